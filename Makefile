@@ -60,7 +60,7 @@ test: setup ## run every check and every test; needs root, about 10 minutes on 2
 	@tools/setup checks
 	@tools/test
 
-on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 4 minutes
+on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 6 minutes
 	@tools/setup checks
 	@tools/test on-demand
 

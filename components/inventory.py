@@ -98,6 +98,7 @@ class PlannedSet:
         nodes: how many machines always run; 0 while nothing is rented.
         dynamic: how many more a scheduler may start.
         job_nodes: nodes of the test job; 0 if the set's nodes always run, or nothing starts them.
+        start_limit_s: how long an update that submits the test job waits until its nodes run; 0 if a person submits it.
         entry_timeout_s: limit of the test that dynamic machines pass before they join; 0 for no test.
         job_folder: folder on a file system of all machines, for what the test job needs and keeps.
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
@@ -114,6 +115,7 @@ class PlannedSet:
     launcher: Launcher
     dynamic: int = 0
     job_nodes: int = 0
+    start_limit_s: float = 0
     entry_timeout_s: float = 0
     job_folder: str = ""
     first_boot: bool = True

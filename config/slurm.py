@@ -10,6 +10,12 @@ from config.model import Model
 from config.units import Minutes, Seconds
 from scheduler import names
 
+#: What a stack file's `alwaysOn` means on every cloud.
+ALWAYS_ON = (
+    "How many of the dynamic nodes always run: the controller starts them at once, Slurm does not end them when idle, and one "
+    "that dies is started again."
+)
+
 
 class Slurm(Model):
     """A Slurm cluster of the machines: an existing one, or a new one whose controller is the head node."""
@@ -65,6 +71,15 @@ class Scheduler(Model):
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
         examples=[True],
     )
+
+    def nodes_of_job(self, dynamic: int, always_on: int) -> int:
+        """Return how many nodes the test job takes of an entry: all that always run, if a fabric is between them."""
+        nodes = always_on if always_on > 1 else self.test_nodes
+        return nodes if dynamic >= nodes else 0
+
+    def start_limit_s(self, always_on: int) -> float:
+        """Return how long an update waits until nodes that always run are there; 0 if a person submits the test job."""
+        return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 
     @property
     def entry_limit_s(self) -> float:

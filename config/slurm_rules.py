@@ -22,6 +22,7 @@ class Entry(NamedTuple):
     running: int
     dynamic: int
     rails: bool
+    always_on: int
 
 
 def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
@@ -93,6 +94,21 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
                 f"{where}.entryTest",
                 f"is true, and {one.path}.{one.static} is {one.running}; the test's program comes with the test job, which is "
                 "there only where no node always runs",
+            )
+
+
+def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
+    """Yield nodes that are to run always and are none that the controller may start."""
+    for one in entries:
+        if one.always_on and slurm is None:
+            yield Breach(
+                f"{one.path}.alwaysOn",
+                f"is {one.always_on}, and {where} is not set; nothing would start them, so set {where}: {{}}",
+            )
+        elif one.always_on > one.dynamic:
+            yield Breach(
+                f"{one.path}.alwaysOn",
+                f"is {one.always_on}, and dynamic is {one.dynamic}; nodes that always run are some of the dynamic ones",
             )
 
 

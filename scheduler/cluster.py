@@ -70,6 +70,7 @@ class NodeSet(NamedTuple):
         name: unique in its queue.
         static: nodes that always run.
         dynamic: how many more Slurm may start.
+        always_on: how many of those always run, the first by number: Slurm does not end them.
         features: words that jobs may ask for with --constraint.
     """
 
@@ -78,6 +79,12 @@ class NodeSet(NamedTuple):
     static: Sequence[Node]
     dynamic: int = 0
     features: Tuple[str, ...] = ()
+    always_on: int = 0
+
+    def split(self, queue: str) -> Tuple[List[str], List[str]]:
+        """Return the names of dynamic nodes that always run, and of the others."""
+        names = dynamic_names(queue, self.name, self.dynamic)
+        return names[: self.always_on], names[self.always_on :]
 
 
 class Queue(NamedTuple):

@@ -7,7 +7,7 @@ on many clusters.
 from typing import Dict, List
 
 from scheduler import accounting, hostlist
-from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, dynamic_names
+from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
 
 #: Several ports let slurmctld take a burst of registrations.
 CONTROLLER_PORTS = (6820, 6829)
@@ -90,9 +90,10 @@ _ELASTIC = ["cloud_reg_addrs", "idle_on_node_suspend", "power_save_min_interval=
 
 def _power_saving(cluster: Cluster) -> Dict[str, str]:
     """Return what makes Slurm start and end nodes; idle times are the queues' own."""
-    static = hostlist.short(node.name for _, one in cluster.sets for node in one.static)
+    kept = [node.name for _, one in cluster.sets for node in one.static]
+    kept += [name for queue, one in cluster.sets for name in one.split(queue.name)[0]]
     return {
-        **({"SuspendExcNodes": static} if static else {}),
+        **({"SuspendExcNodes": hostlist.short(kept)} if kept else {}),
         "ResumeProgram": f"{PROGRAMS}/busbar-resume",
         "SuspendProgram": f"{PROGRAMS}/busbar-suspend",
         "ResumeFailProgram": f"{PROGRAMS}/busbar-resume-failed",
@@ -118,9 +119,9 @@ def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static
     ]
-    if one.dynamic:
-        names = hostlist.short(dynamic_names(queue.name, one.name, one.dynamic))
-        lines.append(f"NodeName={names} {hardware} State=CLOUD{_labels('dynamic', queue, one)}")
+    for kind, names in zip(("static", "dynamic"), one.split(queue.name)):
+        if names:
+            lines.append(f"NodeName={hostlist.short(names)} {hardware} State=CLOUD{_labels(kind, queue, one)}")
     return lines
 
 

@@ -142,6 +142,9 @@ class FakeSlurm(Slurm):
     def power_down(self, nodes: Sequence[str]) -> None:
         self.steps.do(lambda: self.idle(*nodes))
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        self.steps.do(lambda: self.start(*(("", [node]) for node in nodes)))
+
     def resume(self, nodes: Sequence[str]) -> None:
         def change() -> None:
             for node in nodes:
@@ -175,7 +178,7 @@ class FakeSlurm(Slurm):
 class Controller:
     """The controller's disk, and runs of `reconcile` on it; machines are tested first if `entry_s` limits that."""
 
-    def __init__(self, folder: Path, size: int = 8, entry_s: float = 0) -> None:
+    def __init__(self, folder: Path, size: int = 8, entry_s: float = 0, always_on: int = 0) -> None:
         self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()
         self.spool = folder / "wanted"
         self.spool.mkdir()
@@ -183,6 +186,7 @@ class Controller:
         self.hosts.write_text("127.0.0.1 localhost\n")
         script = "/home/.busbar/entry-test.sh" if entry_s else ""
         sets = {f"gpu/{name}": LaunchSet("gpu", name, size, 1800, {}, script, entry_s) for name in ("p5", "p4")}
+        sets["gpu/p5"] = sets["gpu/p5"]._replace(always_on=always_on)
         self.desk = entry.Desk(str(folder / entry.FOLDER))
         static = {f"gpu-st-p5-{number}": (f"i-st{number}", f"10.1.0.{number}") for number in (1, 2)}
         self.settings = Settings(sets, {}, {}, static)

@@ -374,8 +374,38 @@ def a_test_before_the_first_job(head: Head) -> None:
     head.settings = own
 
 
+def two_always_run(head: Head) -> None:
+    """Configure two nodes so, and put everything back."""
+    own, before, conf = head.settings, head.cloud.started, Path("/etc/slurm/slurm.conf")
+    text = conf.read_text()
+    kept = head.names[:2]
+    conf.write_text(text.replace("ResumeProgram=", f"SuspendExcNodes={','.join(kept)}\nResumeProgram="))
+    run("scontrol", "reconfigure")
+    head.settings = own._replace(sets={"gpu/p5": own.sets["gpu/p5"]._replace(always_on=2)})
+    head.until(lambda: states(kept) == {"idle"}, "both run without any job")
+    tell(started=head.cloud.started - before)
+    end = time.monotonic() + 20
+    while time.monotonic() < end:  # longer than SuspendTime
+        head.turn()
+        time.sleep(1)
+    tell(idle_ended=2 - len(head.cloud.running))
+    state = State.load(f"{settings.FOLDER}/state.json")
+    head.cloud.die(state.batch_of(kept[0]).machines[kept[0]], "Server.InternalError: hardware failed")
+    head.ahead_s += 61
+    head.until(lambda: "hardware failed" in run("sinfo", "-h", "-R", "-o", "%200E"), "the reason is in sinfo -R")
+    head.ahead_s += 61
+    head.until(lambda: states(kept) == {"idle"} and len(head.cloud.running) == 2, "the dead one runs again", 90)
+    tell(repaired=head.cloud.started - before, calls=head.cloud.calls.count("launch"))
+    conf.write_text(text)
+    run("scontrol", "reconfigure")
+    head.settings = own
+    head.until(lambda: not head.cloud.running, "nodes that need not run any more end when idle")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+
+
 PARTS = (
     a_whole_cycle,
+    two_always_run,
     a_test_before_the_first_job,
     no_capacity,
     a_death_in_a_job,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pulumi
 
-from benchmarks.judge.checks import PASS
+from benchmarks.judge.checks import PASS, UNKNOWN
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
@@ -15,7 +15,6 @@ from benchmarks.report import outputs, summary
 from components.acceptance.accept import Accept
 from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
-from components.acceptance.entry_tests import entry_tests
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
 from components.acceptance.on_demand import Ended, OnDemand, submits
@@ -79,7 +78,9 @@ class Acceptance(pulumi.ComponentResource):
         expected = Whole(outputs.expected(asked, price))
         self.expected = pulumi.Output.from_input(expected).apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            paid = "; nodes cost only while they run, which jobs make them do"
+            paid = (
+                "; these always run" if planned.start_limit_s else "; nodes cost only while they run, which jobs make them do"
+            )
             pulumi.log.info(summary.expectation(asked, price, rents=stack.rents) + paid, self)
         controller = cluster.inventory.apply(_controller)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
@@ -93,17 +94,9 @@ class Acceptance(pulumi.ComponentResource):
             archive=Archive.of(stack.measure.nccl_tests),
             attempt=number,
             records=records,
+            tested=cluster.planned,
+            stack=stack,
             opts=mine,
-        )
-        entry_tests(
-            f"{name}-job",
-            cluster.reach,
-            cluster.planned,
-            stack,
-            controller=controller,
-            runner=job.runner,
-            source=job.source,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[job]),
         )
         end = job.ended.apply(lambda its: its.end if its else None)
         where = job.ended.apply(lambda its: its.where if its else None)
@@ -130,6 +123,7 @@ class Acceptance(pulumi.ComponentResource):
             kept=kept,
             waits=job.waits,
             job=submits(planned.job_folder),
+            required=bool(planned.start_limit_s),
         )
 
     def _accept(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
@@ -197,10 +191,12 @@ class Acceptance(pulumi.ComponentResource):
         kept: pulumi.Output[Kept],
         waits: pulumi.Input[str] = "",
         job: str = "",
+        required: bool = False,
     ) -> None:
         """Export and show what was measured, and stop the update unless it passed.
 
-        Without an `end` nothing was measured: that is neither accepted nor refused, and `waits` says what is waited for.
+        Without an `end` nothing was measured: `waits` says what is waited for, and unless a measurement is `required`, that is
+        neither accepted nor refused.
         """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
@@ -212,7 +208,7 @@ class Acceptance(pulumi.ComponentResource):
         self.readme = words.apply(lambda its: its.page)
         Accept(
             f"{name}-accept",
-            verdict=end.apply(lambda its: its.judged.verdict if its else PASS),
+            verdict=end.apply(lambda its: its.judged.verdict if its else UNKNOWN if required else PASS),
             headline=words.apply(lambda its: its.headline),
             screen=words.apply(lambda its: its.screen),
             after=[self.measured, self.readme],

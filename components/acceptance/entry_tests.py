@@ -17,7 +17,7 @@ from config.slurm import entry_script
 
 if TYPE_CHECKING:
     from components.inventory import PlannedSet
-    from components.reach import Head, Reach
+    from components.reach import Head, Ran, Reach
     from config.stack import Stack
 
 #: A search ends by itself before the controller ends it, and then says what it has found.
@@ -35,15 +35,16 @@ def entry_tests(  # noqa: PLR0913 - what they depend on, by name
     runner: str,
     source: Source,
     opts: pulumi.ResourceOptions,
-) -> None:
+) -> list[Ran]:
     """Register one Command for each set whose machines are tested: it writes the test's program and its document.
 
     `runner` is the runner's file name in the folder that all machines share, `source` the nccl-tests archive there.
     """
+    made: list[Ran] = []
     for one in sets:
         if one.shape is not None and one.entry_timeout_s:
             text = reach.network.apply(partial(_document, Asked.of(stack, one.shape, _PAIR), source, one, runner))
-            reach.run(
+            command = reach.run(
                 f"{name}-entry-{one.name}",
                 head=controller,
                 command=text.apply(partial(writes, one.job_folder, runner, one.name)),
@@ -51,6 +52,8 @@ def entry_tests(  # noqa: PLR0913 - what they depend on, by name
                 triggers=[],
                 opts=opts,
             )
+            made.append(command)
+    return made
 
 
 def _document(asked: Asked, source: Source, one: PlannedSet, runner: str, network: str | None) -> str:

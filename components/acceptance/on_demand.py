@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,19 +18,22 @@ from benchmarks.host import pack, requests
 from benchmarks.judge import searched
 from benchmarks.judge.verdict import judge
 from benchmarks.launch import protocol
-from benchmarks.launch.protocol import Source
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
 from benchmarks.records.requests import with_history
 from components.acceptance.build import Archive
+from components.acceptance.entry_tests import entry_tests
 from components.acceptance.looks import End
 from components.acceptance.records import Records
 from components.inventory import PlannedSet
 from components.kept_programs import kept
 from components.reach import Head, Reach
+from config.stack import Stack
 
 #: The script's name; `sbatch` is typed with it.
 SCRIPT = "nccl-test.sh"
+#: Most time that the build of nccl-tests takes of a job.
+_BUILD_S = 1800
 #: The line of a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
@@ -47,14 +51,11 @@ class OnDemand(pulumi.ComponentResource):
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
     script beside them, a Command that reads the result of the job's last run.
-    `runner` is the runner's file name in that folder, `source` the archive there.
     Outputs: `ended`, that run, None before the first one; `waits`, why there is none, empty if there is one.
     """
 
     ended: pulumi.Output[Ended | None]
     waits: pulumi.Output[str]
-    runner: str
-    source: Source
 
     def __init__(  # noqa: PLR0913 - what it depends on, by name
         self,
@@ -67,6 +68,8 @@ class OnDemand(pulumi.ComponentResource):
         archive: Archive,
         attempt: pulumi.Output[int],
         records: Records,
+        tested: Sequence[PlannedSet],
+        stack: Stack,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__("busbar:acceptance:OnDemand", name, None, opts)
@@ -76,7 +79,6 @@ class OnDemand(pulumi.ComponentResource):
         source = archive.source
         if source.path:
             source = source._replace(path=f"{folder}/{source.path}")
-        self.runner, self.source = runner, source
         files = {runner: (kept(data, runner), digest), **archive.files}
         copies = [
             reach.copy(
@@ -102,14 +104,25 @@ class OnDemand(pulumi.ComponentResource):
             triggers=[],
             opts=_after(mine, [one for one in copies if one is not None]),
         )
+        tests = entry_tests(
+            name,
+            reach,
+            tested,
+            stack,
+            controller=controller,
+            runner=runner,
+            source=source,
+            opts=_after(mine, [one for one in copies if one is not None]),
+        )
+        limit_s = planned.start_limit_s and planned.start_limit_s + _BUILD_S + asked.plan.timeout_s
         read = reach.run(
             f"{name}-result",
             head=controller,
-            command=document.apply(lambda text: _reads(folder, text)),
+            command=document.apply(lambda text: _reads(folder, text, planned.name, limit_s)),
             stdin=pulumi.Output.from_input(""),
             # `measure.run` asks for the newest result.
             triggers=[asked.plan.digest(), attempt],
-            opts=_after(mine, [written]),
+            opts=_after(mine, [written, *tests]),
         )
         self.waits = read.stdout.apply(requests.refused)
         measured = read.stdout.apply(_measurement)
@@ -175,9 +188,23 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
     )
 
 
-def _reads(folder: str, text: str) -> str:
-    """Return the command that prints the line that the job kept, or one that says that there is none."""
+def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
+    """Return the command that prints the line that the job kept, or one that says that there is none.
+
+    With a `limit_s` it submits the job itself, on the nodes of `pool` that always run, and waits for it so long.
+    """
     run_id = json.loads(text)["run_id"]
     why = f"no test job has run yet; on the login node: {submits(folder)}"
+    submit = ""
+    if limit_s:
+        why = f"the test job on the nodes that always run kept no result within {limit_s:.0f} s; its log is in {folder}, and "
+        why += "`sinfo -R` on the login node says which nodes are down and why"
+        asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
+        # A job that nobody waits for any more would keep the nodes from others.
+        submit = (
+            f"cd {folder} && rm -f {run_id}.json && job=$({asks}) && end=$(($(date +%s) + {limit_s:.0f})) && "
+            'while [ -n "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do '
+            '[ "$(date +%s)" -lt "$end" ] || { scancel "$job"; break; }; sleep 2; done; '
+        )
     none = json.dumps(protocol.data(protocol.Refused(run_id, why, "job")), sort_keys=True)
-    return f"cat {folder}/{run_id}.json 2> /dev/null || echo {shlex.quote(none)}"
+    return f"{submit}cat {folder}/{run_id}.json 2> /dev/null || echo {shlex.quote(none)}"

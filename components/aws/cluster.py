@@ -109,6 +109,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         dynamic=machines.dynamic,
         shape=shape,
         job_nodes=wanted.startable.get(key, 0),
+        start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
         job_folder=job_folder(wanted.storage.home_mount),
         launcher=Launcher(wanted.homes, wanted.ranks_run_in, queue=queue if wanted.slurm and machines.dynamic else ""),

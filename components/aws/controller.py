@@ -62,4 +62,4 @@ def _set(queue: str, one: Machines, pool: Pool) -> DynamicSet:
     cores = Cores(sockets, instance.vcpus // threads // sockets, threads)
     hardware = Hardware(cores, instance.memory_gib * 1024, gpus)
     spec = pool.template_id.apply(lambda template: {"template": template, "tags": {}})
-    return DynamicSet(queue, one.name, f"{queue}-{one.name}", one.dynamic, hardware, spec)
+    return DynamicSet(queue, one.name, f"{queue}-{one.name}", one.dynamic, one.always_on, hardware, spec)

@@ -118,4 +118,4 @@ def _set(wanted: Oci, one: Starts, place: Place) -> DynamicSet:
     spec = one.made.configuration.id.apply(
         lambda ocid: {"configuration": ocid, "label": f"{wanted.label(pool)}-slurm", "domains": [place.availability_domain]}
     )
-    return DynamicSet(pool.queue, pool.name, pool.name, pool.dynamic, hardware, spec)
+    return DynamicSet(pool.queue, pool.name, pool.name, pool.dynamic, pool.always_on, hardware, spec)

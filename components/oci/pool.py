@@ -120,6 +120,7 @@ def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
         nodes=pool.nodes,
         dynamic=pool.dynamic,
         job_nodes=wanted.job_nodes(pool),
+        start_limit_s=wanted.slurm.start_limit_s(pool.always_on) if wanted.slurm else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and pool.dynamic else 0,
         job_folder=job_folder(wanted.storage.home_mount),
         shape=pool.row,

@@ -36,6 +36,7 @@ class DynamicSet:
         queue: their partition.
         name: unique in the queue.
         key: unique in the stack; jobs may ask for it with --constraint.
+        always_on: how many of the `dynamic` nodes always run.
         spec: what the cloud's module of `scheduler.elastic` launches a machine by.
     """
 
@@ -43,6 +44,7 @@ class DynamicSet:
     name: str
     key: str
     dynamic: int
+    always_on: int
     hardware: Hardware
     spec: pulumi.Output[dict[str, Any]]
 
@@ -156,6 +158,7 @@ class Controller(pulumi.ComponentResource):
                 dict(spec),
                 entry_script(shared, one.key) if wanted.entry_test else "",
                 wanted.entry_timeout_s,
+                one.always_on,
             )._asdict()
             for one, spec in zip(sets, specs, strict=True)
         }
@@ -195,7 +198,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
     """Return the cluster of `sets`, given what the controller at `address` says of itself (`scheduler.slurm_facts`)."""
     by_queue: dict[str, list[NodeSet]] = {}
     for one in sets:
-        by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,)))
+        by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,), one.always_on))
     # Slurm counts until slurmd answers, and that starts after the test.
     patience_s = wanted.start_timeout_s + (wanted.entry_timeout_s + GRACE_S if wanted.entry_test else 0)
     queues = [

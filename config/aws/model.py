@@ -21,7 +21,7 @@ from catalogue.containers import read as read_reference
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
-from config.slurm import Scheduler
+from config.slurm import ALWAYS_ON, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
@@ -236,6 +236,7 @@ class Machines(Model):
         description="How many machines aws.slurm may start from the entry's launch template, or a scheduler of your own.",
         examples=[8],
     )
+    always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
     efa: bool = Field(default=True, description="Launch with EFA on every network card that takes it.", examples=[False])
     legacy_efa: bool = Field(
         default=False, description="Launch with the older combined interfaces, each of which takes an address.", examples=[True]
@@ -484,7 +485,9 @@ class Aws(Model):
             for key, one in self.storage.systems.items()
         }
         parts = {
-            "machines": machines.model_dump(mode="json", exclude={"name", "static", "leave_out", "dynamic", "purchase"}),
+            "machines": machines.model_dump(
+                mode="json", exclude={"name", "static", "leave_out", "dynamic", "always_on", "purchase"}
+            ),
             "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),
             "image": (self.image, self.image_family),
             "root": self.root.model_dump(mode="json"),
@@ -513,8 +516,11 @@ class Aws(Model):
     @property
     def startable(self) -> dict[str, int]:
         """Machines of the test job in every entry whose machines a job starts, by its key."""
-        nodes = self.slurm.test_nodes if self.slurm else 0
-        return {key: nodes for _, key, one in self.located if nodes and one.dynamic >= nodes and not one.numbers}
+        slurm = self.slurm
+        if slurm is None:
+            return {}
+        found = {key: slurm.nodes_of_job(one.dynamic, one.always_on) for _, key, one in self.located if not one.numbers}
+        return {key: nodes for key, nodes in found.items() if nodes}
 
     @property
     def home_deployment(self) -> str:

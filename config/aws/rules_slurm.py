@@ -15,7 +15,10 @@ _Breaches = Iterator[Breach]
 
 
 def _entries(wanted: Aws) -> list[Entry]:
-    return [Entry(path, "static", len(one.numbers), one.dynamic, rails=_named_rails(one)) for path, _, one in wanted.located]
+    return [
+        Entry(path, "static", len(one.numbers), one.dynamic, rails=_named_rails(one), always_on=one.always_on)
+        for path, _, one in wanted.located
+    ]
 
 
 def _named_rails(one: Machines) -> bool:
@@ -33,6 +36,12 @@ def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
     """An entry with machines of both kinds."""
     if wanted.slurm is not None:  # a scheduler of the user's own has its own ways
         yield from slurm_rules.mixed(_entries(wanted))
+
+
+@rule("slurm-always-on", ERROR, _SLURM, guard=True)
+def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Nodes that are to run always and that nothing starts."""
+    yield from slurm_rules.always_on("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)

@@ -23,7 +23,7 @@ from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
-from config.slurm import Scheduler
+from config.slurm import ALWAYS_ON, Scheduler
 from config.units import Gb, GbitS, MbS
 
 #: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
@@ -165,6 +165,7 @@ class Pool(Model):
     dynamic: int = Field(
         default=0, ge=0, description="How many more nodes oci.slurm may start when jobs need them.", examples=[8]
     )
+    always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
     queue: str = Field(
         default="compute",
         description="Queue (Slurm's partition) of its nodes in oci.slurm; the first pool's is the default.",
@@ -463,7 +464,7 @@ class Oci(Model):
 
     def job_nodes(self, pool: Pool) -> int:
         """Return how many nodes of `pool` the test job takes; 0 if its nodes always run, or nothing starts them."""
-        return self.slurm.test_nodes if self.slurm and pool.dynamic >= self.slurm.test_nodes and not pool.nodes else 0
+        return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0
 
     @property
     def startable(self) -> dict[str, int]:

@@ -14,7 +14,10 @@ _SLURM = "slurm.conf(5), ResumeProgram, SuspendProgram, PartitionName; sbatch(1)
 
 
 def _entries(wanted: Oci) -> list[Entry]:
-    return [Entry(path, "nodes", pool.nodes, pool.dynamic, rails=pool.row.rdma is not None) for path, pool in wanted.located]
+    return [
+        Entry(path, "nodes", pool.nodes, pool.dynamic, rails=pool.row.rdma is not None, always_on=pool.always_on)
+        for path, pool in wanted.located
+    ]
 
 
 @rule("slurm-missing", ERROR, _SLURM, guard=True)
@@ -33,6 +36,12 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.clusterNetwork", "is false, and the pool has dynamic nodes; each launch of them is a cluster network"
             )
+
+
+@rule("slurm-always-on", ERROR, _SLURM, guard=True)
+def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Nodes that are to run always and that nothing starts."""
+    yield from slurm_rules.always_on("oci.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)

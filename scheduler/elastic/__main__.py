@@ -15,7 +15,7 @@ from scheduler.elastic.cloud import Cloud
 from scheduler.elastic.oci import Oci
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
-from scheduler.elastic.work import Work
+from scheduler.elastic.work import CLOSED, Work
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
@@ -50,7 +50,7 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
             return 0
         state = State.load(os.path.join(settings.FOLDER, "state.json"))
         if verb == "sweep":
-            with open(os.path.join(settings.FOLDER, reconcile.CLOSED), "w", encoding="utf-8"):
+            with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
                 pass
             return sweep.all_machines(cloud)
         joins, reaches = join.over_ssh(known.join), join.reaches(known.join)

@@ -10,7 +10,7 @@ import sys
 from typing import Any, Dict
 
 from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
-from scheduler.elastic import http_client, reconcile, settings
+from scheduler.elastic import http_client, settings, work
 from scheduler.users import controller_setup
 
 #: The controller's own key: it is made here, and only its public half leaves this machine.
@@ -76,7 +76,7 @@ def install(text: str, own: str) -> None:
     node_setup.put(settings.CONFIGURATION, json.dumps(given["settings"], sort_keys=True).encode(), 0o600, "root")
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
     node_setup.give(given["shared"], given["settings"]["join"]["user"])
-    closed = os.path.join(settings.FOLDER, reconcile.CLOSED)
+    closed = os.path.join(settings.FOLDER, work.CLOSED)
     if os.path.exists(closed):  # a destroy that was not finished
         os.unlink(closed)
     places = dict(_PLACES, key="", files=given["files"])

@@ -12,8 +12,6 @@ from scheduler.elastic.spool import Group, Wish
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import PAUSE_S, Work
 
-#: A file with this name beside the spool: the cluster is being destroyed, and nothing is started any more.
-CLOSED = "closed"
 _LONGEST_WAIT_S = 60
 
 
@@ -21,7 +19,7 @@ def once(work: Work) -> None:
     """Run one pass. Every step reads and writes the state only, so a run that is killed is continued by the next one."""
     take(work)
     _forget(work)
-    if not os.path.exists(os.path.join(os.path.dirname(work.spool), CLOSED)):
+    if not work.closed:
         launch(work)
     watch.look(work)
     _join(work)

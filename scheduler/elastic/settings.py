@@ -17,6 +17,7 @@ class LaunchSet(NamedTuple):
         spec: how the cloud starts a machine.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
         entry_timeout_s: how long that may take.
+        always_on: how many of the nodes always run, the first by number.
     """
 
     queue: str
@@ -26,6 +27,7 @@ class LaunchSet(NamedTuple):
     spec: Dict[str, Any]
     entry_script: str = ""
     entry_timeout_s: float = 0
+    always_on: int = 0
 
     @property
     def nodes(self) -> List[str]:

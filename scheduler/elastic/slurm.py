@@ -36,6 +36,10 @@ class Slurm:
         """Let Slurm end nodes and use their names again."""
         _update(nodes, "state=POWER_DOWN")
 
+    def power_up(self, nodes: Sequence[str]) -> None:
+        """Let Slurm start nodes without a job."""
+        _update(nodes, "state=POWER_UP")
+
     def resume(self, nodes: Sequence[str]) -> None:
         """Return nodes to service."""
         _update(nodes, "state=RESUME")

@@ -117,6 +117,7 @@ def agree(work: Work) -> None:
             if node in states and "POWERED_DOWN" in states[node].flags and node not in state.failed:
                 work.end(batch, node)
     _comment(work, states)
+    _keep_running(work, states)
     repair.static_nodes(work, states)
     state.pauses = {node_set: its for node_set, its in state.pauses.items() if now < its["until"]}
 
@@ -126,6 +127,22 @@ def _comment(work: Work, states: Dict[str, NodeState]) -> None:
         if node in states:
             work.slurm.comment(node, text)
         del work.state.comments[node]
+
+
+def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
+    """Start nodes that always run and do not: at first, and after their machine has ended or their failure is over."""
+    if work.closed:
+        return
+    wanted = [
+        node
+        for key, one in work.settings.sets.items()
+        for node in one.nodes[: one.always_on]
+        if node in states and "POWERED_DOWN" in states[node].flags and key not in work.state.pauses
+    ]
+    missing = [node for node in wanted if node not in work.state.failed and not work.state.batch_of(node)]
+    if missing:
+        work.say("{} always run, and are started".format(", ".join(missing)))
+        work.slurm.power_up(missing)
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:

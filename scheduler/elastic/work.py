@@ -1,5 +1,6 @@
 """What one run of `reconcile` works with, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
@@ -15,6 +16,8 @@ PAUSE_S = 600
 #: How long a node that lost its machine stays DOWN at least, so that Slurm requeues its job before the name is used again.
 LOST_S = 60
 _LONGEST_REASON = 240
+#: A file with this name beside the spool: the cluster is being destroyed, and nothing is started any more.
+CLOSED = "closed"
 #: Machines that are asked at once, each over an SSH connection of its own.
 _WINDOW = 32
 
@@ -49,6 +52,11 @@ class Work:
         self.hosts, self.reach = hosts, reach or join
         self.settings, self.state, self.spool = settings, state, spool
         self.slurm, self.cloud, self.join, self.clock, self.say = slurm, cloud, join, clock, say
+
+    @property
+    def closed(self) -> bool:
+        """Whether the cluster is being destroyed, and nothing is started any more."""
+        return os.path.exists(os.path.join(os.path.dirname(self.spool), CLOSED))
 
     @property
     def addresses(self) -> Dict[str, str]:

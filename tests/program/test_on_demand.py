@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import subprocess
 from dataclasses import replace
 from typing import Any
 
@@ -213,6 +215,42 @@ def test_without_an_entry_test_nothing_of_it_is_written(on_demand):
     assert not [name for _, name, _ in on_demand.resources if "-entry-" in name]
     (one,) = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["entry_script"] == ""
+
+
+def always_on(result: str) -> tuple[Engine, dict[str, Any]]:
+    """Return the engine and the exports of a cluster two of whose nodes always run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(OCI, "pools", [POOL | {"alwaysOn": 2}])
+        return exported(result)
+
+
+def test_nodes_that_always_run_are_left_running_by_slurm_and_started_by_the_controller():
+    engine, _ = always_on(ran())
+    sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
+    conf = sent["files"]["slurm.conf"]
+    assert "SuspendExcNodes=compute-dy-gpu-[1-2]\n" in conf
+    assert re.search(r"NodeName=compute-dy-gpu-\[1-2\] .* State=CLOUD Weight=1 Feature=static,", conf), "jobs take them first"
+    assert re.search(r"NodeName=compute-dy-gpu-\[3-4\] .* State=CLOUD Weight=1000 Feature=dynamic,", conf)
+    (one,) = sent["settings"]["sets"].values()
+    assert one["always_on"] == 2
+    assert not engine.of("ClusterNetwork"), "the update rents none itself"
+
+
+def test_an_update_submits_the_test_job_on_nodes_that_always_run_and_waits_so_long_as_they_may_take():
+    engine, found = always_on(ran())
+    read = given(engine, "acceptance-job-result")["create"]
+    assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read
+    (limit_s,) = re.findall(r"date \+%s\) \+ (\d+)\)", read)
+    assert int(limit_s) > 1800 + 1800, "startTimeout, the build, and measure.timeout beside"
+    assert subprocess.run(["sh", "-n"], input=read, text=True, check=False).returncode == 0
+    assert found["measured"]["verdict"] == "pass"
+    assert "#SBATCH --nodes=2" in given(engine, "acceptance-job-script")["create"]
+
+
+def test_an_update_whose_test_job_has_no_result_on_nodes_that_always_run_fails():
+    engine, found = always_on(NONE)
+    assert found["measured"]["verdict"] == "unknown"
+    assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
 
 def test_without_users_nothing_of_a_directory_is_installed_or_opened(on_demand):

@@ -47,7 +47,7 @@ exit $code
 SESSIONS = (
     ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
-    ("nodes_by_ssh", "never_reached"),
+    ("nodes_by_ssh", "never_reached", "two_always_run"),
 )
 TIMEOUT_S = 420
 
@@ -88,6 +88,11 @@ def test_a_job_starts_its_nodes_runs_on_them_and_they_end_when_they_are_idle(fac
     assert cycle["ran"] == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert (cycle["started"], cycle["launches"]) == (4, 1)
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
+
+
+def test_nodes_that_always_run_start_without_a_job_do_not_end_when_idle_and_a_dead_one_is_started_again(facts):
+    out = facts["two_always_run"]
+    assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3)
 
 
 def test_machines_are_tested_before_any_job_runs_there_and_one_that_does_not_pass_returns_the_job_to_the_queue(facts):

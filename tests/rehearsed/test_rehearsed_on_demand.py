@@ -7,18 +7,15 @@ each other: each test goes on where the one before it ended.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from rehearsed_slurm import machines, until
 
-from rehearsal.plugin.store import Store
-from rehearsal.world.world import World
 from tools.stage import SHORT_PLAN, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
-PATIENCE_S = 240
 #: Stacks by their clouds, and what Slurm shows of each before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
 
@@ -38,18 +35,6 @@ def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
-def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -> str:
-    """Ask the login node until the answer is right; show what Slurm says if it never is."""
-    end = time.monotonic() + PATIENCE_S
-    while time.monotonic() < end:
-        said = stage.on_host(command)
-        if holds(said):
-            return said
-        time.sleep(1)
-    shown = stage.on_host("sinfo -R; sinfo -N -l; squeue; sudo tail -n 20 /var/log/slurm/slurmctld.log")
-    pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} says {said!r}\n{shown}")
-
-
 def tested(stage: Stage) -> str:
     """Submit the test job and wait for it; return its log."""
     said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
@@ -59,13 +44,6 @@ def tested(stage: Stage) -> str:
     return stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
 
 
-def machines(stage: Stage) -> int:
-    """Return how many machines the stand-in cloud has, whoever asked for them."""
-    records = Store(World.at(stage.world), stage.stack.partition("-")[0]).read().records.values()
-    gone = {"TERMINATING", "TERMINATED", "shutting-down", "terminated"}
-    return len([one for one in records if one.token.endswith("/instance:Instance") and one.state not in gone])
-
-
 def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
     stage, found = built
     assert found.status == 0, found
@@ -73,7 +51,7 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
     assert why == "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
     assert why in found.text
     assert stage.on_host("sinfo -h -o %P,%T,%D").split() == [CLOUDS[cloud]]
-    assert machines(stage) == 1, "the login node"
+    assert machines(stage, cloud) == 1, "the login node"
 
 
 def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
@@ -129,8 +107,8 @@ def test_idle_nodes_leave(built, cloud):
     if cloud == "aws":
         return  # the next chapter needs them
     stage, _ = built
-    assert machines(stage) == 3, "a node ended before it was idle for a minute"
-    until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage) == 1, "the machines of idle nodes end")
+    assert machines(stage, cloud) == 3, "a node ended before it was idle for a minute"
+    until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage, cloud) == 1, "the machines of idle nodes end")
 
 
 def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
@@ -140,7 +118,12 @@ def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_n
     stage.faults({"kind": "capacity", "after": 0})
     stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap true")
     until(stage, "sinfo -h -R -o %E", lambda found: "Out of host capacity" in found, "Slurm shows why no node starts")
-    until(stage, "squeue -h -o %T", lambda found: found.strip() == "PENDING" and machines(stage) == 1, "the job waits again")
+    until(
+        stage,
+        "squeue -h -o %T",
+        lambda found: found.strip() == "PENDING" and machines(stage, cloud) == 1,
+        "the job waits again",
+    )
     stage.faults()
 
 
@@ -149,8 +132,8 @@ def test_destroying_ends_nodes_that_a_job_still_uses(built, cloud):
     if cloud == "aws":
         stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
         until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
-        assert machines(stage) == 3
+        assert machines(stage, cloud) == 3
     done = stage.destroy()
     assert done.status == 0, done
-    assert machines(stage) == 0
+    assert machines(stage, cloud) == 0
     assert stage.sold(cloud) == []

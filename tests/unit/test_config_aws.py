@@ -460,6 +460,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (on_demand() | {"slurm": {"testNodes": 1}}, FACTS, "aws.slurm.testNodes is 1; one node has no fabric to measure"),
         (on_demand() | {"slurm": {"testNodes": 9}}, FACTS, "aws.slurm.testNodes is 9, and no entry has more than 4"),
     ],
+    "slurm-always-on": [
+        (
+            on_demand(alwaysOn=5),
+            FACTS,
+            f"{P5}.alwaysOn is 5, and dynamic is 4; nodes that always run are some of the dynamic ones",
+        ),
+        (nodes(alwaysOn=2), FACTS, f"{P5}.alwaysOn is 2, and aws.slurm is not set; nothing would start them"),
+    ],
     "slurm-entry": [
         (
             on_demand(dynamic=1) | {"slurm": {"entryTest": True}},

@@ -214,6 +214,16 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
         (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no entry has more than 4 dynamic nodes"),
     ],
+    "slurm-always-on": [
+        (
+            on_demand(alwaysOn=5),
+            "oci.pools[0].alwaysOn is 5, and dynamic is 4; nodes that always run are some of the dynamic ones",
+        ),
+        (
+            pool(alwaysOn=2),
+            "oci.pools[0].alwaysOn is 2, and oci.slurm is not set; nothing would start them, so set oci.slurm: {}",
+        ),
+    ],
     "slurm-entry": [
         (
             on_demand(dynamic=1) | {"slurm": {"entryTest": True}},

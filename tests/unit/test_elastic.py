@@ -501,3 +501,46 @@ def test_nothing_starts_while_the_cluster_is_being_destroyed(head):
     head.slurm.start(("7", head.nodes(3)))
     head.run()
     assert "launch" not in head.cloud.calls
+
+
+def test_nodes_that_always_run_are_started_without_a_job_with_one_call_and_only_once(tmp_path):
+    head = Controller(tmp_path, always_on=2)
+    head.run(6)
+    assert sorted(head.joined) == head.nodes(2)
+    assert head.cloud.calls.count("launch") == 1
+    assert len(head.cloud.running) == 2
+
+
+def test_a_node_that_always_runs_is_started_again_after_its_machine_has_ended_and_slurm_knew_why(tmp_path):
+    head = Controller(tmp_path, always_on=2)
+    head.run(3)
+    head.cloud.die("i-0001", "Server.InternalError")
+    head.run(1, seconds=61)
+    assert head.slurm.reasons() == {head.nodes(1)[0]: "machine i-0001 has ended: Server.InternalError"}
+    head.run(5, seconds=61)
+    assert not head.slurm.reasons()
+    assert head.cloud.running == ["i-0002", "i-0003"]
+
+
+def test_nodes_that_always_run_wait_for_the_pause_of_a_set_without_capacity(tmp_path):
+    head = Controller(tmp_path, always_on=2)
+    head.cloud.room = 0
+    head.run(8)
+    assert head.cloud.calls.count("launch") == 1
+    head.cloud.room = 10
+    head.run(4, seconds=PAUSE_S)
+    assert len(head.cloud.running) == 2
+
+
+def test_nothing_that_always_runs_is_started_while_the_cluster_is_destroyed(tmp_path):
+    head = Controller(tmp_path, always_on=2)
+    (tmp_path / "closed").touch()
+    head.run(4)
+    assert not head.cloud.started
+
+
+def test_nodes_that_always_run_are_tested_before_they_join_too(tmp_path):
+    head = Controller(tmp_path, entry_s=600, always_on=2)
+    head.run(4)
+    assert not head.joined
+    assert head.desk.due()

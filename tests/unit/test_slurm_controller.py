@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
-from scheduler.elastic import controller, join, reconcile, settings
+from scheduler.elastic import controller, join, settings, work
 from scheduler.elastic.http_client import Answer
 from scheduler.users import controller_setup
 
@@ -108,7 +108,7 @@ def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key
 def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
-    closed = Path(settings.FOLDER, reconcile.CLOSED)
+    closed = Path(settings.FOLDER, work.CLOSED)
     closed.parent.mkdir()
     closed.touch()
     controller.install(document(machine), str(machine / "own.pyz"))

@@ -1,0 +1,67 @@
+"""A Slurm cluster on OCI two of whose nodes always run: the update measures them in a job, and a slow one never joins.
+
+Its chapters follow each other: each test goes on where the one before it ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rehearsed_slurm import machines, until
+
+from tools.stack_changes import merged
+from tools.stage import SHORT_PLAN, Finished, Stage
+
+pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand, pytest.mark.xdist_group("always-on")]
+
+PLAN: dict[str, Any] = merged(SHORT_PLAN, {"oci": {"pools": [{"alwaysOn": 2}]}})
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
+    """The stack up, and what the update said; measured again where this machine was busy."""
+    stage = Stage(tmp_path_factory.mktemp("always-on"), "oci-on-demand")
+    found = stage.up(**PLAN)
+    for run in (101, 102):
+        if found.status:
+            found = stage.up(**merged(PLAN, {"measure": {"run": run}}))
+    yield stage, found
+    stage.close()
+
+
+def test_the_update_measures_the_nodes_that_always_run_in_a_job_of_their_queue(built):
+    stage, found = built
+    assert found.status == 0, found
+    measured = stage.outputs()["measured"]
+    assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
+    assert measured["busbw_gb_s"] > 0
+    assert machines(stage, "oci") == 3, "the login node and two"
+    comments = stage.on_host("scontrol --oneliner show nodes")
+    assert comments.count("Comment=entry test: ") == 2, comments
+
+
+def test_machines_with_a_slow_fabric_never_join_sinfo_says_what_was_measured_and_they_end(built):
+    stage, _ = built
+    # Machines that run already keep their rates.
+    stage.faults(*({"kind": "slow_host", "host": index, "factor": 0.3} for index in range(10)))
+    job = stage.on_host("cd /home/.busbar && sbatch --parsable --nodes=2 --constraint=dynamic --wrap true").strip()
+    said = until(stage, "sinfo -h -R -N -o '%200E|%N'", lambda said: "GB/s with" in said, "Slurm shows what was measured")
+    found = re.findall(r"entry test: (\S+) GB/s with compute-dy-gpu-[34], (\S+) wanted; slow \w+", said)
+    assert len(found) == 2, said
+    assert all(float(busbw) < float(wanted) for busbw, wanted in found)
+    until(
+        stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and machines(stage, "oci") == 3, "they end"
+    )
+    stage.on_host(f"scancel {job}")
+    stage.faults()
+
+
+def test_destroying_ends_them(built):
+    stage, _ = built
+    done = stage.destroy()
+    assert done.status == 0, done
+    assert machines(stage, "oci") == 0
+    assert stage.sold("oci") == []
