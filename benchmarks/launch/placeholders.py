@@ -3,10 +3,15 @@
 Each is a text between two @, which no path, address or variable contains; `filled` puts the values in their places.
 """
 
+import os
 import re
 from typing import Any, Dict
 
+from benchmarks.launch.protocol import BuildLine
+
 HOME, BINARIES, MPI, CUDA, NCCL, SHELL = "@home@", "@binaries@", "@mpi@", "@cuda@", "@nccl@", "@shell@"
+#: Variable with the program that starts a command on another machine, in the job's environment.
+REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _ANY = re.compile(r"@[a-z]+[0-9]*@")
 
 
@@ -18,6 +23,18 @@ def name(number: int) -> str:
 def address(number: int) -> str:
     """Return what stands for the address of node `number`."""
     return f"@address{number}@"
+
+
+def built(line: BuildLine) -> Dict[str, str]:
+    """Return what the placeholders of folders stand for after a build, and of the program that reaches other machines."""
+    return {
+        HOME: line.home,
+        BINARIES: line.binaries,
+        MPI: line.mpi_home,
+        CUDA: line.cuda_home,
+        NCCL: line.nccl_home,
+        SHELL: os.environ.get(REMOTE_SHELL, ""),
+    }
 
 
 def filled(value: Any, known: Dict[str, str]) -> Any:

@@ -19,7 +19,6 @@ from benchmarks.runner import build, jobs, search_run
 from benchmarks.runner.refusal import Refusal
 
 #: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
-_REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Partners that each machine is tested against, if there are so many.
 _PARTNERS = 2
@@ -35,10 +34,10 @@ def main(path: str) -> int:
     """
     with jobs.text(path) as source:
         test = load(EntryTest, json.load(source))
-    if _REMOTE_SHELL not in os.environ:
+    if placeholders.REMOTE_SHELL not in os.environ:
         _again(json.loads(sys.stdin.read()), os.path.dirname(os.path.abspath(path)))  # does not return
     given = json.loads(os.environ[_GIVEN])
-    here = os.path.dirname(os.environ[_REMOTE_SHELL])
+    here = os.path.dirname(os.environ[placeholders.REMOTE_SHELL])
     line = work(test, str(given["token"]), [Node(*each) for each in given["nodes"]], here)
     print(json.dumps(data(line), sort_keys=True), flush=True)
     if not line.failed and not line.bad:
@@ -59,7 +58,11 @@ def _again(given: Dict[str, Any], shared: str) -> None:
     jobs.write(known, given["known_hosts"])
     jobs.write(shell, remote_shell(known, os.environ.get("SSH_AUTH_SOCK", "")))
     os.chmod(shell, 0o700)
-    kept = {**os.environ, _REMOTE_SHELL: shell, _GIVEN: json.dumps({name: given[name] for name in ("token", "nodes")})}
+    kept = {
+        **os.environ,
+        placeholders.REMOTE_SHELL: shell,
+        _GIVEN: json.dumps({name: given[name] for name in ("token", "nodes")}),
+    }
     os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
 
 
@@ -85,15 +88,7 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
     """Build nccl-tests on all machines, try pairs of them, and say which have passed."""
     began = time.monotonic()
     built = build.work(test.build._replace(run_id=token, nodes=nodes), here, _say)
-    folders = {
-        placeholders.HOME: built.home,
-        placeholders.BINARIES: built.binaries,
-        placeholders.MPI: built.mpi_home,
-        placeholders.CUDA: built.cuda_home,
-        placeholders.NCCL: built.nccl_home,
-        placeholders.SHELL: os.environ.get(_REMOTE_SHELL, ""),
-    }
-    trials = load(Trials, placeholders.filled(data(test.trials), folders))
+    trials = load(Trials, placeholders.filled(data(test.trials), placeholders.built(built)))
     request = Search(token, test.timeout_s, nodes, 0, None, trials)
     try:
         limit_gb_s = limit(test.limits, trials.size_bytes, search_run.scale(request, trials, here))

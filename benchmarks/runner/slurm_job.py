@@ -20,7 +20,6 @@ from benchmarks.runner import build, jobs, measure, slurm_command
 from benchmarks.runner.refusal import Refusal
 
 #: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
-_REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _NODES = "BUSBAR_JOB_NODES"
 
 
@@ -39,10 +38,10 @@ def main(path: str) -> int:
     """
     with jobs.text(path) as source:
         job = load(Job, json.load(source))
-    if _REMOTE_SHELL not in os.environ:
+    if placeholders.REMOTE_SHELL not in os.environ:
         _again(allocation(os.environ), job)  # does not return
     nodes = [Node(*each) for each in json.loads(os.environ[_NODES])]
-    return work(job, Allocation(os.environ["BUSBAR_JOB"], nodes), os.path.dirname(os.environ[_REMOTE_SHELL]))
+    return work(job, Allocation(os.environ["BUSBAR_JOB"], nodes), os.path.dirname(os.environ[placeholders.REMOTE_SHELL]))
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation:
@@ -94,7 +93,7 @@ def _again(its: Allocation, job: Job) -> None:
     shell = os.path.join(jobs.fresh(os.path.join(jobs.root(), "jobs", its.job)), "shell")
     _lay(its, shell)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    kept.update({_REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), "BUSBAR_JOB": its.job})
+    kept.update({placeholders.REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), "BUSBAR_JOB": its.job})
     os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
 
 
@@ -127,15 +126,7 @@ def _run(job: Job, its: Allocation) -> str:
 
 def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
     """Return the measurement with the nodes and with the folders that the build found."""
-    folders = {
-        placeholders.HOME: built.home,
-        placeholders.BINARIES: built.binaries,
-        placeholders.MPI: built.mpi_home,
-        placeholders.CUDA: built.cuda_home,
-        placeholders.NCCL: built.nccl_home,
-        placeholders.SHELL: os.environ.get(_REMOTE_SHELL, ""),
-    }
-    found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **folders}))
+    found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **placeholders.built(built)}))
     return found._replace(programs=built.hashes)
 
 
