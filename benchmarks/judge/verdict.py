@@ -92,7 +92,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     count = sum(len(run.rows) for run in found.runs.values())
     yield check("values", _wrong_values(found), good=(f"all values of {count} rows were correct in both placements",))
     if found.differences is not None:
-        alike = f"{asked.nodes} nodes are alike in GPUs, driver, rails, link rates, MTUs and clocks"
+        alike = f"{asked.nodes} nodes are alike in GPUs, their limits, driver, rails, link rates, PCIe, MTUs and clocks"
         alike = alike if asked.nodes > 1 else "there is one node, so nothing can differ"
         yield check("inventory", found.differences, good=(alike,))
     else:

@@ -1,8 +1,11 @@
-"""Finds how nodes differ from each other or from their shape (GPUs, rails, link rates, MTUs, clocks), one sentence each."""
+"""Finds how nodes differ from each other or from their shape, one sentence each.
+
+Compared are GPUs with their limits of power and clock, rails, link rates, PCIe links, MTUs and the machines' clocks.
+"""
 
 import re
 from collections import Counter
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Sequence, Tuple
 
 from benchmarks.launch.protocol import Node
 
@@ -10,6 +13,18 @@ from benchmarks.launch.protocol import Node
 CLOCK_LIMIT_S = 5.0
 #: At most this many differences are listed; a fabric that differs everywhere would fill the line.
 _NAMED = 32
+#: What devices of one kind must have in common: in words, by its key, and by the kind's key in an inventory.
+_COMPARED = (
+    ("link rate", "rate", "hca"),
+    ("PCIe link", "pcie", "hca"),
+    ("MTU", "mtu", "interfaces"),
+    ("power limit (W)", "power_limit_w", "gpu_limits"),
+    ("clock limit (MHz)", "clock_limit_mhz", "gpu_limits"),
+    ("PCIe width", "pcie_width", "gpu_limits"),
+    ("PCIe generation", "pcie_generation", "gpu_limits"),
+)
+#: All GPUs of all nodes are held against each other, as all rails are.
+_GPUS = frozenset(f"gpu{index}" for index in range(64))
 
 
 def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
@@ -46,8 +61,9 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
             sentences.append(f"{name}: its clock differs by {apart:.0f} s from the head node's")
-    for what, key, kind in (("link rate", "rate", "hca"), ("MTU", "mtu", "interfaces")):
-        sentences.extend(_odd(nodes, found, what, key, kind, hcas))
+    for what, key, kind in _COMPARED:
+        alike = _GPUS if kind == "gpu_limits" else hcas
+        sentences.extend(_odd(nodes, found, what, key, kind, alike))
     return _first(sentences, "differences")
 
 
@@ -79,20 +95,20 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
 
 
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made twice
-    nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Sequence[str]
+    nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Collection[str]
 ) -> List[str]:
     """Return a sentence for each device whose `key` differs from most devices of its name, or a rail's from most rails."""
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
     for its in found:
-        for name, device in its[kind].items():
-            if device[key] not in (None, ""):
+        for name, device in its.get(kind, {}).items():
+            if device.get(key) not in (None, ""):
                 values.setdefault("" if name in rails else name, Counter())[device[key]] += 1
     # Of two equally frequent values, the smaller: the sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
-        for name in sorted(its[kind]):
-            value, group = its[kind][name][key], "" if name in rails else name
+        for name in sorted(its.get(kind, {})):
+            value, group = its[kind][name].get(key), "" if name in rails else name
             if value not in (None, "") and values[group][usual[group]] > values[group][value]:
                 sentences.append(f"{node.name}: {name} has {what} {value}, but {usual[group]} is usual")
     return sentences

@@ -32,11 +32,22 @@ _LOG_LIMIT_BYTES = 4 << 20
 #: Memory that the driver itself may use on an idle GPU, and utilisation that a sample of an idle GPU may show.
 _IDLE_MIB, _IDLE_PCT = 4096, 20
 _BUSY_KEPT = 8
+_QUERY = "--query-gpu=name,driver_version,index,memory.used,utilization.gpu"
+#: What the driver says of a GPU's limits and its PCIe link, by the key that it is kept under. They are read and never set; what
+#: it does now is not read: an idle GPU runs its clocks and its link slower.
+_LIMITS = (
+    ("power_limit_w", "enforced.power.limit"),
+    ("clock_limit_mhz", "clocks.max.sm"),
+    ("pcie_width", "pcie.link.width.max"),
+    ("pcie_generation", "pcie.link.gen.max"),
+)
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs, driver and clock, who is using its GPUs, and its counters."""
-    gpus = [row for row in _rows("--query-gpu=name,driver_version,index,memory.used,utilization.gpu") if len(row) > 1]
+    """Return this node's GPUs with their limits, driver and clock, who is using its GPUs, and its counters."""
+    # A driver that does not know one field answers none.
+    rows = _rows(",".join([_QUERY, *(field for _, field in _LIMITS)])) or _rows(_QUERY)
+    gpus = [row for row in rows if len(row) > 1]
     return dict(
         counters(),
         host=socket.gethostname(),
@@ -45,9 +56,20 @@ def inventory() -> Dict[str, Any]:
         kernel=platform.release(),
         os=_os_name(),
         gpus=[row[0] for row in gpus],
+        gpu_limits=limits([row[2:] for row in gpus]),
         driver=gpus[0][1] if gpus else None,
-        busy=busy([row[2:] for row in gpus]),
+        busy=busy([row[2:5] for row in gpus]),
     )
+
+
+def limits(rows: List[List[str]]) -> Dict[str, Dict[str, str]]:
+    """Return each GPU's limits in the driver's words, by `gpu` and its index; what the driver does not tell is left out.
+
+    `rows` have the index, memory and utilisation of each GPU, then its limits if the driver knows these fields.
+    """
+    return {
+        "gpu" + row[0]: {key: said for (key, _), said in zip(_LIMITS, row[3:]) if said[:1].isdigit()} for row in rows if row[3:]
+    }
 
 
 def counters() -> Dict[str, Any]:
@@ -133,6 +155,7 @@ def hca(base: str) -> Dict[str, Any]:
         "netdev": (_entries(base + "/device/net") or [None])[0],
         "active": "ACTIVE" in _read(port + "/state"),
         "rate": _read(port + "/rate"),
+        "pcie": _pcie(base + "/device"),
     }
     # The interface's counters miss RDMA traffic; the port's counters count four-byte words.
     for key, counter in (("tx_bytes", "port_xmit_data"), ("rx_bytes", "port_rcv_data")):
@@ -149,6 +172,12 @@ def hca(base: str) -> Dict[str, Any]:
         if _EVENT.search(counter)
     }
     return found
+
+
+def _pcie(device: str) -> str:
+    """Return speed and width of a device's PCIe link, as "16.0 GT/s x16"; empty if the kernel does not know both."""
+    speed, width = _read(device + "/current_link_speed"), _read(device + "/current_link_width")
+    return "{} x{}".format(speed.replace(" PCIe", ""), width) if speed[:1].isdigit() and width.strip("0") else ""
 
 
 def _is_efa(base: str) -> bool:

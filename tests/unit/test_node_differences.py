@@ -63,6 +63,37 @@ def test_rails_must_be_like_each_other_also_where_every_node_is_alike(found):
     assert said == [f"n{index}: mlx5_2 has link rate 50 Gb/sec, but 100 Gb/sec is usual" for index in range(4)]
 
 
+H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
+
+
+def test_a_gpu_with_less_power_clock_or_pcie_than_most_is_named_with_both_values(found):
+    for each in found:
+        each["gpu_limits"] = {"gpu0": dict(H100), "gpu1": dict(H100)}
+    assert differences(found) == []
+    found[1]["gpu_limits"]["gpu1"]["power_limit_w"] = "500.00"
+    found[2]["gpu_limits"]["gpu0"] |= {"pcie_width": "8", "clock_limit_mhz": "1200"}
+    assert differences(found) == [
+        "n1: gpu1 has power limit (W) 500.00, but 700.00 is usual",
+        "n2: gpu0 has clock limit (MHz) 1200, but 1980 is usual",
+        "n2: gpu0 has PCIe width 8, but 16 is usual",
+    ]
+
+
+def test_a_node_whose_driver_tells_no_limits_is_no_difference(found):
+    found[0]["gpu_limits"] = {"gpu0": dict(H100)}
+    found[1]["gpu_limits"] = {"gpu0": {}}
+    assert differences(found) == []
+
+
+def test_a_rail_whose_pcie_link_was_trained_narrower_is_named(found):
+    for each in found:
+        for rail in each["hca"].values():
+            rail["pcie"] = "16.0 GT/s x16"
+    assert differences(found) == []
+    found[3]["hca"]["mlx5_0"]["pcie"] = "16.0 GT/s x8"
+    assert differences(found) == ["n3: mlx5_0 has PCIe link 16.0 GT/s x8, but 16.0 GT/s x16 is usual"]
+
+
 def test_a_device_that_is_not_a_rail_is_compared_only_with_its_counterparts(found):
     for each in found:
         each["hca"]["mlx5_4"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")

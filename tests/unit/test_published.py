@@ -89,7 +89,7 @@ def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
     assert any("so NCCL used it" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("row", [row for row in JUDGED if row.nodes > 2], ids=name)
+@pytest.mark.parametrize("row", [row for row in JUDGED if row.nodes > 1], ids=name)
 def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
     line = whole(row)
     (inside,) = [step for step in line["steps"] if step["stage"] == "node"]
