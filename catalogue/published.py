@@ -48,7 +48,9 @@ def _with_ports(shape: Shape, ports: int, port_gbit_s: int) -> Shape:
 
 _B4, _OCI_H100 = SHAPES["BM.GPU.B4.8"], SHAPES["BM.GPU.H100.8"]
 _MI300X, _GB200, _GB300 = SHAPES["BM.GPU.MI300X.8"], SHAPES["BM.GPU.GB200.4"], SHAPES["BM.GPU.GB300.4"]
-_P4D, _P5, _P5EN = (INSTANCES[name].shape() for name in ("p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"))
+_P4D, _P4DE, _P5, _P5EN = (
+    INSTANCES[name].shape() for name in ("p4d.24xlarge", "p4de.24xlarge", "p5.48xlarge", "p5en.48xlarge")
+)
 _P6_B200, _P6_B300 = (_rails(INSTANCES[name].shape()) for name in ("p6-b200.48xlarge", "p6-b300.48xlarge"))
 _H100, _H200 = SERVERS["DGX-H100"], SERVERS["DGX-H200"]
 _B200 = _with_ports(SERVERS["HGX-B200.8"], 8, 400)
@@ -61,13 +63,19 @@ ROWS = (
     Published("OCI A100", _B4, 2, _AR, 10 * _GIB, 185.59, f"{_HPC}/Healthcheck-NCCL-Runbook.md"),
     Published("OCI A100", _B4, 64, _AR, 8 * _GIB, 200, "Oracle blog, GPU OCI AI and HPC jobs (read from a figure)"),
     Published("OCI MI300X", _MI300X, 2, _AR, 16 * _GIB, 358.37, _OKE),
+    Published("MI300X", _MI300X, 2, _AR, 8 * _GIB, 339, "dstack blog (339 to 350; size not stated)"),
     Published("OCI H100", _OCI_H100, 2, _AR, 16 * _GIB, 471.2, f"{_HPC}/Troubleshooting.md", _TREE),
     Published("OCI H100, PyTorch", _OCI_H100, 2, _AR, 4 * 10**9, 338.96, "modal-labs/multinode-training-guide issue 7"),
     Published("OCI H100, ring order", _OCI_H100, 4, _AR, 8 * _GIB, 390, "oracle-quickstart/oci-hpc issue 48, on some nodes"),
     Published("AWS p4d", _P4D, 2, _AR, 2 * _GIB, 77.9, "skypilot-org/skypilot:examples/aws_efa/README.md", _TREE),
+    Published("AWS p4de", _P4DE, 2, _AR, 2 * _GIB, 78.33, f"{_AWSOME}/README.md", _TREE),
+    Published("AWS p5, EKS", _P5, 2, _AR, 2 * _GIB, 437.8, f"{_AWSOME}/README.md", _TREE),
+    Published("AWS p5", _P5, 2, _AR, 16 * 10**9, 487.87, _NVCRE, _TREE),
     Published("AWS p5", _P5, 2, _AR, 16 * _GIB, 487.09, f"{_AWSOME}/README.md", _TREE),
+    Published("AWS p5", _P5, 2, _AR, 16 * _GIB, 480, "awslabs/awsome-distributed-ai issue 1120", _TREE),
     Published("AWS p5", _P5, 2, _AG, 16 * 10**9, 338.57, _NVCRE),
     Published("AWS p5", _P5, 2, _A2A, 16 * 10**9, 79.11, _NVCRE),
+    Published("AWS p5en", _P5EN, 2, _AR, 16 * _GIB, 486.80, _ML, _TREE),
     Published("AWS p5en", _P5EN, 4, _AR, 16 * _GIB, 369.06, _ML),
     Published("AWS p5en, ring forced", _P5EN, 4, _AR, 16 * _GIB, 364.65, _ML, {"NCCL_ALGO": "Ring"}),
     Published("AWS p5en, NVLSTree forced", _P5EN, 4, _AR, 16 * _GIB, 310.07, _ML, {"NCCL_ALGO": "NVLSTree"}),
@@ -77,6 +85,8 @@ ROWS = (
     Published("AWS p6-b300", _P6_B300, 2, _AR, 16 * _GIB, 760, "awslabs/awsome-distributed-ai issue 1120"),
     Published("CoreWeave H100", _H100, 12, _AR, 8 * _GIB, 386.56, _CW),
     Published("CoreWeave GB200, one rack", _GB200, 18, _AR, 16 * _GIB, 834.6, _CW, _RACK),
+    Published("CoreWeave GB200, two racks", _GB200, 36, _AR, 16 * _GIB, 810, _CW, _RACK),
+    Published("CoreWeave GB200, 20 racks", _GB200, 360, _AR, 16 * _GIB, 405.7, _CW, _RACK),
     Published("Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, "Azure/ai-infrastructure-on-azure", _SHARP),
     Published("Azure GB300, one rack", _GB300, 18, _AR, 16 * _GIB, 937, "Azure/ai-infrastructure-on-azure", _RACK),
     Published("GCP A3 High, TCPX", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 50.2, "dstackai/dstack:examples/clusters/gcp.md"),
@@ -90,9 +100,13 @@ ROWS = (
     Published("H200", _H200, 248, _AR, 8 * _GIB, 350, "NVIDIA/nccl-tests issue 283"),
     Published("A100, 8 x 100G", _A100_100, 2, _AR, 8 * _GIB, 100, "NVIDIA/nccl-tests issue 169 (before its congestion)"),
     Published("GB200", _GB200, 4, _AR, 16 * 10**9, 882.5, _NVCRE, _RACK),
+    Published("GB200", _GB200, 4, _AG, 16 * 10**9, 609.3, _NVCRE, _RACK),
+    Published("GB200", _GB200, 4, _A2A, 16 * 10**9, 568.7, _NVCRE, _RACK),
     Published("GB200, rails", _GB200, 4, _AR, 16 * 10**9, 191.4, _NVCRE, _NO_RACK),
     Published("GB200, rails", _GB200, 4, _AG, 16 * 10**9, 191.26, _NVCRE, _NO_RACK),
     Published("GB200, rails", _GB200, 4, _A2A, 16 * 10**9, 58.15, _NVCRE, _NO_RACK),
     Published("GB300", _GB300, 8, _AR, 16 * 10**9, 923.3, _NVCRE, _RACK),
+    Published("GB300", _GB300, 8, _AG, 16 * 10**9, 698.7, _NVCRE, _RACK),
+    Published("GB300, rails", _GB300, 2, _AR, 16 * _GIB, 387, "NVIDIA/aicr issue 1413 (nodes and size not stated)", _NO_RACK),
     Published("GB300", _GB300, 16, _AR, 16 * 10**9, 932, _NVCRE, _RACK),
 )

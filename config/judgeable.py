@@ -91,7 +91,7 @@ def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Bre
     instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'
     which = f"is {shape.name}, whose NVLink joins nodes"
     if measure.collective != "all_reduce":
-        yield Breach(path, f"{which}, and nobody has published what {measure.collective} reaches over it; {instead}")
+        yield Breach(path, f"{which}, and busbar knows no limit of {measure.collective} over it; {instead}")
     if nodes * shape.gpus > gpus.RACK:
         yield Breach(path, f"{which} of one rack, which are {gpus.RACK // shape.gpus}, and {nodes} are asked for; {instead}")
     told = [f"{name}={measure.exports[name]}" for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE") if name in measure.exports]

@@ -50,7 +50,7 @@ def plan(row: Published) -> Measure:
 def refusal(row: Published) -> str:
     """Return why a preview refuses what `row` measured; empty if it does not."""
     asked = plan(row)
-    breaches = [*judgeable.exports(asked, Accept()), *judgeable.machine("the shape", row.shape, asked)]
+    breaches = [*judgeable.exports(asked, Accept()), *judgeable.machine("the shape", row.shape, asked, row.nodes)]
     if breaches:
         return "; ".join(f"{path} {text}" for path, text in breaches)
     if is_over_nvlink(row):

@@ -28,7 +28,7 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
     assert not list(machine(path, row, Measure(), 18))
     for measure, nodes, why in (
         (Measure(), 19, "joins nodes of one rack, which are 18, and 19 are asked for"),
-        (Measure(collectives=("all_gather",)), 4, "nobody has published what all_gather reaches over it"),
+        (Measure(collectives=("all_gather",)), 4, "and busbar knows no limit of all_gather over it"),
         (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "of switches that reduce, which NCCL_NVLS_ENABLE=0 decides"),
     ):
         (breach,) = machine(path, row, measure, nodes)
