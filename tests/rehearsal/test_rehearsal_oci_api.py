@@ -82,6 +82,17 @@ class Account:
         wait_until(there, f"{ocid} is {state}")
         return shown
 
+    def work_request(self, ocid: str) -> dict[str, Any]:
+        """Return a work request once it has ended, which is a moment after what it works on is in its state."""
+        shown: dict[str, Any] = {}
+
+        def ended() -> bool:
+            shown.update(self.caller.call("GET", f"/workRequests/{ocid}").body)
+            return shown["status"] not in {"ACCEPTED", "IN_PROGRESS"}
+
+        wait_until(ended, f"{ocid} has ended")
+        return shown
+
     def launched(self, size: int = 2) -> dict[str, Any]:
         return self.network(self.launch(size).body["id"], "RUNNING")
 
@@ -211,7 +222,7 @@ def test_a_cluster_network_is_there_at_once_and_its_machines_later(account: Acco
     assert (made.status, made.body["lifecycleState"]) == (202, "PROVISIONING")
     ocid, pool = made.body["id"], made.body["instancePools"][0]["id"]
     assert account.network(ocid, "RUNNING")["instancePools"][0]["currentSize"] == 2
-    request = account.caller.call("GET", f"/workRequests/{made.headers['opc-work-request-id']}").body
+    request = account.work_request(made.headers["opc-work-request-id"])
     assert (request["operationType"], request["status"]) == ("CreateClusterNetwork", "SUCCEEDED")
     assert request["resources"][0]["identifier"] == ocid
     (listed,) = account.get("/clusterNetworks").body
