@@ -35,7 +35,7 @@ def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
-def tested(stage: Stage) -> str:
+def ran_test_job(stage: Stage) -> str:
     """Submit the test job and wait for it; return its log."""
     said = stage.on_host("cd /home/.busbar && sbatch nccl-test.sh")
     number = re.fullmatch(r"Submitted batch job (\d+)", said.strip())
@@ -56,7 +56,7 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
 
 def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
     stage, _ = built
-    log = tested(stage)
+    log = ran_test_job(stage)
     assert "busbw" in log, log
     assert "the result is kept; the next `pulumi up` exports it" in log
 
@@ -77,7 +77,7 @@ def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built)
     found = stage.up(**plan)
     for run in (101, 102):  # this machine may have been busy, and then says so
         if found.status:
-            tested(stage)
+            ran_test_job(stage)
             plan = {**SHORT_PLAN, "measure": {**SHORT_PLAN["measure"], "run": run}}
             found = stage.up(**plan)
     assert found.status == 0, found
