@@ -13,6 +13,8 @@ MANAGER = "busbar"
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
 #: What makes the pods, by `kubernetes.job`: its kind as kubectl takes it, with its group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
+#: What a stack of the other kind has left when `kubernetes.job` is changed to this one: kinds of objects named `RANKS`.
+FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of what cannot be changed in place, so that another one replaces it.
 TEMPLATE = "busbar/template"
 #: Annotation of a namespace: where kubectl works that applied it last. A stack whose `controlPlane` is changed registers a new

@@ -10,7 +10,7 @@ from typing import Any, Dict
 from benchmarks.launch.protocol import BuildLine
 
 HOME, BINARIES, MPI, CUDA, NCCL, SHELL = "@home@", "@binaries@", "@mpi@", "@cuda@", "@nccl@", "@shell@"
-#: Variable with the program that starts a command on another machine, in the job's environment.
+#: Variable with the program in ssh's place, which `benchmarks.runner.fanout` knows from its import on.
 REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _ANY = re.compile(r"@[a-z]+[0-9]*@")
 

@@ -18,7 +18,7 @@ from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Search, Trial
 from benchmarks.runner import build, jobs, search_run
 from benchmarks.runner.refusal import Refusal
 
-#: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
+#: The token and the machines, for this program when it is started again.
 _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Partners that each machine is tested against, if there are so many.
 _PARTNERS = 2

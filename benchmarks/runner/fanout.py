@@ -11,6 +11,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO, List, NamedTuple, Sequence, Union
 
+from benchmarks.launch import placeholders
 from benchmarks.launch.protocol import Node
 
 #: Connections at once. Each goes to another host, so sshd's MaxStartups (10 unauthenticated by default) does not limit them;
@@ -20,7 +21,7 @@ WINDOW = 32
 #: takes a third of the start-up time.
 PYTHON = "python3 -IS"
 #: The program that takes ssh's place, an address and a command after it; pods have one (manifests/ranks.py).
-_OWN_SHELL = os.environ.get("BUSBAR_REMOTE_SHELL", "")
+_OWN_SHELL = os.environ.get(placeholders.REMOTE_SHELL, "")
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 

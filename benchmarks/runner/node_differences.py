@@ -23,8 +23,6 @@ _COMPARED = (
     ("PCIe width", "pcie_width", "gpu_limits"),
     ("PCIe generation", "pcie_generation", "gpu_limits"),
 )
-#: All GPUs of all nodes are held against each other, as all rails are.
-_GPUS = frozenset(f"gpu{index}" for index in range(64))
 
 
 def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
@@ -62,7 +60,8 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
         if apart > CLOCK_LIMIT_S:
             sentences.append(f"{name}: its clock differs by {apart:.0f} s from the head node's")
     for what, key, kind in _COMPARED:
-        alike = _GPUS if kind == "gpu_limits" else hcas
+        # All GPUs of all nodes are held against each other, as all rails are.
+        alike = {name for its in found for name in its.get(kind, {})} if kind == "gpu_limits" else hcas
         sentences.extend(_odd(nodes, found, what, key, kind, alike))
     return _first(sentences, "differences")
 
@@ -94,21 +93,21 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
     return [f"{name}: rail {hca} runs at {rate}, but the shape's rails run at {port_gbit_s} Gbit/s"]
 
 
-def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made twice
-    nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, rails: Collection[str]
+def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
+    nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, alike: Collection[str]
 ) -> List[str]:
-    """Return a sentence for each device whose `key` differs from most devices of its name, or a rail's from most rails."""
+    """Return a sentence for each device whose `key` differs from most of its name; those in `alike` count as one name."""
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
     for its in found:
         for name, device in its.get(kind, {}).items():
             if device.get(key) not in (None, ""):
-                values.setdefault("" if name in rails else name, Counter())[device[key]] += 1
+                values.setdefault("" if name in alike else name, Counter())[device[key]] += 1
     # Of two equally frequent values, the smaller: the sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its.get(kind, {})):
-            value, group = its[kind][name].get(key), "" if name in rails else name
+            value, group = its[kind][name].get(key), "" if name in alike else name
             if value not in (None, "") and values[group][usual[group]] > values[group][value]:
                 sentences.append(f"{node.name}: {name} has {what} {value}, but {usual[group]} is usual")
     return sentences

@@ -19,7 +19,7 @@ from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, dat
 from benchmarks.runner import build, jobs, measure, slurm_command
 from benchmarks.runner.refusal import Refusal
 
-#: The program in ssh's place, known to `benchmarks.runner.fanout` from its import on.
+#: The job's nodes, for this program when it is started again.
 _NODES = "BUSBAR_JOB_NODES"
 
 

@@ -91,6 +91,7 @@ class OnDemand(pulumi.ComponentResource):
             )
             for there, (path, sha256) in files.items()
         ]
+        copied = _after(mine, [one for one in copies if one is not None])
         document: pulumi.Output[str] = reach.network.apply(
             lambda network: requests.job(
                 asked, source, planned.launcher.homes, network=network or "", keep=folder, reasons=[digest]
@@ -102,7 +103,7 @@ class OnDemand(pulumi.ComponentResource):
             command=document.apply(lambda text: _writes(folder, runner, planned, text)),
             stdin=document,
             triggers=[],
-            opts=_after(mine, [one for one in copies if one is not None]),
+            opts=copied,
         )
         tests = entry_tests(
             name,
@@ -112,7 +113,7 @@ class OnDemand(pulumi.ComponentResource):
             controller=controller,
             runner=runner,
             source=source,
-            opts=_after(mine, [one for one in copies if one is not None]),
+            opts=copied,
         )
         limit_s = planned.start_limit_s and planned.start_limit_s + _BUILD_S + asked.plan.timeout_s
         read = reach.run(

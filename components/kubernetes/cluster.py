@@ -88,9 +88,7 @@ def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str
         "labels": labels,
         "way": [ours.WAY, wanted.way],
         "job": ours.JOBS[wanted.job],
-        # What the stack had before its `job` was changed.
-        "former": [[ours.JOBS[kind], ours.RANKS] for kind in ours.JOBS if kind != wanted.job]
-        + [["service", ours.RANKS] for _ in range(wanted.job == "MPIJob")],
+        "former": [[kind, ours.RANKS] for kind in ours.FORMER[wanted.job]],
         "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
         "objects": [[_kind(one), one["metadata"]["name"]] for one in documents],
         "manifest": text(documents),

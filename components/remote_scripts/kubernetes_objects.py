@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from components.remote_scripts.kubectl import Kubectl, is_applied_by_another, pods_of
 from components.remote_scripts.kubernetes_checks import refuse_unfit
-from components.remote_scripts.kubernetes_pending import events_seen, why_pending
+from components.remote_scripts.kubernetes_pending import events, events_seen, why_pending
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
@@ -155,9 +155,8 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
     """Return why there is no pod at all, as far as events of the job say."""
-    chosen = f"involvedObject.name={_JOB},type=Warning"
-    found = (kubectl.get("events", "--field-selector", chosen) or {}).get("items", [])
-    said = "; ".join(one.get("message", "")[:300] for one in found[-1:])
+    found = events(kubectl, f"involvedObject.name={_JOB},type=Warning")
+    said = found[-1].get("message", "")[:300] if found else ""
     whose = "the cluster" if ask["job"] == "job.batch" else "MPI Operator"
     return f"{whose} made no pod{': ' + said if said else ''}"
 

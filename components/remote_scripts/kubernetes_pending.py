@@ -23,7 +23,7 @@ _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 def events_seen(kubectl: Kubectl) -> Set[str]:
     """Return the versions of all events that are there, for `why_pending`."""
-    return {_version(one) for one in _events(kubectl)}
+    return {_version(one) for one in events(kubectl)}
 
 
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
@@ -50,7 +50,9 @@ def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old:
     return _of_network(kubectl, pod, old)
 
 
-def _events(kubectl: Kubectl, *chosen: str) -> List[Dict[str, Any]]:
+def events(kubectl: Kubectl, selector: str = "") -> List[Dict[str, Any]]:
+    """Return the namespace's events, or those that a field selector chooses."""
+    chosen = ("--field-selector", selector) if selector else ()
     return list((kubectl.get("events", *chosen) or {}).get("items", []))
 
 
@@ -60,7 +62,7 @@ def _version(event: Dict[str, Any]) -> str:
 
 
 def _of_network(kubectl: Kubectl, pod: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
-    found = _events(kubectl, "--field-selector", "involvedObject.uid={}".format(pod["metadata"]["uid"]))
+    found = events(kubectl, "involvedObject.uid={}".format(pod["metadata"]["uid"]))
     for one in [one for one in found if one.get("reason") == "FailedCreatePodSandBox"][-1:]:
         short = re.sub(r"\s+", " ", one.get("message", ""))
         for words, meaning, wait_s in _NETWORK:
