@@ -11,6 +11,7 @@ import asyncio
 import json
 import os
 import subprocess
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,9 @@ import pulumi
 
 #: A state of a thousand resources comes from afar within some seconds.
 _EXPORTED_WITHIN_S = 120
+#: A state in a folder or bucket is written in place: read while the engine writes it, it is cut or not there. That lasts for
+#: moments, and comes with each resource that ends beside this one.
+_EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
 #: Variable with the path of a file that gets a line of JSON, [URN, id], for each of them: tools/take_in.py reads it.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
@@ -75,13 +79,20 @@ def ids_in_state() -> frozenset[str]:
         pulumi.RunError: the engine did not tell.
     """
     words = ["pulumi", "stack", "export", "--stack", this_stack()]
-    try:
-        done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_EXPORTED_WITHIN_S)
-    except (OSError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", "") or error
-        refused = f"`{' '.join(words)}` does not tell whether this stack's state has a machine that runs in its name: {said}"
-        raise pulumi.RunError(refused) from error
-    resources = json.loads(done.stdout)["deployment"].get("resources") or []
+    for left in reversed(range(_EXPORT_TRIES)):
+        try:
+            done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=_EXPORTED_WITHIN_S)
+            resources = json.loads(done.stdout)["deployment"].get("resources") or []
+            break
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            if left and not isinstance(error, OSError | subprocess.TimeoutExpired):
+                time.sleep(_BETWEEN_TRIES_S)
+                continue
+            said = getattr(error, "stderr", "") or error
+            refused = (
+                f"`{' '.join(words)}` does not tell whether this stack's state has a machine that runs in its name: {said}"
+            )
+            raise pulumi.RunError(refused) from error
     return frozenset(str(one["id"]) for one in resources if "id" in one)
 
 

@@ -124,9 +124,22 @@ def test_the_engine_is_asked_for_all_ids_of_the_state_and_one_that_does_not_tell
     state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
     engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
     assert left_behind.ids_in_state() == {"x", "y"}
+    monkeypatch.setattr(left_behind, "_BETWEEN_TRIES_S", 0)
     engine(tmp_path, monkeypatch, "echo no access >&2; exit 255")
     with pytest.raises(pulumi.RunError, match=r"^`pulumi stack export --stack \S+` does not tell .*: no access\n$"):
         left_behind.ids_in_state()
+
+
+def test_a_state_that_is_read_while_the_engine_writes_it_is_read_again(monkeypatch, tmp_path):
+    monkeypatch.undo()
+    monkeypatch.setattr(left_behind, "_BETWEEN_TRIES_S", 0)
+    state = json.dumps({"deployment": {"resources": [{"urn": "b", "id": "x"}]}})
+    written = "echo x >> tries; [ $(wc -l < tries) -gt 3 ]"
+    cut = "echo 'error: failed to load checkpoint: EOF' >&2; exit 255"
+    monkeypatch.chdir(tmp_path)
+    engine(tmp_path, monkeypatch, f"{{ {written}; }} || {{ {cut}; }}; echo '{state}'")
+    assert left_behind.ids_in_state() == {"x"}
+    assert (tmp_path / "tries").read_text().count("x") == 4
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
