@@ -6,20 +6,19 @@ the ranks that were gone or stopped.
 
 import contextlib
 import fcntl
-import gzip
-import hashlib
 import json
 import math
 import os
 import shlex
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple, Union
 
 from benchmarks.launch import launcher, lines, mpirun
-from benchmarks.launch.protocol import Evidence, Measure, Node, Search, Step, data
+from benchmarks.launch.protocol import Measure, Node, Search, Step, data
 from benchmarks.runner import (
     checksums,
+    evidence,
     fanout,
     jobs,
     kept_looks,
@@ -43,8 +42,6 @@ _REACH_TIMEOUT_S = 60
 _NAMED = 8
 #: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
-#: How much of a failed step's output is kept in the evidence.
-_FAILED_BYTES = 1 << 20
 #: Stands for a deciding run that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
 
@@ -121,7 +118,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
         versions=lines.Versions(deciding.nccl, deciding.nccl_tests, first["driver"], first["os"], first["kernel"]),
         inventory=lines.Differences([*absent, *_differences(request, before, asked_at)]),
         transport=traffic.between(nodes, before, ran.after, request.hcas)._replace(network=deciding.network),
-        evidence=keep(here, dict(printed, nodes=line_size.bulk(machines, ran.steps)), ran.failed),
+        evidence=evidence.keep(here, dict(printed, nodes=line_size.bulk(machines, ran.steps)), ran.failed),
         seconds=round(time.monotonic() - began, 2),
         rehearsal=lines.Rehearsed(ran.scale) if ran.scale else None,
         machines=machines,
@@ -175,7 +172,9 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
         if run is None:
             say(str(found["failed"]))
         ran.steps.append(found)
-        ran.texts[step.name] = run.text if run else _kept(here, step.name)
+        ran.texts[step.name] = run.text if run else evidence.printed_by(here, step.name)
+        if run and run.exact:
+            ran.texts[step.name + evidence.EXACT] = run.exact
         if run and run.transcript.scale:
             ran = ran._replace(scale=run.transcript.scale)
         if step.name == request.deciding:
@@ -203,15 +202,6 @@ def _after(
         say(str(refusal))
         return before, [str(refusal)]
     return after, node_differences.lost(request.nodes, before, after, request.hcas) if failed else []
-
-
-def _kept(here: str, name: str) -> str:
-    """Return what a step that failed has printed."""
-    path = os.path.join(here, name + ".txt")
-    if not os.path.exists(path):
-        return ""
-    with jobs.text(path) as source:
-        return str(source.read())[-_FAILED_BYTES:]
 
 
 def lay_hostfile(request: Measure) -> None:
@@ -383,17 +373,3 @@ def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional
         return None  # an operation takes time
     factor = 2.0 * (members - 1) / members
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]
-
-
-def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
-    """Compress the output of the steps into a file named by its hash; that of `failed` steps also stays as plain text."""
-    text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
-    data = text.encode()
-    digest = hashlib.sha256(data).hexdigest()
-    path = os.path.join(here, digest + ".txt.gz")
-    with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as target:
-        target.write(data)
-    for name in set(texts) - set(failed):
-        if os.path.exists(os.path.join(here, name + ".txt")):
-            os.unlink(os.path.join(here, name + ".txt"))
-    return Evidence(path, digest)

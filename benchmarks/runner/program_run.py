@@ -1,6 +1,6 @@
 """Runs one test program with a time limit, then reads its rows and compares text and JSON.
 
-The JSON file is deleted at once, because it contains a rank's complete environment.
+The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has it without that.
 """
 
 import math
@@ -10,7 +10,7 @@ import shlex
 import time
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
-from benchmarks.runner import agreement, fanout, jobs, transcript
+from benchmarks.runner import agreement, evidence, fanout, jobs, transcript
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
@@ -26,12 +26,21 @@ _KILLED = "exited on signal"
 
 
 class Run(NamedTuple):
-    """Result of one run: its transcript, its problems, everything that it printed, and how long it took (s)."""
+    """Result of one run.
+
+    Attributes:
+        transcript: its rows.
+        problems: what is wrong with them.
+        text: everything that it printed.
+        seconds: how long it took.
+        exact: its JSON document as the evidence has it; empty if it could not be read.
+    """
 
     transcript: transcript.Transcript
     problems: List[str]
     text: str
     seconds: float
+    exact: str = ""
 
 
 class Job(NamedTuple):
@@ -70,10 +79,11 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
     try:
         text = _run(job, os.path.join(here, job.name + ".txt"), see)
         seconds = time.monotonic() - began
-        found, problems = _read(job, text, result)
+        exact = _exact(result)
+        found, problems = compared(text, exact, job.name, job.cycles)
     finally:
         result.drop()
-    return Run(found, problems, text, seconds)
+    return Run(found, problems, text, seconds, "" if isinstance(exact, OSError) else evidence.without_environment(exact))
 
 
 class _Result:
@@ -155,13 +165,11 @@ def _cause(lines: List[str]) -> str:
     return words[0].strip()[:500]
 
 
-def _read(job: Job, text: str, result: _Result) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run as read from its JSON file, and its problems, including differences from the text."""
+def _exact(result: _Result) -> Union[str, OSError]:
     try:
-        exact = result.read()  # type: Union[str, OSError]
+        return result.read()
     except OSError as error:
-        exact = error
-    return compared(text, exact, job.name, job.cycles)
+        return error
 
 
 def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) -> Tuple[transcript.Transcript, List[str]]:

@@ -12,7 +12,7 @@ from typing import Any, Dict
 
 from benchmarks.launch.lines import RetestLine, StepLine
 from benchmarks.launch.protocol import Measure, data
-from benchmarks.runner import jobs, kept_looks, measure, traffic
+from benchmarks.runner import evidence, jobs, kept_looks, measure, traffic
 from benchmarks.runner.refusal import Refusal
 
 _KEPT = "second.json"
@@ -53,5 +53,5 @@ def _retest(asked: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     seen = (first.sha256, first.path) if first else (None, None)
     head = "# busbar: measured a second time; the first is {} ({})\n".format(*seen)
     steps = [StepLine(**step) for step in ran.steps]
-    evidence = measure.keep(here, ran.texts, ran.failed, head)
-    return dict(data(RetestLine(steps, transport, evidence, None), sparse=True))
+    kept = evidence.keep(here, ran.texts, ran.failed, head)
+    return dict(data(RetestLine(steps, transport, kept, None), sparse=True))

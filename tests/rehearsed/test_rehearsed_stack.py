@@ -5,6 +5,7 @@ Its chapters follow each other: each test goes on where the one before it ended.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -200,6 +201,19 @@ def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built
         assert secret not in text
     operator = (stage.world / "operator" / "id_ed25519").read_text().splitlines()[1]
     assert operator not in text
+
+
+def test_the_evidence_has_what_each_step_printed_and_its_exact_result_without_a_ranks_environment(built):
+    stage = built[0]
+    measured = stage.outputs()["measured"]
+    text = stage.on_host(f"gzip -dc {measured['evidence']['path']}")
+    assert hashlib.sha256(text.encode()).hexdigest() == measured["evidence"]["sha256"]
+    documents = dict(re.findall(r"^# busbar step (\S+)\.json\n(.*)$", text, re.MULTILINE))
+    assert set(documents) == set(re.findall(r"^# busbar step (\w+)$", text, re.MULTILINE)) - {"nodes", "proofs"}
+    largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
+    assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
+    assert all("env" not in json.loads(document) for document in documents.values())
+    assert "HOME=" not in text
 
 
 def test_one_pasted_command_opens_a_shell_on_the_head_node(built):

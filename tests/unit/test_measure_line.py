@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,10 @@ import pytest
 from fake_cluster import DECIDING, LOOKS, NODES, Cluster, row, run, step
 
 from benchmarks.launch.protocol import Node
-from benchmarks.runner import fanout, measure
+from benchmarks.runner import evidence, fanout, measure
 from benchmarks.runner.refusal import Refusal
+
+EXACT = (Path(__file__).parents[1] / "golden/transcripts/h200x2.json").read_text()
 
 
 @pytest.fixture
@@ -220,8 +223,29 @@ def test_commands_can_be_typed_and_the_hosts_come_first(cluster):
 def test_only_the_output_of_failed_steps_stays_as_a_file_beside_the_evidence(tmp_path):
     for name in ("good", "bad"):
         (tmp_path / f"{name}.txt").write_text(name)
-    kept = measure.keep(str(tmp_path), {"good": "1\n", "bad": "2\n", "gone": ""}, ["bad"], "head\n")
+    kept = evidence.keep(str(tmp_path), {"good": "1\n", "bad": "2\n", "gone": ""}, ["bad"], "head\n")
     text = "head\n# busbar step good\n1\n# busbar step bad\n2\n# busbar step gone\n"
     assert kept.sha256 == hashlib.sha256(text.encode()).hexdigest()
     assert gzip.decompress(Path(kept.path).read_bytes()) == text.encode()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["bad.txt", f"{kept.sha256}.txt.gz"])
+
+
+def test_the_evidence_has_the_exact_results_of_steps_that_ran_and_no_environment(cluster):
+    document = json.dumps({"env": ["TOKEN=x"], "later": ["TOKEN=x"], "results": [{"size": 8}], "errors": []})
+    exact = evidence.without_environment(document)
+    cluster.runs = {"all": run(row(8, 1.0))._replace(exact=exact), "looks": run(row(8, 1.0))}
+    found = cluster.line(DECIDING, LOOKS)
+    text = gzip.decompress(Path(found["evidence"]["path"]).read_bytes()).decode()
+    assert '\n# busbar step all.json\n{"results": [{"size": 8}], "errors": []}\n# busbar step looks\n' in text
+    assert "TOKEN" not in text
+    assert "looks.json" not in text, "a result that could not be read is not there"
+
+
+@pytest.mark.parametrize("broken", ["", "[1]", '{"env": ["TOKEN=x"]', "[" * 100_000])
+def test_an_exact_result_that_cannot_be_read_is_left_out_whole(broken):
+    assert not evidence.without_environment(broken)
+
+
+def test_every_field_that_nccl_tests_writes_but_the_environment_is_kept():
+    document = json.loads(EXACT)
+    assert json.loads(evidence.without_environment(EXACT)) == {key: document[key] for key in document if key != "env"}

@@ -1,0 +1,57 @@
+"""Keeps what the steps of a measurement printed, and their exact results, in one file that is named by its hash."""
+
+import gzip
+import hashlib
+import json
+import os
+from typing import Dict, Iterable
+
+from benchmarks.launch.protocol import Evidence
+from benchmarks.runner import jobs
+
+#: What the name of a step's exact result ends with: nccl-tests' JSON document without the rank's environment.
+EXACT = ".json"
+#: How much of a failed step's output is kept.
+_FAILED_BYTES = 1 << 20
+#: The fields of the document that are kept: a list of those to leave out would miss one that a later version adds.
+_PUBLIC = (
+    *("version", "start_time", "end_time", "args", "nccl_version", "config", "rehearsal", "results"),
+    *("out_of_bounds", "average_bus_bandwidth", "errors"),
+)
+
+
+def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
+    """Compress the documents of the steps, by name, into a file named by its hash; that of `failed` steps also stays as plain text."""
+    text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
+    data = text.encode()
+    digest = hashlib.sha256(data).hexdigest()
+    path = os.path.join(here, digest + ".txt.gz")
+    with open(path, "wb") as raw, gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as target:
+        target.write(data)
+    for name in set(texts) - set(failed):
+        if os.path.exists(os.path.join(here, name + ".txt")):
+            os.unlink(os.path.join(here, name + ".txt"))
+    return Evidence(path, digest)
+
+
+def printed_by(here: str, name: str) -> str:
+    """Return what a step that failed has printed."""
+    path = os.path.join(here, name + ".txt")
+    if not os.path.exists(path):
+        return ""
+    with jobs.text(path) as source:
+        return str(source.read())[-_FAILED_BYTES:]
+
+
+def without_environment(text: str) -> str:
+    """Return nccl-tests' `-J` document on one line, with the fields that version 2.19.6 writes except a rank's environment.
+
+    A document that cannot be read gives an empty text, for nobody knows what is in it.
+    """
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return ""
+    if not isinstance(document, dict):
+        return ""
+    return json.dumps({key: document[key] for key in _PUBLIC if key in document}) + "\n"
