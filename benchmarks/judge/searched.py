@@ -24,6 +24,8 @@ def read(text: str) -> dict[str, Any]:
         why = line.get("failed")
         unsaid = "the search's line does not say whether a search was needed"
         return _failed(line, str(why or unsaid), refused=bool(why))
+    if line["needed"] and not line.get("failed") and not isinstance(line.get("complete"), bool):
+        return _failed(line, "the search's line does not say whether the search ended by itself")
     return line
 
 
