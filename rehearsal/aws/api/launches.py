@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+#: Slurm takes no node that booted before it was asked for, and counts that in seconds, rounded up; no machine boots as soon.
+_LEAST_START_S = 2
 #: Members of a request that are used; the launch template has all else.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
 _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "DryRun", *_OVERRIDES}
@@ -137,6 +140,7 @@ class Launches:
         return record
 
     def _boot(self, record: Record) -> None:
+        time.sleep(_LEAST_START_S)
         with present(self._cloud.world):
             try:
                 with self._cloud.working(record):

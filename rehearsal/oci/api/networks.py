@@ -7,6 +7,7 @@ under the fault `capacity` with `partial`, which leaves those that were launched
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
+#: Slurm takes no node that booted before it was asked for, and counts that in seconds, rounded up; no machine boots as soon.
+_LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another one works on it."
 _USED_TOKEN = (
@@ -145,6 +148,7 @@ class Networks:
         threading.Thread(target=turn, daemon=True).start()
 
     def _provision(self, record: Record, request: WorkRequest) -> None:
+        time.sleep(_LEAST_START_S)
         size = record.inputs["instancePools"][0]["size"]
         lacking = self._cloud.faults.lacking(size)
         try:
