@@ -30,6 +30,11 @@ _TOLD = {
 #: What first boot installs if an image has no enroot; it reads digests from 4.0 on. Its vendor publishes no checksums.
 ENROOT = "4.1.2"
 
+#: What first boot builds on machines of a Slurm cluster, and the sha256 of its source archive (tag v0.24.0, commit 1075199).
+#: Made as GitHub makes its archives, see `catalogue.nccl_tests`: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
+PYXIS = "0.24.0"
+PYXIS_SHA256 = "9c4cdb79a67301d8ea05951aa4d2c205f40cf6145e338214b0191add8b36d6c4"
+
 #: What first boot installs where containerd runs them: nerdctl's full distribution, which holds containerd 2.2.0, runc 1.3.3
 #: and the CNI plugins 1.8.0, and the sha256 of its SHA256SUMS, both by the release's notes (containerd/nerdctl, v2.2.0).
 NERDCTL = "2.2.0"
@@ -81,7 +86,7 @@ class Container:
         image: which one.
         sha256: of the image's file, where it is pinned.
         shared: folder that all nodes see, for the file of an imported image; empty copies it to every node.
-        runtime: what runs it, `enroot` or `containerd`.
+        runtime: what runs it, `enroot`, `containerd` or `pyxis`.
     """
 
     image: Reference

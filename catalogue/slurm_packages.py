@@ -19,6 +19,8 @@ class SlurmPackages:
         version: Slurm's.
         repositories: packages that add repositories; they are installed first.
         slurm: slurmctld, slurmd, the clients and munge, on all machines.
+        containers: what tasks in containers take: the headers of this Slurm and a compiler, with which its plugin is built, and
+            PMIx, which Slurm loads by a name that on Ubuntu only the development package has.
         users: what asks the directory of users, on all machines.
         directory: the directory's server and its tools, on the controller; empty if the distribution has none.
     """
@@ -26,16 +28,19 @@ class SlurmPackages:
     version: str
     repositories: _Names
     slurm: _Names
+    containers: _Names
     users: _Names
     directory: _Names
 
 
 _EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
-EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, ("sssd-ldap",), ())
+_EL_CONTAINERS = ("slurm-devel", "gcc", "make", "pmix")
+EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, _EL_CONTAINERS, ("sssd-ldap",), ())
 EL9 = SlurmPackages(
     "22.05.9",
     ("oracle-epel-release-el9",),
     _EL_SLURM,
+    _EL_CONTAINERS,
     ("sssd-ldap",),
     ("openldap-servers", "openldap-clients"),
 )
@@ -43,6 +48,7 @@ NOBLE = SlurmPackages(
     "23.11.4",
     (),
     ("slurmctld", "slurmd", "slurm-client", "munge"),
+    ("libslurm-dev", "gcc", "make", "libc6-dev", "libpmix-dev"),
     ("sssd-ldap", "libnss-sss", "libpam-sss"),
     ("slapd", "ldap-utils"),
 )

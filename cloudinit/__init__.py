@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cloudinit.containerd import Containerd
 from cloudinit.mounts import Mount
+from cloudinit.pyxis import Pyxis
 from cloudinit.render import LoginBoot, NodeBoot, render
-from cloudinit.slurm_steps import Slurm
+from cloudinit.slurm_steps import Containers, Slurm
 
-__all__ = ["Containerd", "LoginBoot", "Mount", "NodeBoot", "Slurm", "render"]
+__all__ = ["Containerd", "Containers", "LoginBoot", "Mount", "NodeBoot", "Pyxis", "Slurm", "render"]

@@ -10,13 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue.aws import MachineImage, Stack
-from cloudinit import aws_steps, slurm_steps, steps
+from cloudinit import aws_steps, enroot, slurm_steps, steps
 from cloudinit.mounts import nfs_client, tools
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
 #: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
 USER_DATA_BYTES = 16_384
+#: Where a node's own disks are.
+SCRATCH = "/scratch"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,7 +129,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.shared_memory(),
         *fabric,
         aws_steps.scratch(boot.image),
-        *([aws_steps.enroot(boot.image, boot.enroot)] if boot.enroot else []),
+        *([enroot.enroot(boot.image.packages, boot.enroot, SCRATCH)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
         *(slurm_steps.install(boot.image.packages, boot.slurm) if boot.slurm else []),
         steps.sshd_for_bursts(),

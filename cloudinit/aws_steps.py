@@ -3,7 +3,7 @@
 NCCL and the driver come with the image.
 Sources:
 aws-parallelcluster-cookbook (mount options), awsome-distributed-training (EFA cheat sheet, mounts of /home),
-FSx for Lustre user guide (clients), aws-ofi-nccl, enroot 4.1 (doc/installation.md, doc/configuration.md).
+FSx for Lustre user guide (clients), aws-ofi-nccl.
 """
 
 from __future__ import annotations
@@ -31,9 +31,6 @@ _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
 _KEY_TRIES = 5  # six seconds apart
-_ENROOT = "https://github.com/NVIDIA/enroot/releases/download"
-_PACKAGES = ("enroot", "enroot+caps")
-_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 
 
 def shared_memory() -> Step:
@@ -100,44 +97,6 @@ while :; do
   fi
   sleep {_DEVICE_PAUSE_S}
 done
-""",
-    )
-
-
-def enroot(image: MachineImage, version: str) -> Step:
-    """Install enroot if the image has none, and keep what it unpacks on the machine's own disks.
-
-    Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that
-    has enroot keeps its own settings. The `+caps` package lets users who are not root import images.
-    """
-    base = f"{_ENROOT}/v{version}"
-    if image.packages == "dnf":
-        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in _PACKAGES)
-        install = f"  dnf install -y {places}\n"
-    else:
-        install = f"""  arch=$(dpkg --print-architecture)
-  for package in {" ".join(_PACKAGES)}; do
-    again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
-  done
-  lists
-  {mounts.install(image.packages, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
-"""
-    return Step(
-        "enroot",
-        f"""
-if ! command -v enroot > /dev/null; then
-{install}  disk=/var/lib/enroot
-  if [ -d /scratch/ ]; then disk=$(readlink -f /scratch)/enroot; fi
-  mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d
-  chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
-  echo 'd /run/enroot 1777 root root' > /etc/tmpfiles.d/busbar-enroot.conf
-  cat > /etc/enroot/enroot.conf.d/busbar.conf << END
-ENROOT_RUNTIME_PATH /run/enroot/user-\\$(id -u)
-ENROOT_CACHE_PATH $disk/cache/user-\\$(id -u)
-ENROOT_DATA_PATH $disk/data/user-\\$(id -u)
-ENROOT_TEMP_PATH $disk/tmp
-END
-fi
 """,
     )
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cloudinit import nvidia_packages
 from cloudinit.steps import Step
 
 _RELEASES = "https://github.com/containerd/nerdctl/releases/download"
-_TOOLKIT = "https://nvidia.github.io/libnvidia-container"
 _DOWNLOADS = "/var/tmp/busbar-containerd"  # noqa: S108 - root's downloads at first boot, before any user can log in
 
 
@@ -72,20 +72,7 @@ def gpus(version: str) -> Step:
     return Step(
         "container-gpus",
         f"""
-if ! command -v nvidia-ctk > /dev/null; then
-  cat > /etc/yum.repos.d/nvidia-container-toolkit.repo << 'END'
-[nvidia-container-toolkit]
-name=nvidia-container-toolkit
-baseurl={_TOOLKIT}/stable/rpm/$basearch
-repo_gpgcheck=1
-gpgcheck=0
-enabled=1
-gpgkey={_TOOLKIT}/gpgkey
-sslverify=1
-END
-  dnf install -y {package}
-fi
-nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
+{nvidia_packages.installs("nvidia-ctk", package)}nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
 mkdir -p /etc/cdi
 nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml
 """,

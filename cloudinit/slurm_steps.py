@@ -1,16 +1,37 @@
-"""The steps of a first boot that install Slurm and munge; their daemons get keys and files later, from the controller."""
+"""The steps of a first boot that install Slurm and munge, and what runs tasks in containers.
+
+The daemons get keys and files later, from the controller.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from catalogue.slurm_packages import SlurmPackages
-from cloudinit import mounts
+from cloudinit import enroot, mounts, pyxis
+from cloudinit.pyxis import Pyxis
 from cloudinit.steps import Step
 
 #: User and group number of slurm, alike on all machines because slurmd obeys the controller's user by its number. It is that of
 #: aws-parallelcluster-cookbook (attributes: slurm user), which many clusters have. Munge's own number does not matter.
 _SLURM_ID = 401
+
+
+@dataclass(frozen=True)
+class Containers:
+    """What runs tasks in containers.
+
+    Attributes:
+        enroot: its version, where the image has none.
+        scratch: where the machine's own disks are mounted.
+        toolkit: version of NVIDIA Container Toolkit, where the image lacks what gives containers the GPUs; empty installs none.
+        pyxis: Slurm's plugin.
+    """
+
+    enroot: str
+    scratch: str
+    toolkit: str
+    pyxis: Pyxis
 
 
 @dataclass(frozen=True)
@@ -21,18 +42,20 @@ class Slurm:
         packages: the distribution's.
         controller: whether it will be the controller.
         users: whether all machines ask a directory of users.
+        containers: what runs tasks in containers; None installs nothing. A controller's srun has Pyxis's options.
     """
 
     packages: SlurmPackages
     controller: bool = False
     users: bool = False
+    containers: Containers | None = None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """Packages in groups that are installed one after the other."""
         its = self.packages
         more = (*(its.users if self.users else ()), *(its.directory if self.users and self.controller else ()))
-        return [names for names in (its.repositories, its.slurm, more) if names]
+        return [names for names in (its.repositories, its.slurm, its.containers if self.containers else (), more) if names]
 
 
 def install(manager: str, wanted: Slurm) -> list[Step]:
@@ -40,7 +63,12 @@ def install(manager: str, wanted: Slurm) -> list[Step]:
 
     Nothing starts before the controller says so.
     """
-    return [_user(), _packages(manager, wanted)]
+    return [_user(), _packages(manager, wanted), *(_containers(manager, wanted.containers) if wanted.containers else ())]
+
+
+def _containers(manager: str, wanted: Containers) -> list[Step]:
+    installs = [enroot.enroot(manager, wanted.enroot, wanted.scratch)]
+    return [*installs, *([enroot.gpus(wanted.toolkit)] if wanted.toolkit else []), pyxis.build(wanted.pyxis)]
 
 
 def _user() -> Step:

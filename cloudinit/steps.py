@@ -49,6 +49,10 @@ LIMITS_FILE: dict[str, Any] = {
 }
 
 
+#: Where nodes on OCI have their own disks.
+LOCAL_DISKS = "/mnt/localdisk"
+
+
 @dataclass(frozen=True)
 class Step:
     """One named piece of a first boot.

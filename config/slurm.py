@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from catalogue.containers import ENROOT, PYXIS, PYXIS_SHA256, Container
 from config.model import Model
+from config.shared_values import Sha256
 from config.units import Minutes, Seconds
 from scheduler import names
 
@@ -37,6 +41,30 @@ class Slurm(Model):
     def why_not(self) -> str:
         """Why the queue cannot have its name; empty if it can."""
         return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)
+
+
+def _version(value: str) -> str:
+    if not re.fullmatch(r"\d+\.\d+\.\d+", value):
+        raise ValueError(f"is {value!r}; it must be a version of three numbers, such as {PYXIS}")
+    return value
+
+
+class Containers(Model):
+    """Enroot and Pyxis on all machines of a Slurm cluster, so that `srun --container-image` starts tasks in an image."""
+
+    enroot: Annotated[str, AfterValidator(_version)] = Field(
+        default=ENROOT, description="Version of Enroot, where an image has none.", examples=["4.1.1"]
+    )
+    pyxis: Annotated[str, AfterValidator(_version)] = Field(
+        default=PYXIS,
+        description="Version of Pyxis, which every machine builds for the Slurm that it has.",
+        examples=["0.23.0"],
+    )
+    pyxis_sha256: Sha256 = Field(
+        default=PYXIS_SHA256,
+        description="sha256 of GitHub's source archive of that version (.tar.gz of its tag).",
+        examples=[PYXIS_SHA256],
+    )
 
 
 class Scheduler(Model):
@@ -71,6 +99,10 @@ class Scheduler(Model):
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
         examples=[True],
     )
+    containers: Containers | None = Field(
+        default=None,
+        description="Installs Enroot and Pyxis, with which jobs run in container images; {} takes their known versions.",
+    )
 
     def nodes_of_job(self, dynamic: int, always_on: int) -> int:
         """Return how many nodes the test job takes of an entry: all that always run, if a fabric is between them."""
@@ -85,6 +117,11 @@ class Scheduler(Model):
     def entry_limit_s(self) -> float:
         """How long the test of new machines may take; 0 if there is none."""
         return self.entry_timeout_s if self.entry_test else 0
+
+
+def in_jobs(image: Container | None, home: str) -> Container | None:
+    """Return the image that ranks of the test job run in; its imported file is kept at `home`, for all nodes."""
+    return replace(image, shared=home, runtime="pyxis") if image else None
 
 
 def entry_script(folder: str, pool: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from catalogue.containers import PYXIS, PYXIS_SHA256
 from catalogue.slurm_packages import SlurmPackages
 from config.rule import Breach
 from config.slurm import Scheduler
@@ -113,11 +114,21 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
-    """Yield an image for ranks, which the test job does not run in."""
-    if slurm is not None and container is not None:
+    """Yield an image for ranks of the test job that nothing runs, and software of another version with the known one's sum."""
+    if slurm is None:
+        return
+    if slurm.containers is None:
+        if container is not None:
+            yield Breach(
+                f"{where}.container",
+                f"is set, and {where}.slurm.containers is not; the test job's ranks start in an image through Pyxis: set "
+                f"{where}.slurm.containers: {{}}, or remove container",
+            )
+    elif slurm.containers.pyxis != PYXIS and slurm.containers.pyxis_sha256 == PYXIS_SHA256:
         yield Breach(
-            f"{where}.container",
-            f"is set, and {where}.slurm is; the test job runs on the nodes themselves, so remove one of them",
+            f"{where}.slurm.containers.pyxisSha256",
+            f"is that of {PYXIS}, and pyxis is {slurm.containers.pyxis}; give the sha256 of "
+            f"https://github.com/NVIDIA/pyxis/archive/refs/tags/v{slurm.containers.pyxis}.tar.gz",
         )
 
 

@@ -124,6 +124,7 @@ class Cluster(NamedTuple):
         topology: None if jobs are not placed by it.
         scripts: nodes run what is in prolog.d and epilog.d of /etc/slurm; they must have `scheduler.files.scripts`.
         accounting: the controller keeps jobs and users in a database; it must have what `scheduler.accounting` renders.
+        containers: tasks may start in containers; all machines must have what `scheduler.plugins` names.
     """
 
     name: str
@@ -135,6 +136,7 @@ class Cluster(NamedTuple):
     topology: Optional[Topology] = None
     scripts: bool = False
     accounting: bool = False
+    containers: bool = False
 
     @property
     def sets(self) -> List[Tuple[Queue, NodeSet]]:

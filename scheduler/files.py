@@ -5,6 +5,7 @@ from typing import Dict, List
 
 from scheduler import hostlist
 from scheduler.cluster import Cluster, dynamic_names
+from scheduler.plugins import plugstack_conf
 from scheduler.slurm_conf import MARK, slurm_conf
 from scheduler.topology import topology_conf
 
@@ -12,6 +13,8 @@ from scheduler.topology import topology_conf
 def files(cluster: Cluster) -> Dict[str, str]:
     """Return every file by its name."""
     found = {"slurm.conf": slurm_conf(cluster), "gres.conf": gres_conf(cluster), "cgroup.conf": cgroup_conf(cluster)}
+    if cluster.containers:
+        found["plugstack.conf"] = plugstack_conf()
     joined = topology_conf(cluster)
     return {**found, "topology.conf": f"{MARK}\n{joined}"} if joined else found
 

@@ -19,6 +19,7 @@ from benchmarks.launch.protocol import (
     EntryTest,
     Evidence,
     Image,
+    ImageLine,
     Job,
     Measure,
     Node,
@@ -159,21 +160,32 @@ def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence
 
 
 def job(  # noqa: PLR0913 - everything that a test job depends on
-    asked: Asked, source: Source, homes: Homes, *, network: str, keep: str, reasons: Sequence[str]
+    asked: Asked,
+    source: Source,
+    homes: Homes,
+    *,
+    network: str,
+    keep: str,
+    reasons: Sequence[str],
+    container: Container | None = None,
 ) -> str:
     """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is where its result is kept.
+
+    With `container` it builds and runs in that image.
 
     Its id does not change with `measure.run`: the job runs when somebody submits it, and another run reads its newest result.
     """
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
-    where = Place(tuple(nodes), network, _UNBUILT, asked.interfaces, "job", remote_shell=placeholders.SHELL)
+    # Its words are known once the job's nodes are.
+    unbuilt = _UNBUILT._replace(container=ImageLine("", "", "", 0, ["srun"], container.runtime)) if container else _UNBUILT
+    where = Place(tuple(nodes), network, unbuilt, asked.interfaces, "job", remote_shell=placeholders.SHELL)
     measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
     launch = measured.launch._replace(mca=measured.launch.mca | _ATTACHED)
     body = Job(
         run_id="",
         nodes=asked.nodes,
         keep=keep,
-        build=load(Build, json.loads(build(nodes, asked, source, homes, []))),
+        build=load(Build, json.loads(build(nodes, asked, source, homes, [], container))),
         measure=measured._replace(launch=launch),
     )
     return _named(body, *reasons)

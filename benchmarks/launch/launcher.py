@@ -2,7 +2,7 @@
 
 from typing import Callable, Dict, List, Sequence
 
-from benchmarks.launch import containerd, enroot, mpirun, remote_shell, slurm
+from benchmarks.launch import containerd, enroot, mpirun, pyxis, remote_shell, slurm
 from benchmarks.launch.protocol import Launch, Measure, Node, Ranks
 
 #: From how ranks start, the nodes and the ranks of one or several programs to the command that starts them all.
@@ -12,6 +12,7 @@ LAUNCHERS: Dict[str, Callable[[Launch, Sequence[Node], Sequence[Ranks]], List[st
     "containerd": containerd.command,
     "slurm": slurm.command,
     "remote_shell": remote_shell.command,
+    "pyxis": pyxis.command,
 }
 
 

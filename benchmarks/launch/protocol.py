@@ -91,7 +91,8 @@ class Launch(NamedTuple):
     """How ranks start.
 
     Attributes:
-        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm or remote_shell.
+        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm,
+            remote_shell or pyxis.
         mpi_home: Open MPI's folder on every node.
         bind_to: the unit to which mpirun binds ranks.
         mca: Open MPI's parameters by name.

@@ -129,6 +129,8 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
 
 def _kind(place: Place) -> str:
     """Return the launcher's name."""
+    if place.built.container and place.built.container.runtime == "pyxis":
+        return "pyxis"
     if place.queue or place.remote_shell:
         return "slurm" if place.queue else "remote_shell"
     return place.built.container.runtime if place.built.container else "mpirun"

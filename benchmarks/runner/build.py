@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Dict, List, Optional, Tuple
 
 from benchmarks.launch.protocol import Build, BuildLine, ImageLine
-from benchmarks.runner import checksums, container_image, containerd_image, fanout, installed, jobs
+from benchmarks.runner import checksums, container_image, containerd_image, fanout, installed, jobs, pyxis_image
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
@@ -58,7 +58,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
         conf = os.path.join(here, _CONF)
         with jobs.text(conf, "w") as target:
             target.write(box.conf)
-        make = [*box.start(conf), make[0], "-C", source, *make[1:]]
+        make = [*box.alone(conf), make[0], "-C", source, *make[1:]]
     with ThreadPoolExecutor(1) as meanwhile:
         meanwhile.submit(fanout.keep, request.nodes)
         _run_make(request, make, source, here, say)
@@ -82,7 +82,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
         shared=fanout.shared(),
         binaries=binaries,
         hashes=hashes,
-        mpi_home=(box.mpirun_home if box else "") or installed.with_mpirun(found["MPI_HOME"]),
+        mpi_home=_mpi_home(found, box),
         cuda_home=(box.homes if box else found)["CUDA_HOME"],
         nccl_home=(box.homes if box else found)["NCCL_HOME"],
         versions={"nccl_tests": request.source.version, **(box.versions if box else _versions(found))},
@@ -97,8 +97,17 @@ def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Op
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":
         return {}, containerd_image.prepare(request, here, say)
+    if request.container.runtime == "pyxis":
+        return {}, pyxis_image.prepare(request, here, say)
     found = installed.on_node(request.homes, ("MPI_HOME",))
     return found, container_image.prepare(request, _mpirun(found), here, say)
+
+
+def _mpi_home(found: Dict[str, str], box: Optional[container_image.Inside]) -> str:
+    """Return the folder of the MPI that starts the ranks; where Slurm does that, of the image's."""
+    if box and box.runtime != "enroot":
+        return box.mpirun_home or box.homes["MPI_HOME"]
+    return installed.with_mpirun(found["MPI_HOME"])
 
 
 def _versions(found: Dict[str, str]) -> Dict[str, str]:

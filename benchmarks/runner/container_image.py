@@ -9,8 +9,9 @@ import re
 import shlex
 import shutil
 import time
-from typing import Any, Dict, List, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Optional
 
+from benchmarks.launch import pyxis
 from benchmarks.launch.protocol import Build, Image, Node
 from benchmarks.runner import fanout, installed, jobs
 from benchmarks.runner.child import bounded
@@ -37,7 +38,9 @@ class Inside(NamedTuple):
         image: reference, file, sha256 and bytes.
         versions: by name, as far as they could be read.
         mpirun_home: folder in the image of the mpirun that starts ranks; empty where the node's mpirun does.
-        runtime: what runs it, enroot or containerd.
+        runtime: what runs it: enroot, containerd or pyxis.
+        srun: of pyxis, the words that start tasks in it, without their number and their places.
+        node: of pyxis, the node that builds in it.
     """
 
     name: str
@@ -47,10 +50,18 @@ class Inside(NamedTuple):
     versions: Dict[str, str]
     mpirun_home: str = ""
     runtime: str = "enroot"
+    srun: Optional[List[str]] = None
+    node: Optional[Node] = None
 
     def start(self, conf: str) -> List[str]:
         """Return the words that start a command in the image; `conf` is the path of the file with the text `self.conf`."""
+        if self.srun:
+            return [*self.srun, "/bin/sh", conf]
         return ["sh", conf] if self.runtime == "containerd" else _start(self.name, conf)
+
+    def alone(self, conf: str) -> List[str]:
+        """Return the words that start a command once, on this node."""
+        return pyxis.placed(self.start(conf), [self.node], 1) if self.node else self.start(conf)
 
 
 def commands(request: Build) -> List[str]:
@@ -72,26 +83,27 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     wanted = request.container
     assert wanted is not None  # noqa: S101 - called only with an image
     if not shutil.which("enroot"):
-        raise Refusal(f"the head node has no enroot, but ranks are to run in {_text(wanted)}; install enroot on every node")
-    file = _given(wanted) if wanted.path else _imported(wanted, request.run_id, say, deadline)
-    digest = _sha256(file)
-    say(f"image {_text(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
+        raise Refusal(f"the head node has no enroot, but ranks are to run in {name(wanted)}; install enroot on every node")
+    file = found(wanted, request.run_id, say, deadline)
+    digest = sha256(file)
+    say(f"image {name(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
     if not wanted.path and not wanted.shared:
-        _refuse_missing(request.nodes, fanout.send(request.nodes, file, digest, deadline - time.monotonic()), "take it")
-    name = "busbar-" + digest[:16]
-    _unpack(request.nodes, file, digest, name, say, deadline)
+        refuse_missing(request.nodes, fanout.send(request.nodes, file, digest, deadline - time.monotonic()), "take it")
+    box = "busbar-" + digest[:16]
+    _unpack(request.nodes, file, digest, box, say, deadline)
     asking = os.path.join(here, "asking.conf")
     with jobs.text(asking, "w") as target:
         target.write(_conf({}))
-    found = installed.inside(wanted.homes, _ask(name, asking, installed.script(wanted.homes)))
-    versions = read_versions(_ask(name, asking, versions_script(found)))
-    _refuse_other_mpi(versions.get("mpi", ""), mpirun, _text(wanted))
-    image = {"reference": _text(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
-    versions.update(image=_text(wanted), image_sha256=digest, mpirun=mpirun)
-    return Inside(name, _conf(found), found, image, versions)
+    homes = installed.inside(wanted.homes, _ask(box, asking, installed.script(wanted.homes)))
+    versions = read_versions(_ask(box, asking, versions_script(homes)))
+    _refuse_other_mpi(versions.get("mpi", ""), mpirun, name(wanted))
+    image = {"reference": name(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
+    versions.update(image=name(wanted), image_sha256=digest, mpirun=mpirun)
+    return Inside(box, _conf(homes), homes, image, versions)
 
 
-def _text(wanted: Image) -> str:
+def name(wanted: Image) -> str:
+    """Return the image as the stack file names it."""
     return str(wanted.uri or wanted.path)
 
 
@@ -105,14 +117,23 @@ def _place(wanted: Image) -> str:
     return os.path.join(base, "images", hashlib.sha256(wanted.uri.encode()).hexdigest()[:16] + ".sqsh")
 
 
+def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
+    """Return the path of the image's file on this node; it is imported first if it is in a registry.
+
+    Raises:
+        Refusal: there is no such file, it is not the pinned one, or the import failed.
+    """
+    return _given(wanted) if wanted.path else _imported(wanted, run_id, say, deadline)
+
+
 def _given(wanted: Image) -> str:
     path = str(wanted.path)
     if not os.path.isfile(path):
         raise Refusal(
             f"container is {path}, but the head node has no such file; import the image there, or name it in its registry"
         )
-    if wanted.sha256 and _sha256(path) != wanted.sha256:
-        raise Refusal(f"{path} has sha256 {_sha256(path)}, but {wanted.sha256} is pinned; nothing was started")
+    if wanted.sha256 and sha256(path) != wanted.sha256:
+        raise Refusal(f"{path} has sha256 {sha256(path)}, but {wanted.sha256} is pinned; nothing was started")
     return path
 
 
@@ -122,7 +143,7 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
     proof = file + ".sha256"
     if os.path.exists(file) and os.path.exists(proof):
         with jobs.text(proof) as source:
-            if source.read().split()[:1] == [_sha256(file)]:
+            if source.read().split()[:1] == [sha256(file)]:
                 say("the image is already imported")
                 return file
     os.makedirs(os.path.dirname(file), exist_ok=True)
@@ -141,16 +162,16 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
     if (child.late or status != 0) and os.path.exists(part):
         os.unlink(part)
     if child.late:
-        raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last line: {_cause(said)}")
+        raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last line: {cause(said)}")
     if status != 0:
-        raise Refusal(f"enroot did not import {wanted.uri}: {_cause(said)}")
+        raise Refusal(f"enroot did not import {wanted.uri}: {cause(said)}")
     with jobs.text(proof, "w") as target:
-        target.write(f"{_sha256(part)}  {file}\n")
+        target.write(f"{sha256(part)}  {file}\n")
     os.rename(part, file)
     return file
 
 
-def _cause(said: List[str]) -> str:
+def cause(said: List[str]) -> str:
     """Return enroot's own reason why it failed."""
     errors = [line for line in said if "[ERROR]" in line] or [line for line in said if line.strip()][-1:] or ["no output"]
     return errors[0].replace("[ERROR]", "").strip()[:500]
@@ -169,10 +190,11 @@ echo '{digest}  {file}' | sha256sum --check --quiet --strict -
 if [ -e {made} ] && enroot list | grep -qx {name}; then exit 0; fi
 enroot create --force --name {name} {shlex.quote(file)} > /dev/null
 mkdir -p .busbar/images && touch {made}"""
-    _refuse_missing(nodes, fanout.each(nodes, command, b"", max(deadline - time.monotonic(), 1)), "unpack it")
+    refuse_missing(nodes, fanout.each(nodes, command, b"", max(deadline - time.monotonic(), 1)), "unpack it")
 
 
-def _refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -> None:
+def refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -> None:
+    """Refuse an image that some nodes did not take, unpack or see."""
     missing = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
     if missing:
         raise Refusal("the image is not on every node: {} did not {}".format("; ".join(missing), what))
@@ -183,7 +205,7 @@ def _ask(name: str, conf: str, script: str) -> str:
         said = list(child.lines())
         status = child.status()
     if status != 0:
-        raise Refusal(f"the image does not start on the head node: {_cause(said)}")
+        raise Refusal(f"the image does not start on the head node: {cause(said)}")
     return "\n".join(said)
 
 
@@ -217,13 +239,19 @@ def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
         )
 
 
-def _conf(found: Dict[str, str]) -> str:
-    """Return enroot's configuration: the variables that enter, the mounts, and that the command runs without an entry point.
+def libraries(homes: Dict[str, str]) -> str:
+    """Return the shell command by which a program in the image finds MPI, NCCL and CUDA.
 
     The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
     """
-    libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
-    libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []
+    folders = [f"{homes[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in homes for folder in ("lib", "lib64")]
+    folders += [homes["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in homes else []
+    own = ":".join(folders)
+    return f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{own}"' if folders else ":"
+
+
+def _conf(homes: Dict[str, str]) -> str:
+    """Return enroot's configuration: the variables that enter, the mounts, and that the command runs without an entry point."""
     mounts = [*_SHARED_FOLDERS, jobs.root()]
     return """# How a command runs in the container: with what MPI and NCCL read of its environment, and no more of the node.
 environ() {{
@@ -245,13 +273,12 @@ rc() {{
         passed=" | ".join(prefix + "*" for prefix in _PASSED),
         home=os.path.expanduser("~"),
         mounts=" ".join(f"{folder} {folder}" for folder in mounts),
-        libraries='export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{}"'.format(":".join(libraries))
-        if libraries
-        else ":",
+        libraries=libraries(homes),
     )
 
 
-def _sha256(path: str) -> str:
+def sha256(path: str) -> str:
+    """Return the sha256 of a file, which may be larger than memory."""
     digest = hashlib.sha256()
     with open(path, "rb") as source:
         for chunk in iter(lambda: source.read(_CHUNK_BYTES), b""):

@@ -17,7 +17,7 @@ from typing import Any, Dict, List, Tuple
 from benchmarks.launch.protocol import Build
 from benchmarks.runner import installed, jobs
 from benchmarks.runner.child import bounded
-from benchmarks.runner.container_image import Inside, read_versions, versions_script
+from benchmarks.runner.container_image import Inside, libraries, read_versions, versions_script
 from benchmarks.runner.refusal import Refusal
 
 _NAME = "busbar"
@@ -93,14 +93,8 @@ def _run(image: str) -> List[str]:
 
 
 def _script(image: str, found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image; first it removes what a killed run has left.
-
-    The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
-    """
-    libraries = [f"{found[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in found for folder in ("lib", "lib64")]
-    libraries += [found["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in found else []
-    own = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}' + ":".join(libraries) + '"; ' if libraries else ""
-    quoted = _typed([*_run(image), "sh", "-c", own + 'exec "$@"', "sh"])
+    """Return the script that runs its arguments in the image; first it removes what a killed run has left."""
+    quoted = _typed([*_run(image), "sh", "-c", libraries(found) + '; exec "$@"', "sh"])
     return f"""#!/bin/sh
 # Runs a command in the container image: as this user, with every GPU by CDI, on the node's own network.
 {_typed([*_nerdctl(), "rm", "--force", _NAME])} > /dev/null 2>&1

@@ -16,7 +16,7 @@ from typing import Dict, List, Mapping, NamedTuple
 
 from benchmarks.launch import lines, placeholders
 from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, data, load
-from benchmarks.runner import build, jobs, measure, slurm_command
+from benchmarks.runner import build, jobs, measure, pyxis_image, slurm_command
 from benchmarks.runner.refusal import Refusal
 
 #: The job's nodes, for this program when it is started again.
@@ -41,7 +41,7 @@ def main(path: str) -> int:
     if placeholders.REMOTE_SHELL not in os.environ:
         _again(allocation(os.environ), job)  # does not return
     nodes = [Node(*each) for each in json.loads(os.environ[_NODES])]
-    return work(job, Allocation(os.environ["BUSBAR_JOB"], nodes), os.path.dirname(os.environ[placeholders.REMOTE_SHELL]))
+    return work(job, Allocation(os.environ[pyxis_image.JOB], nodes), os.path.dirname(os.environ[placeholders.REMOTE_SHELL]))
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation:
@@ -93,7 +93,7 @@ def _again(its: Allocation, job: Job) -> None:
     shell = os.path.join(jobs.fresh(os.path.join(jobs.root(), "jobs", its.job)), "shell")
     _lay(its, shell)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    kept.update({placeholders.REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), "BUSBAR_JOB": its.job})
+    kept.update({placeholders.REMOTE_SHELL: shell, _NODES: json.dumps(its.nodes), pyxis_image.JOB: its.job})
     os.execve(sys.executable, [sys.executable, "-IS", *sys.argv], kept)  # noqa: S606 - this program itself
 
 
@@ -127,7 +127,10 @@ def _run(job: Job, its: Allocation) -> str:
 def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
     """Return the measurement with the nodes and with the folders that the build found."""
     found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **placeholders.built(built)}))
-    return found._replace(programs=built.hashes)
+    if built.container:
+        found = found._replace(launch=found.launch._replace(start=built.container.start))
+    # The image was unpacked by the build; its sha256 does not belong to a file in this folder.
+    return found._replace(programs={name: hashed for name, hashed in built.hashes.items() if name != "image"})
 
 
 def _show(line: Dict[str, object], deciding: str) -> None:

@@ -32,8 +32,8 @@ from config.stack import Stack
 
 #: The script's name; `sbatch` is typed with it.
 SCRIPT = "nccl-test.sh"
-#: Most time that the build of nccl-tests takes of a job.
-_BUILD_S = 1800
+#: Most time that the build of nccl-tests takes of a job, and with an image that is imported first.
+_BUILD_S, _IMAGE_S = 1800, 5400
 #: The line of a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
@@ -94,7 +94,13 @@ class OnDemand(pulumi.ComponentResource):
         copied = _after(mine, [one for one in copies if one is not None])
         document: pulumi.Output[str] = reach.network.apply(
             lambda network: requests.job(
-                asked, source, planned.launcher.homes, network=network or "", keep=folder, reasons=[digest]
+                asked,
+                source,
+                planned.launcher.homes,
+                network=network or "",
+                keep=folder,
+                reasons=[digest],
+                container=planned.launcher.container,
             )
         )
         written = reach.run(
@@ -115,7 +121,8 @@ class OnDemand(pulumi.ComponentResource):
             source=source,
             opts=copied,
         )
-        limit_s = planned.start_limit_s and planned.start_limit_s + _BUILD_S + asked.plan.timeout_s
+        build_s = _IMAGE_S if planned.launcher.container else _BUILD_S
+        limit_s = planned.start_limit_s and planned.start_limit_s + build_s + asked.plan.timeout_s
         read = reach.run(
             f"{name}-result",
             head=controller,

@@ -23,7 +23,7 @@ from components.reach import Access, Machine, Reach, Ssh
 from components.slurm.controller import Controller
 from config.aws.model import Aws, Machines
 from config.measure import Measure
-from config.slurm import job_folder
+from config.slurm import in_jobs, job_folder
 
 
 class AwsCluster(pulumi.ComponentResource):
@@ -103,6 +103,7 @@ class AwsCluster(pulumi.ComponentResource):
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     shape = machines.row
     queue = next(queue.name for queue in wanted.queues if machines in queue.machines)
+    folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and machines.dynamic
     return PlannedSet(
         name=key,
         nodes=len(machines.numbers),
@@ -111,8 +112,10 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         job_nodes=wanted.startable.get(key, 0),
         start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
-        job_folder=job_folder(wanted.storage.home_mount),
-        launcher=Launcher(wanted.homes, wanted.ranks_run_in, queue=queue if wanted.slurm and machines.dynamic else ""),
+        job_folder=folder,
+        launcher=Launcher(
+            wanted.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=queue if starts else ""
+        ),
         ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
     )
 

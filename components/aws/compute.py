@@ -18,7 +18,7 @@ from catalogue.aws import STACK
 from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
-from cloudinit.aws import ComputeBoot, Mounts, render
+from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, render
 from components.after import after
 from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3
 from components.aws.tagged_machines import tagged
@@ -247,15 +247,16 @@ def _capacity(
 
 
 def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tuple[str, ...]) -> str:
+    slurm = software(wanted.family.slurm, wanted.slurm, scratch=SCRATCH) if controllers else None
     boot = ComputeBoot(
         image=wanted.family,
         timezone=wanted.timezone,
         keys=(wanted.access.public_key, *controllers),
         mounts=mounts,
-        slurm=software(wanted.family.slurm, wanted.slurm) if controllers else None,
+        slurm=slurm,
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
-        enroot=ENROOT if wanted.container else "",
+        enroot=ENROOT if wanted.container and not (slurm and slurm.containers) else "",
     )
     return base64.b64encode(render(boot).encode()).decode()
 

@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from cloudinit.aws import LoginBoot, Mounts, render
+from cloudinit.aws import SCRATCH, LoginBoot, Mounts, render
 from components import login_machine
 from components.after import after
 from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3
@@ -116,7 +116,7 @@ def _boot(wanted: Aws, mounts: Mounts, parameter: str) -> LoginBoot:
         mounts=mounts,
         region=wanted.region,
         parameter=parameter,
-        slurm=software(wanted.login.family.slurm, wanted.slurm, controller=True),
+        slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=SCRATCH, controller=True),
     )
 
 

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 import pulumi
 from pulumi_oci import core
 
+from catalogue.containers import TOOLKIT
 from cloudinit import Containerd, Mount, NodeBoot, render
+from cloudinit.steps import LOCAL_DISKS
 from components.oci.preflight import Place
 from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, STACK, Oci, Pool
@@ -85,11 +87,11 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pul
 
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
-    slurm = software(pool.family.slurm, wanted.slurm) if pool.dynamic else None
+    slurm = software(pool.family.slurm, wanted.slurm, scratch=LOCAL_DISKS, toolkit=TOOLKIT) if pool.dynamic else None
     # Slurm's controller is in the public subnet.
     front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
     trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
-    own = wanted.container
+    own = wanted.container if not pool.dynamic else None
     runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit) if own else None
     boot = render(NodeBoot(pool.family, pool.row, wanted.timezone, place.search_domain, trusted, mounts, runs, slurm))
     return base64.b64encode(boot.encode()).decode()

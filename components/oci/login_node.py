@@ -13,7 +13,7 @@ import pulumi
 from pulumi_oci import core
 
 from cloudinit import LoginBoot, Mount, render
-from cloudinit.steps import CONSOLE_KEY
+from cloudinit.steps import CONSOLE_KEY, LOCAL_DISKS
 from components import login_machine
 from components.left_behind import never_twice
 from components.oci.preflight import Place
@@ -114,7 +114,7 @@ def user_data(wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]
                 place.search_domain,
                 trusted_cidrs=(wanted.network.private,),
                 mounts=tuple(mount for mount in found if mount.kind == "nfs"),
-                slurm=software(wanted.login.family.slurm, wanted.slurm, controller=True),
+                slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=LOCAL_DISKS, controller=True),
             )
         )
     )

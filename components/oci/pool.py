@@ -17,7 +17,7 @@ from components.oci.preflight import Place
 from components.oci.tagged_machines import networks_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
-from config.slurm import job_folder
+from config.slurm import in_jobs, job_folder
 
 #: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
@@ -115,6 +115,7 @@ class Pool(pulumi.ComponentResource):
 
 def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
     """Return the nodes of `pool` as they are known before anything exists."""
+    folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and pool.dynamic
     return PlannedSet(
         name=pool.name,
         nodes=pool.nodes,
@@ -122,9 +123,11 @@ def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
         job_nodes=wanted.job_nodes(pool),
         start_limit_s=wanted.slurm.start_limit_s(pool.always_on) if wanted.slurm else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and pool.dynamic else 0,
-        job_folder=job_folder(wanted.storage.home_mount),
+        job_folder=folder,
         shape=pool.row,
-        launcher=Launcher(pool.homes, wanted.ranks_run_in, queue=pool.queue if wanted.slurm and pool.dynamic else ""),
+        launcher=Launcher(
+            pool.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=pool.queue if starts else ""
+        ),
         authenticated=pool.cluster_network and pool.family.rdma == "agent",
     )
 

@@ -205,4 +205,12 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=int(patience_s))
         for index, (name, nodes) in enumerate(by_queue.items())
     ]
-    return Cluster("busbar", facts["hostname"], address, queues, uses_cgroups([facts]), scripts=True)
+    return Cluster(
+        "busbar",
+        facts["hostname"],
+        address,
+        queues,
+        uses_cgroups([facts]),
+        scripts=True,
+        containers=wanted.containers is not None,
+    )

@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from catalogue.slurm_packages import SlurmPackages
-from cloudinit import Slurm
+from cloudinit import Containers, Pyxis, Slurm
 from config.slurm import Scheduler
+from scheduler import plugins
 
 
-def software(packages: SlurmPackages | None, wanted: Scheduler | None, *, controller: bool = False) -> Slurm | None:
-    """Return what a machine gets whose image has `packages`; None without Slurm, or if its image has none."""
-    return Slurm(packages, controller, wanted.users) if wanted and packages else None
+def software(
+    packages: SlurmPackages | None, wanted: Scheduler | None, *, scratch: str, toolkit: str = "", controller: bool = False
+) -> Slurm | None:
+    """Return what a machine gets whose image has `packages`; None without Slurm, or if its image has none.
+
+    Args:
+        packages: those of its image.
+        wanted: the cluster's.
+        scratch: where the machine's own disks are mounted.
+        toolkit: version of what gives containers the GPUs, if the image lacks it.
+        controller: whether it is the controller.
+    """
+    if wanted is None or packages is None:
+        return None
+    containers = None
+    if wanted.containers is not None:
+        its = wanted.containers
+        made = Pyxis(its.pyxis, its.pyxis_sha256, plugins.PYXIS, plugins.pyxis_line())
+        containers = Containers(its.enroot, scratch, toolkit, made)
+    return Slurm(packages, controller, wanted.users, containers)

@@ -83,9 +83,9 @@ def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
     yield from slurm_rules.entry_test("aws.slurm", wanted.slurm, _entries(wanted))
 
 
-@rule("slurm-container", ERROR, "components/slurm: ranks of the test job run on the machines", guard=True)
+@rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image for ranks, which the test job does not run in."""
+    """An image for ranks that nothing runs, and Pyxis without the sum of its source."""
     yield from slurm_rules.contained("aws", wanted.slurm, wanted.container)
 
 

@@ -250,7 +250,9 @@ class Container(Model):
         examples=["docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"],
     )
     runtime: Literal["containerd"] = Field(
-        default="containerd", description="What runs it; on OCI that is containerd, inside one node.", examples=["containerd"]
+        default="containerd",
+        description="What runs it inside one node; in a Slurm job that is Pyxis, with no key.",
+        examples=["containerd"],
     )
     containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run it.")
     toolkit: Annotated[str, AfterValidator(_version)] = Field(

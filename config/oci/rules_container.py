@@ -14,7 +14,7 @@ from config.rule import ERROR, Breach, rule
 def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A container on nodes of a cluster network."""
     for path, pool in wanted.located:
-        if wanted.container is not None and pool.cluster_network:
+        if wanted.container is not None and pool.cluster_network and not pool.dynamic:
             yield Breach(
                 "oci.container",
                 f"is set, and {path} has a cluster network; ranks in containerd start inside one node: set clusterNetwork to "
@@ -26,11 +26,11 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A container on an image whose package manager first boot does not ask for NVIDIA Container Toolkit."""
     for path, pool in wanted.located:
-        if wanted.container is not None and pool.family.packages != "dnf":
+        key = "container" if wanted.container else "slurm.containers" if wanted.slurm and wanted.slurm.containers else ""
+        if key and pool.family.packages != "dnf":
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.family.key}, and oci.container is set; first boot can install the container runtime "
-                "only on ol8 and ol9",
+                f"is {pool.family.key}, and oci.{key} is set; first boot can install the container runtime only on ol8 and ol9",
             )
 
 

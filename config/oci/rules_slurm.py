@@ -87,9 +87,9 @@ def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     yield from slurm_rules.entry_test("oci.slurm", wanted.slurm, _entries(wanted))
 
 
-@rule("slurm-container", ERROR, "components/slurm: ranks of the test job run on the nodes", guard=True)
+@rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """An image for ranks, which the test job does not run in."""
+    """An image for ranks that nothing runs, and Pyxis without the sum of its source."""
     yield from slurm_rules.contained("oci", wanted.slurm, wanted.container)
 
 

@@ -53,7 +53,10 @@ def image(name: str) -> Image:
         includes=True,
         nccl=efa_software.NCCL,
         own_texts=efa_software.texts(family),
-        own_links={f"{cuda}/lib/libnccl.so": "libnccl.so.2"},
+        own_links={
+            f"{cuda}/lib/libnccl.so": "libnccl.so.2",
+            "usr/bin/nvidia-container-cli": "/usr/lib/rehearsal/nvidia-container-cli",
+        },
         own_copies=efa_software.copies(family) | nccl,
         builds={"libnccl-net.so": ("-shared", "-fPIC", *macros, str(IMAGE_FOLDER / "system/ofi.c"))},
     )

@@ -145,9 +145,8 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
         shutil.copyfile(image / "bin" / source, upper / "usr/bin" / name)
         (upper / "usr/bin" / name).chmod(0o755)
         hide(upper, f"usr/sbin/{name}")
-    for name in plan["absent"]:
-        hide(upper, f"usr/bin/{name}")
-        hide(upper, f"usr/sbin/{name}")
+    for path in plan["absent"]:
+        hide(upper, path)
     for path, source in plan["copies"].items():
         (upper / path).parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, upper / path)

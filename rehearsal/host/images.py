@@ -28,6 +28,8 @@ SLURM = (
     *(f"slurm{one}{end}" for one in ("ctld", "d", "stepd", "dbd") for end in ("", "-wlm")),
     *("munge", "unmunge", "remunge", "munged", "mungekey"),
 )
+#: The machine's headers and names of libraries that packages bring, too.
+BY_DEVELOPMENT_PACKAGE = ("usr/include/slurm", "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
 #: Commands that an image has only if its table or a package says so, whatever the machine has.
 FOREIGN = tuple(
     dict.fromkeys(
@@ -105,11 +107,12 @@ def nccl_header(version: str) -> str:
 
 
 def absent(one: Image) -> list[str]:
-    """Return commands of this machine that the image does not have."""
+    """Return commands of this machine, and files of its development packages, that the image does not have: their paths."""
     gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
     # The machine's MPI only runs below the image's own.
-    return [*gone, *SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort"]
+    gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
+    return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 
 
 def links(one: Image) -> dict[str, str]:

@@ -30,7 +30,8 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-EFA = Path("/usr/lib/rehearsal/efa")
+LIBRARY = Path("/usr/lib/rehearsal")
+EFA = LIBRARY / "efa"
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
 . /usr/lib/rehearsal/record
@@ -73,13 +74,29 @@ _ARCHIVE = "nerdctl-full-2.2.0-linux-amd64.tar.gz"
 
 def _nerdctl(name: str) -> bytes | None:
     """Return a file of nerdctl's release 2.2.0."""
-    plain = _tar(NERDCTL, packed="w")
-    # Stored and not compressed, because versions of zlib compress differently (RFC 1952).
-    stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
-    ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
-    archive = b"\x1f\x8b\x08" + bytes(6) + b"\xff" + stored.compress(plain) + stored.flush() + ends
+    archive = _stored(NERDCTL)
     sums = f"{hashlib.sha256(archive).hexdigest()}  {_ARCHIVE}\n".encode()
     return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
+
+
+#: The source archive of the plugin that stands in for Pyxis 0.24.0; a stack file has its checksum, too.
+PYXIS = "github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz"
+_MAKEFILE = """spank_pyxis.so: pyxis.c
+\t$(CC) -std=gnu11 -O2 -Wall -fpic -shared -o $@ $<
+"""
+
+
+def pyxis(source: Path) -> bytes:
+    """Return the archive, made of the C file `source`."""
+    return _stored({"pyxis-0.24.0/Makefile": _MAKEFILE, "pyxis-0.24.0/pyxis.c": source.read_text()})
+
+
+def _stored(files: dict[str, str]) -> bytes:
+    """Return a .tar.gz that has the same bytes everywhere: stored, because versions of zlib compress differently (RFC 1952)."""
+    plain = _tar(files, packed="w")
+    stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
+    ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
+    return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + stored.compress(plain) + stored.flush() + ends
 
 
 def served(address: str) -> bytes | None:
@@ -142,6 +159,7 @@ def _armoured(content: bytes) -> bytes:
 
 
 _FILES: dict[str, Callable[[], bytes]] = {
+    PYXIS: lambda: pyxis(LIBRARY / "pyxis.c"),
     "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": lambda: _armoured(
         b"the rehearsal's repository key, by which nothing is signed"
     ),

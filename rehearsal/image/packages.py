@@ -26,7 +26,16 @@ _FIRST_WITH_EPEL = 8
 _FIRST_WITH_LDAP = 9
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
-    *("build-essential", "netfilter-persistent", "ifupdown", "wpasupplicant", "module-assistant", "bzip2", "debhelper"),
+    *(
+        "build-essential",
+        "libc6-dev",
+        "netfilter-persistent",
+        "ifupdown",
+        "wpasupplicant",
+        "module-assistant",
+        "bzip2",
+        "debhelper",
+    ),
     *("libtool", "libyaml-dev", "libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config"),
     *("autoconf", "automake", "quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
@@ -54,6 +63,7 @@ def oracle(release: str) -> dict[str, Package]:
         **ORACLE,
         **directory_packages.EL,
         "munge": slurm_packages.EL_MUNGE,
+        "pmix": {"version": "3.2.3-5", "files": slurm_packages.PMIX_FILES},
         f"oracle-epel-release-el{release}": {"version": "1.0-4", "files": files},
     }
 
@@ -111,7 +121,14 @@ _NCCL: dict[str, Package] = {
 }
 #: What package files are that no repository serves, by the name in them.
 FILES: dict[str, Package] = {
-    "enroot": {"version": "4.1.2-1", "files": [("program", "/usr/bin/enroot", "enroot")]},
+    "enroot": {
+        "version": "4.1.2-1",
+        "files": [
+            ("program", "/usr/bin/enroot", "enroot"),
+            # An extra that the package does not put into /etc/enroot/hooks.d.
+            ("program", "/usr/share/enroot/hooks.d/50-slurm-pmi.sh", "slurm-pmi-hook"),
+        ],
+    },
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
@@ -120,7 +137,11 @@ TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",
         "files": [("program", "/usr/bin/nvidia-ctk", "nvidia-ctk")],
-    }
+    },
+    "libnvidia-container-tools-1.18.0-1": {
+        "version": "1.18.0-1",
+        "files": [("program", "/usr/bin/nvidia-container-cli", "nvidia-container-cli")],
+    },
 }
 _AT: dict[str, dict[str, Package]] = {
     "nvidia.github.io/libnvidia-container/stable/rpm": TOOLKIT,

@@ -109,14 +109,13 @@ def _framework() -> Image:
     )
 
 
-#: Where an OCI host keeps what its container images are made of.
-_INSIDE = LIBRARY / "inside"
-
-
 def _tensorflow() -> Image:
     """Return NVIDIA's TensorFlow image, with MPI, CUDA and NCCL of its own."""
+    # What it is made of: OCI's image with only a driver keeps it apart, others have it themselves.
+    apart = LIBRARY / "inside"
+    mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(
-        folders={"usr/local/mpi": _INSIDE / "mpi", "usr/local/cuda-12.8": _INSIDE / "cuda"},
+        folders={"usr/local/mpi": mpi, "usr/local/cuda-12.8": cuda},
         files=_nccl("usr/local"),
         links={"usr/local/lib/libnccl.so": "libnccl.so.2", "usr/local/cuda": "cuda-12.8"},
         environment={"PATH": f"/usr/local/mpi/bin:{_PATH}", "LD_LIBRARY_PATH": "/usr/local/mpi/lib:/usr/local/lib"},

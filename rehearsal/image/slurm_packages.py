@@ -13,6 +13,10 @@ _CLIENTS = (
 )
 
 
+#: Files of this machine that hosts lack until a package brings them.
+PMIX = "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so"
+
+
 def _programs(*paths: str) -> list[tuple[str, str, str]]:
     return [("link", f"/usr/{path}", f"{_MACHINE}/{path}") for path in paths]
 
@@ -55,6 +59,9 @@ _SLURM_USER = """getent passwd slurm || useradd --uid 64030 --no-create-home --s
 install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
 install -d /etc/slurm
 """
+#: Headers, and the name by which Slurm loads PMIx; hosts lack both until a package brings them.
+_HEADERS = [("link", "/usr/include/slurm", f"{_MACHINE}/include/slurm")]
+PMIX_FILES = [("link", f"/{PMIX}", "libpmix.so.2")]
 #: Debian's and Ubuntu's packages of Slurm; what `--version` says is the machine's.
 _SLURM_VERSIONS = {"22.04": "21.08.5-2ubuntu1", "24.04": "23.11.4-1.2ubuntu5"}
 
@@ -67,7 +74,10 @@ def debian(ubuntu: str) -> dict[str, Package]:
         "slurmd": _daemon("slurmd"),
         "slurm-client": _programs(*(f"bin/{one}" for one in _CLIENTS)),
     }
-    return {name: {"version": version, "files": files, "postinst": _SLURM_USER} for name, files in parts.items()}
+    made: dict[str, Package] = {
+        name: {"version": version, "files": files, "postinst": _SLURM_USER} for name, files in parts.items()
+    }
+    return made | {"libslurm-dev": {"version": version, "files": _HEADERS}, "libpmix-dev": {"files": PMIX_FILES}}
 
 
 #: An example that starts nothing anywhere; the packages of Fedora's and EPEL's bring one.
@@ -99,6 +109,7 @@ def epel(release: str) -> dict[str, Package]:
         },
         "slurm-slurmctld": {"version": version, "files": _daemon("slurmctld"), "needs": ["slurm"]},
         "slurm-slurmd": {"version": version, "files": _daemon("slurmd"), "needs": ["slurm"]},
+        "slurm-devel": {"version": version, "files": _HEADERS, "needs": ["slurm"]},
         "htop": {},
         "pdsh": {},
     }

@@ -65,7 +65,7 @@ def image(name: str) -> Image:
         kernel=_UBUNTU_KERNEL if family == "ubuntu" else "",
         pretty=f"Oracle Linux Server {release}" if family == "ol" else f"Ubuntu {release} LTS",
         user=user,
-        commands=EVERYWHERE | commands | fabric,
+        commands=EVERYWHERE | commands | fabric | {"curl": "curl"},
         cuda=cuda if gpu else "",
         driver=driver if gpu else "",
         mpi=mpi,
@@ -94,7 +94,7 @@ def _driver_only() -> Image:
         name="ol9-driver",
         release="9.6",
         pretty="Oracle Linux Server 9.6",
-        commands={**plain.commands, "nvidia-smi": "nvidia-smi", "modprobe": "modprobe", "curl": "curl"},
+        commands={**plain.commands, "nvidia-smi": "nvidia-smi", "modprobe": "modprobe"},
         # Links and the program below this folder are made as any image's MPI is; no image family looks there.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import subprocess
@@ -11,11 +12,13 @@ from typing import Any
 
 import pulumi
 import pytest
-from conftest import Engine, run_program
+import yaml
+from conftest import ROOT, Engine, run_program
 from dev_stack import LINES, dev_asked
 from measurement_line import BUILT, document
 
 from benchmarks.launch.protocol import EntryTest, data, load
+from rehearsal.image import internet
 
 FACTS = {
     "lacks": [],
@@ -104,6 +107,39 @@ def test_both_first_boots_install_slurm_after_the_home_folders_are_mounted(on_de
         boot = base64.b64decode(metadata["user_data"]).decode()
         assert boot.index("step=home") < boot.index("step=slurm-user") < boot.index("step=slurm-packages")
         assert "dnf install -y oracle-epel-release-el8" in boot
+
+
+TENSORFLOW = "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"
+
+
+@pytest.fixture(scope="module")
+def contained() -> Engine:
+    return program(slurm={"containers": {}}, container={"image": TENSORFLOW})
+
+
+def test_with_containers_all_machines_build_slurms_plugin_and_only_nodes_get_what_gives_containers_the_gpus(contained):
+    launch = given(contained, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    for metadata, gpus in ((launch["metadata"], True), (given(contained, "cluster-login-instance")["metadata"], False)):
+        boot = base64.b64decode(metadata["user_data"]).decode()
+        assert "dnf install -y slurm-devel gcc make pmix" in boot
+        assert boot.index("step=slurm-packages") < boot.index("step=enroot") < boot.index("step=pyxis")
+        assert ("libnvidia-container-tools" in boot) is gpus
+        assert "step=containerd" not in boot
+    sent = json.loads(given(contained, "cluster-slurm-install")["stdin"])
+    (line,) = [line for line in sent["files"]["plugstack.conf"].splitlines() if not line.startswith("#")]
+    assert line == "required /usr/local/lib/slurm/spank_pyxis.so container_scope=job"
+    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the very line"
+
+
+def test_without_containers_slurm_loads_no_plugin(on_demand):
+    assert "plugstack.conf" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["files"]
+
+
+def test_the_test_job_runs_in_the_image_whose_file_is_kept_in_the_jobs_folder(contained):
+    job = json.loads(given(contained, "acceptance-job-script")["stdin"])
+    image = job["build"]["container"]
+    assert (image["uri"], image["shared"], image["runtime"]) == (TENSORFLOW, "/home", "pyxis")
+    assert job["measure"]["launch"]["kind"] == "pyxis"
 
 
 def test_without_slurm_the_login_node_boots_as_before_and_has_no_rights():
@@ -257,3 +293,10 @@ def test_without_users_nothing_of_a_directory_is_installed_or_opened(on_demand):
     assert "users" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert 636 not in {rule["tcpOptions"]["min"] for rule in rules if "tcpOptions" in rule}
+
+
+@pytest.mark.parametrize("cloud", ["oci", "aws"])
+def test_the_stack_files_have_the_sum_of_the_archive_that_stands_in_for_pyxis(cloud):
+    stack = yaml.safe_load((ROOT / f"Pulumi.{cloud}-on-demand.yaml").read_text())["config"]
+    archive = internet.pyxis(ROOT / "rehearsal/image/system/pyxis.c")
+    assert stack[f"busbar:{cloud}"]["slurm"]["containers"]["pyxisSha256"] == hashlib.sha256(archive).hexdigest()

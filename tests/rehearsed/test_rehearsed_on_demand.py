@@ -1,23 +1,31 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-One story for both; idle nodes leave on OCI, and on AWS they are still there when the stack is destroyed. Its chapters follow
-each other: each test goes on where the one before it ended.
+One story for both; idle nodes leave on OCI, and on AWS they are still there when the stack is destroyed. The test job's ranks
+run on OCI on the nodes, and on AWS in a container image. Its chapters follow each other: each test goes on where the one before
+it ended.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from shlex import quote
 
 import pytest
 from rehearsed_slurm import machines, until
 
+from catalogue.aws import STACK
 from tools.stage import SHORT_PLAN, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
 #: Stacks by their clouds, and what Slurm shows of each before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
+#: Images of the rehearsed registries as Pyxis takes them, and a folder that each has.
+IMAGES = {
+    "oci": ("nvcr.io#nvidia/tensorflow:25.02-tf2-py3", "/usr/local/mpi"),
+    "aws": (STACK.container.removeprefix("docker://"), "/opt/nccl"),
+}
 
 
 @pytest.fixture(
@@ -54,9 +62,10 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
     assert machines(stage, cloud) == 1, "the login node"
 
 
-def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built):
+def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built, cloud):
     stage, _ = built
     log = ran_test_job(stage)
+    assert (f"image {STACK.container}: /home/.busbar/images/" in log) == (cloud == "aws"), log
     assert "busbw" in log, log
     assert "the result is kept; the next `pulumi up` exports it" in log
 
@@ -71,7 +80,7 @@ def test_the_jobs_nodes_passed_their_test_before_and_slurm_shows_its_number(buil
         assert "-dy-" in partner
 
 
-def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built):
+def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built, cloud):
     stage, _ = built
     plan = SHORT_PLAN
     found = stage.up(**plan)
@@ -84,6 +93,8 @@ def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built)
     measured = stage.outputs()["measured"]
     assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
     assert measured["busbw_gb_s"] > 0
+    assert measured["transport"]["state"] == "pass"
+    assert measured["versions"].get("image") == (STACK.container if cloud == "aws" else None)
     assert stage.up(**plan).changes() == []
 
 
@@ -101,6 +112,17 @@ def test_a_user_who_is_added_on_the_login_node_runs_jobs_on_nodes_that_are_there
     assert number, said
     until(stage, "squeue -h -o %T", lambda found: not found.strip(), "alice's job ends")
     assert stage.on_host(f"sudo cat /home/alice/slurm-{number[1]}.out").split() == ["alice", "alice", "/home/alice"]
+
+
+def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
+    stage, _ = built
+    image, folder = IMAGES[cloud]
+    asks = f"srun -N2 --container-image={image} sh -c 'id -nu; ls -d {folder}; ls -d /home/alice'"
+    said = stage.on_host(f"ssh -q -o StrictHostKeyChecking=no -i alice alice@localhost {quote(asks)} 2>&1 || true")
+    assert sorted(line for line in said.splitlines() if ": " not in line) == [folder, folder, "alice", "alice"], said
+    assert "cannot access '/home/alice'" in said, "only what was asked for is mounted"
+    assert stage.on_host(f"srun -N2 --container-image={image} ls /usr/local").split().count("cuda") == 2
+    assert stage.on_host("srun -N2 enroot list").split() == []
 
 
 def test_idle_nodes_leave(built, cloud):

@@ -13,8 +13,12 @@ from first_boot_texts import Texts
 
 from catalogue import IMAGES, SHAPES
 from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT
+from catalogue.slurm_packages import EL8
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
+from cloudinit.steps import LOCAL_DISKS
+from components.slurm.first_boot import software
+from config.slurm import Containers, Scheduler
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
 DOMAIN = "private.busbar.oraclevcn.com"
@@ -49,6 +53,17 @@ TEXTS["node-ol9-container"] = render(
         DOMAIN,
         ("10.0.2.0/24",),
         containerd=Containerd(NERDCTL, NERDCTL_SUMS, TOOLKIT),
+    )
+)
+TEXTS["node-ol8-slurm-containers"] = render(
+    NodeBoot(
+        IMAGES["ol8"],
+        SHAPES["BM.GPU4.8"],
+        "Asia/Tokyo",
+        DOMAIN,
+        ("10.0.1.0/24", "10.224.0.0/12"),
+        (HOMES,),
+        slurm=software(EL8, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
     )
 )
 CHECKED = Texts(TEXTS)

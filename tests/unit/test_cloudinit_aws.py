@@ -14,8 +14,11 @@ from first_boot_texts import Texts
 from benchmarks.runner import build
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
-from cloudinit.aws import USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
+from catalogue.slurm_packages import NOBLE
+from cloudinit.aws import SCRATCH, USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
 from cloudinit.aws_steps import efa_software
+from components.slurm.first_boot import software
+from config.slurm import Containers, Scheduler
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cloudinit"
 MOUNTS = Mounts(
@@ -45,6 +48,12 @@ def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
 BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("login", login), ("node", node)) for family in MACHINE_IMAGES}
 BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa=True))
 BOOTS |= {f"aws-node-container-{family}": replace(node(family), enroot=ENROOT) for family in MACHINE_IMAGES}
+SLURM = software(NOBLE, Scheduler(users=True, containers=Containers()), scratch=SCRATCH)
+BOOTS["aws-node-slurm-containers"] = replace(node("ubuntu2404"), slurm=SLURM)
+BOOTS["aws-login-slurm-containers"] = replace(
+    login("ubuntu2404"),
+    slurm=software(NOBLE, Scheduler(users=True, containers=Containers()), scratch=SCRATCH, controller=True),
+)
 BOOTS["aws-node-bare"] = node("al2023", Mounts(), 0)
 TEXTS = {name: render(boot) for name, boot in BOOTS.items()}
 CHECKED = Texts(TEXTS)

@@ -484,7 +484,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand() | {"container": {"image": "docker://a#b:c"}},
             FACTS,
-            "aws.container is set, and aws.slurm is; the test job",
+            "aws.container is set, and aws.slurm.containers is not; the test job",
         ),
     ],
     "slurm-profile": [

@@ -239,7 +239,14 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
     ],
     "slurm-container": [
-        (on_demand() | {"container": {"image": "docker://a#b:c"}}, "oci.container is set, and oci.slurm is; the test job runs"),
+        (
+            on_demand() | {"container": TENSORFLOW},
+            "oci.container is set, and oci.slurm.containers is not; the test job's ranks",
+        ),
+        (
+            on_demand() | {"slurm": {"containers": {"pyxis": "0.23.0"}}},
+            "oci.slurm.containers.pyxisSha256 is that of 0.24.0, and pyxis is 0.23.0; give the sha256 of https://github.com/",
+        ),
     ],
     "slurm-tenancy": [(on_demand() | {"preflight": False}, "oci.tenancy is not set, and oci.preflight is false")],
     "pool-names": [
@@ -265,7 +272,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (
             ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
             "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot can install the container runtime",
-        )
+        ),
+        (
+            on_demand(imageFamily="ubuntu2404") | {"slurm": {"containers": {}}},
+            "oci.pools[0].imageFamily is ubuntu2404, and oci.slurm.containers is set; first boot can install the container",
+        ),
     ],
     "container-sums": [
         (

@@ -26,12 +26,13 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
 NODES = [Node("a", "10.0.0.1"), Node("b", "10.0.0.2"), Node("c", "10.0.0.3")]
 INSIDE = ["sh", "/x/container.conf"]
+TASKS = ["env", "A=b", "srun", "--mpi=pmix", "--container-image=/x/a.sqsh", "/bin/sh", "/x/container.conf"]
 START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]
 
 
 def launch(kind: str) -> Launch:
     """Return a launcher of that kind, as a target would name it."""
-    start = {"enroot": START, "containerd": INSIDE}.get(kind, [])
+    start = {"enroot": START, "containerd": INSIDE, "pyxis": TASKS}.get(kind, [])
     queue = "compute" if kind == "slurm" else ""
     mca = {"btl": "tcp,self", "plm_rsh_args": "-o BatchMode=yes"}
     if kind == "remote_shell":
@@ -66,11 +67,15 @@ def test_ranks_on_all_nodes_are_as_many_as_nodes_times_ranks_of_each(kind):
     words = launcher.command(launch(kind), NODES, [ranks()])
     if kind == "slurm":
         assert [(count, host) for count, host, _ in contexts(words)] == [("2", "a:2"), ("2", "b:2"), ("2", "c:2")]
+    elif kind == "pyxis":
+        assert words[2:7] == ["srun", "--nodes=3", "--ntasks=6", "--ntasks-per-node=2", "--nodelist=a,b,c"]
     else:
         assert "-np 6 -npernode 2 --hostfile /x/hosts" in " ".join(words)
 
 
 def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
+    if kind == "pyxis":
+        return  # it starts them on all nodes of its job
     words = launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)])
     if kind == "slurm":
         assert contexts(words) == [("1", "c:1", ["/bin/echo", "-b", "8"]), ("1", "a:1", ["/bin/echo", "-b", "8"])]
@@ -79,6 +84,8 @@ def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
 
 
 def test_several_programs_at_once_keep_their_own_environment(kind):
+    if kind == "pyxis":
+        return  # it starts one
     nodes = [0] if kind == "slurm" else [0, 1]  # there a node is a context
     pair = [ranks(nodes=nodes, environment={"RAIL": "0"}), ranks(nodes=nodes, environment={"RAIL": "1"})]
     words = " ".join(launcher.command(launch(kind), NODES, pair))
@@ -123,6 +130,18 @@ def test_in_containerd_the_images_mpirun_follows_the_command_that_starts_the_con
         launcher.command(launch("containerd")._replace(start=[]), NODES[:1], [ranks()])
 
 
+def test_with_pyxis_slurm_starts_the_ranks_in_the_image_and_mpi_gets_its_parameters_as_variables():
+    words = launcher.command(launch("pyxis"), NODES[:2], [ranks()])
+    assert words[:2] == ["env", "A=b"]
+    assert words[7:] == [*TASKS[3:], "env", "NCCL_DEBUG=INFO", "OMPI_MCA_btl=tcp,self", "/bin/echo", "-b", "8"]
+    assert "plm_rsh" not in " ".join(words), "there are no daemons"
+    with pytest.raises(ValueError, match=r"launch\.start has no srun"):
+        launcher.command(launch("pyxis")._replace(start=[]), NODES, [ranks()])
+    for several in ([ranks(), ranks()], [ranks(nodes=[0])]):
+        with pytest.raises(ValueError, match="pyxis starts one program, on all nodes of its job"):
+            launcher.command(launch("pyxis"), NODES, several)
+
+
 def test_in_pods_and_jobs_the_daemons_start_by_the_program_that_takes_sshs_place():
     words = launcher.command(launch("remote_shell"), NODES, [ranks()])
     assert " ".join(words).startswith(
@@ -134,7 +153,7 @@ def test_in_pods_and_jobs_the_daemons_start_by_the_program_that_takes_sshs_place
 
 def test_an_unknown_launcher_is_refused_by_name():
     with pytest.raises(
-        ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm, remote_shell"
+        ValueError, match=r"launch\.kind is 'charm'; it must be one of mpirun, enroot, containerd, slurm, remote_shell, pyxis"
     ):
         launcher.command(launch("charm"), NODES, [ranks()])
 

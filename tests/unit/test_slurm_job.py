@@ -15,12 +15,13 @@ from measurement_line import ASKED, BUILT, document
 
 from benchmarks.host import requests
 from benchmarks.launch import launcher, placeholders
-from benchmarks.launch.protocol import Job, Node, Source, data, load
+from benchmarks.launch.protocol import Image, ImageLine, Job, Node, Source, data, load
 from benchmarks.runner import __main__ as runner
 from benchmarks.runner import build, jobs, measure, slurm_job
 from benchmarks.runner.refusal import Refusal
 from benchmarks.runner.slurm_job import Allocation, allocation, remote_shell
 from catalogue import IMAGES
+from catalogue.containers import Container, read
 
 NODES = [Node("compute-dy-gpu-1", "10.0.1.3"), Node("compute-dy-gpu-2", "10.0.1.4")]
 OURS = Allocation("7", NODES)
@@ -63,6 +64,29 @@ def test_every_placeholder_of_the_document_is_filled_once_the_nodes_and_folders_
     assert found.programs == BUILT.hashes
     assert found.binaries == BUILT.binaries
     assert found.launch.mpi_home == BUILT.mpi_home
+
+
+def test_a_job_with_an_image_starts_its_ranks_with_what_the_build_found_and_checks_no_file_of_the_images_name(tmp_path):
+    image = Container(read("docker://r.io#tests:1"), shared=str(tmp_path), runtime="pyxis")
+    source = Source("2.19.6", "0" * 64, path="/home/.busbar/tests.tar")
+    text = requests.job(
+        ASKED, source, IMAGES["ol8"].homes, network="10.0.1.0/24", keep=str(tmp_path), reasons=["r"], container=image
+    )
+    job = load(Job, json.loads(text))
+    assert job.build.container == Image("docker://r.io#tests:1", "", "", str(tmp_path), job.build.container.homes, "pyxis")
+    start = ["srun", "--container-image=/x/a.sqsh", "/bin/sh", "/x/container.conf"]
+    built = BUILT._replace(
+        container=ImageLine("docker://r.io#tests:1", "/x/a.sqsh", "5" * 64, 9, start, "pyxis"),
+        hashes={**BUILT.hashes, "image": "5" * 64},
+    )
+    known = {f"@{kind}{n}@": getattr(node, kind) for n, node in enumerate(NODES) for kind in ("name", "address")}
+    found = slurm_job.measurement(job, built, known)
+    assert found.programs == BUILT.hashes
+    words = launcher.command(found.launch, found.nodes, [found.steps[0].ranks])
+    assert words[:2] == ["srun", "--nodes=2"]
+    assert words[words.index("--container-image=/x/a.sqsh") + 1] == "/bin/sh"
+    assert not [word for word in words if word.startswith("LD_LIBRARY_PATH=")], "the image has its own"
+    assert "mpirun" not in " ".join(words)
 
 
 def test_a_placeholder_that_nobody_knows_is_an_error_and_no_path():

@@ -1,0 +1,98 @@
+"""Prepares a container image for the ranks of a Slurm job: imports it once, checks it on every node, reads its versions.
+
+Pyxis unpacks it on each node when the first step starts there, and removes it when the job ends. As elsewhere, an image's entry
+point is not run: NVIDIA's prints a banner for each rank.
+"""
+
+import os
+import shlex
+import time
+from typing import Dict, List
+
+from benchmarks.launch.protocol import Build, Image
+from benchmarks.runner import container_image, fanout, installed, jobs
+from benchmarks.runner.child import bounded
+from benchmarks.runner.container_image import Inside
+from benchmarks.runner.refusal import Refusal
+
+#: Variable with the number of the job.
+JOB = "BUSBAR_JOB"
+_ASK_TIMEOUT_S = 300
+#: Variables of the node that enter the container, with what enroot's hook for GPUs reads.
+_GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
+_PASSED = ("HOME", "USER")
+
+
+def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
+    """Get the image onto the job's file system, and read its versions.
+
+    Raises:
+        Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see it, or it cannot
+            build anything.
+    """
+    deadline = time.monotonic() + request.timeout_s
+    wanted = request.container
+    assert wanted is not None  # noqa: S101 - called only with an image
+    _refuse_without(wanted)
+    file = container_image.found(wanted, request.run_id, say, deadline)
+    digest = container_image.sha256(file)
+    say(f"image {container_image.name(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
+    root = jobs.root()
+    check = f"mkdir -p {shlex.quote(root)} && echo {shlex.quote(digest + '  ' + file)} | sha256sum --check --quiet --strict -"
+    answers = fanout.each(request.nodes, check, b"", max(deadline - time.monotonic(), 1))
+    container_image.refuse_missing(request.nodes, answers, "see it")
+    name = "busbar-" + digest[:16]
+    inside = Inside(name, "", {}, {}, {}, runtime="pyxis", srun=_srun(file, name, root), node=request.nodes[0])
+    asking = os.path.join(here, "asking.sh")
+    with jobs.text(asking, "w") as target:
+        target.write(_script({}))
+    homes = installed.inside(wanted.homes, _ask(inside.alone(asking), installed.script(wanted.homes)))
+    versions = container_image.read_versions(_ask(inside.alone(asking), container_image.versions_script(homes)))
+    image = {"reference": container_image.name(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
+    versions.update(image=container_image.name(wanted), image_sha256=digest)
+    return inside._replace(conf=_script(homes), homes=homes, image=image, versions=versions)
+
+
+def _refuse_without(wanted: Image) -> None:
+    """Refuse a Slurm whose tasks do not start in containers, or whose ranks would not find each other there."""
+    for words, lacks in (
+        (["srun", "--help"], ("--container-image", "Pyxis; set slurm.containers in the stack file")),
+        (["srun", "--mpi=list"], ("pmix", "PMIx, by which ranks in containers find each other")),
+    ):
+        if lacks[0] not in _said(words):
+            raise Refusal(f"ranks are to run in {container_image.name(wanted)}, but this Slurm has no {lacks[1]}")
+
+
+def _said(words: List[str]) -> str:
+    with bounded(words, _ASK_TIMEOUT_S) as child:
+        return "\n".join(child.lines())
+
+
+def _ask(start: List[str], script: str) -> str:
+    with bounded([*start, "sh", "-c", script], _ASK_TIMEOUT_S) as child:
+        said = list(child.lines())
+        status = child.status()
+    if status != 0:
+        raise Refusal(f"the image does not start on the first node: {container_image.cause(said)}")
+    return "\n".join(said)
+
+
+def _srun(file: str, name: str, root: str) -> List[str]:
+    """Return the words that start tasks in the image, without their number and their places."""
+    return [
+        *("env", *(f"{key}={value}" for key, value in _GPUS.items())),
+        *("srun", "--jobid=" + os.environ[JOB], "--overlap", "--quiet", "--mpi=pmix", "--cpu-bind=none"),
+        # A pseudo terminal, so that a row of the table comes when it is printed.
+        *("--unbuffered", "--kill-on-bad-exit=1", "--export=" + ",".join([*_PASSED, *_GPUS])),
+        *("--container-image=" + file, "--container-name=" + name, f"--container-mounts={root}:{root}"),
+        *("--container-env=" + ",".join(_GPUS), "--no-container-entrypoint", "--no-container-mount-home"),
+    ]
+
+
+def _script(found: Dict[str, str]) -> str:
+    """Return the script that runs its arguments in the image, with the libraries that the tests are built with."""
+    return f"""#!/bin/sh
+# Runs a command in the container; Pyxis has set the image's own variables.
+{container_image.libraries(found)}
+exec "$@"
+"""

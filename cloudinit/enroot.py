@@ -1,0 +1,59 @@
+"""The steps of a first boot that install Enroot and give its containers the GPUs, on any cloud.
+
+Source: enroot 4.1 (doc/installation.md, doc/configuration.md, doc/standard-hooks.md).
+"""
+
+from __future__ import annotations
+
+from cloudinit import mounts, nvidia_packages
+from cloudinit.steps import Step
+
+_RELEASES = "https://github.com/NVIDIA/enroot/releases/download"
+_PACKAGES = ("enroot", "enroot+caps")
+_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
+
+
+def enroot(manager: str, version: str, scratch: str) -> Step:
+    """Install enroot if the image has none, and keep what it unpacks on the machine's own disks, mounted at `scratch`.
+
+    Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that
+    has enroot keeps its own settings. The `+caps` package lets users who are not root import images.
+    """
+    base = f"{_RELEASES}/v{version}"
+    if manager == "apt":
+        install = f"""  arch=$(dpkg --print-architecture)
+  for package in {" ".join(_PACKAGES)}; do
+    again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
+  done
+  lists
+  {mounts.install(manager, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
+"""
+    else:
+        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in _PACKAGES)
+        install = f"  dnf install -y {places}\n"
+    return Step(
+        "enroot",
+        f"""
+if ! command -v enroot > /dev/null; then
+{install}  disk=/var/lib/enroot
+  if [ -d {scratch}/ ]; then disk=$(readlink -f {scratch})/enroot; fi
+  mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d
+  chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
+  echo 'd /run/enroot 1777 root root' > /etc/tmpfiles.d/busbar-enroot.conf
+  cat > /etc/enroot/enroot.conf.d/busbar.conf << END
+ENROOT_RUNTIME_PATH /run/enroot/user-\\$(id -u)
+ENROOT_CACHE_PATH $disk/cache/user-\\$(id -u)
+ENROOT_DATA_PATH $disk/data/user-\\$(id -u)
+ENROOT_TEMP_PATH $disk/tmp
+END
+fi
+""",
+    )
+
+
+def gpus(version: str) -> Step:
+    """Install the program by which enroot's hook gives containers the GPUs, on images of Red Hat's family that lack it.
+
+    `version` is that of NVIDIA Container Toolkit, whose packages have one version. enroot's hook fails without that program.
+    """
+    return Step("container-gpus", nvidia_packages.installs("nvidia-container-cli", f"libnvidia-container-tools-{version}-1"))

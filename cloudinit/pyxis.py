@@ -1,0 +1,74 @@
+"""The step of a first boot that builds Pyxis, Slurm's plugin for containers, and lets Enroot's containers know of MPI.
+
+Sources: Pyxis 0.24 (README.md, config.c), enroot 4.1 (conf/hooks/extra/50-slurm-pmi.sh, conf/enroot.conf.in).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudinit.steps import Step
+
+_SOURCES = "https://github.com/NVIDIA/pyxis/archive/refs/tags"
+_FOLDER = "/var/tmp/busbar-pyxis"  # noqa: S108 - root's build at first boot, before any user can log in
+_BUILD_TIMEOUT_S = 300
+#: Enroot's own, and blocks of 256 KiB as in Oracle Japan's tutorial, without which a large image's import takes too long.
+_SQUASH = "-comp lzo -noD -exit-on-error -b 262144"
+
+
+@dataclass(frozen=True)
+class Pyxis:
+    """What is built.
+
+    Attributes:
+        version: Pyxis's.
+        sha256: of GitHub's archive of that version.
+        plugin: path of the plugin.
+        line: the line of plugstack.conf that loads it.
+    """
+
+    version: str
+    sha256: str
+    plugin: str
+    line: str
+
+
+def build(wanted: Pyxis) -> Step:
+    """Build Pyxis for the Slurm of this machine, and check that srun loads it: one that it does not load stops every srun.
+
+    Enroot's hook for PMI is an extra that its package installs beside; without it ranks in containers do not find each other.
+    """
+    return Step(
+        "pyxis",
+        f"""
+install -D -m 755 /usr/share/enroot/hooks.d/50-slurm-pmi.sh /etc/enroot/hooks.d/50-slurm-pmi.sh
+mkdir -p /etc/enroot/enroot.conf.d {_FOLDER}
+echo 'ENROOT_SQUASH_OPTIONS {_SQUASH}' > /etc/enroot/enroot.conf.d/busbar-slurm.conf
+(
+  cd {_FOLDER}
+  printf 'ClusterName=check\nSlurmctldHost=localhost\nPlugStackConfig=%s/plugstack.conf\n' "$PWD" > slurm.conf
+  echo '# none yet' > plugstack.conf
+  export SLURM_CONF="$PWD/slurm.conf"
+  number=$(awk '$2 == "SLURM_VERSION_NUMBER" {{print $3; exit}}' /usr/include/slurm/slurm_version.h)
+  headers=$(printf '%d.%02d.%d' $((number >> 16)) $((number >> 8 & 255)) $((number & 255)))
+  have=$(srun --version)
+  if [ "${{have##* }}" != "$headers" ]; then
+    echo "busbar: the headers are of Slurm $headers, and the machine has $have: Pyxis would stop every srun"
+    exit 1
+  fi
+  again curl -fsSL -o pyxis.tar.gz {_SOURCES}/v{wanted.version}.tar.gz
+  echo '{wanted.sha256}  pyxis.tar.gz' | sha256sum --check --strict -
+  tar -xzf pyxis.tar.gz --strip-components=1
+  timeout {_BUILD_TIMEOUT_S} make > make.log 2>&1 || {{ tail -n 15 make.log; exit 1; }}
+  install -D -m 644 spank_pyxis.so {wanted.plugin}
+  echo '{wanted.line}' > plugstack.conf
+  srun --help > help.log 2>&1 || true
+  if ! grep -q -e --container-image help.log; then
+    tail -n 3 help.log
+    echo "busbar: srun does not load Pyxis {wanted.version}, which was built for Slurm $headers"
+    exit 1
+  fi
+)
+rm -r {_FOLDER}
+""",
+    )
