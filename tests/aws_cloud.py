@@ -100,6 +100,7 @@ class Fakes:
         patch.setattr(storage, "start", self.serve)
         patch.setattr(storage, "stop", lambda _, system: self.served.pop(system, None))
         patch.setattr("rehearsal.plugin.faults._FIRST_PAUSE_S", 0.001)
+        patch.setattr("rehearsal.aws.api.launches._LEAST_START_S", 0)
 
 
 @pytest.fixture

@@ -91,6 +91,7 @@ def fakes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fakes:
     monkeypatch.setattr(hosts, "alive", lambda _, host: host in made.running)
     monkeypatch.setattr(hosts, "console", lambda _, host: f"console of {made.running[host].hostname}\n")
     monkeypatch.setattr("rehearsal.plugin.faults._FIRST_PAUSE_S", 0.001)
+    monkeypatch.setattr("rehearsal.oci.api.networks._LEAST_START_S", 0)
     made.patch_storage(monkeypatch)
     return made
 

@@ -21,6 +21,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
 #: Stacks by their clouds, and what Slurm shows of each before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
+#: The test job's nodes. While one job ends there, Slurm would start others for the next, if that did not ask for them.
+NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
 #: Images of the rehearsed registries as Pyxis takes them, and a folder that each has.
 IMAGES = {
     "oci": ("nvcr.io#nvidia/tensorflow:25.02-tf2-py3", "/usr/local/mpi"),
@@ -117,12 +119,13 @@ def test_a_user_who_is_added_on_the_login_node_runs_jobs_on_nodes_that_are_there
 def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]
-    asks = f"srun -N2 --container-image={image} sh -c 'id -nu; ls -d {folder}; ls -d /home/alice'"
+    run = f"srun -N2 -w {NODES[cloud]}"
+    asks = f"{run} --container-image={image} sh -c 'id -nu; ls -d {folder}; ls -d /home/alice'"
     said = stage.on_host(f"ssh -q -o StrictHostKeyChecking=no -i alice alice@localhost {quote(asks)} 2>&1 || true")
     assert sorted(line for line in said.splitlines() if ": " not in line) == [folder, folder, "alice", "alice"], said
     assert "cannot access '/home/alice'" in said, "only what was asked for is mounted"
-    assert stage.on_host(f"srun -N2 --container-image={image} ls /usr/local").split().count("cuda") == 2
-    assert stage.on_host("srun -N2 enroot list").split() == []
+    assert stage.on_host(f"{run} --container-image={image} ls /usr/local").split().count("cuda") == 2
+    assert stage.on_host(f"{run} enroot list").split() == []
 
 
 def test_idle_nodes_leave(built, cloud):
