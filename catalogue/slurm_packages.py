@@ -1,7 +1,8 @@
 """Packages of Slurm and of what its users need, by distribution.
 
-Sources: packages.fedoraproject.org (epel8, epel9), which Oracle serves as a repository of its own; packages.ubuntu.com
-(noble; jammy has Slurm 21.08, which tells programs nothing of jobs). Oracle Linux 8 has no OpenLDAP server (oci-hpc issue 43).
+Sources: packages.fedoraproject.org (epel8, epel9), which Oracle serves as a repository of its own; Fedora's slurm.spec (19.05:
+built with PMIx, which it requires); packages.ubuntu.com (noble; jammy has Slurm 21.08, which tells programs nothing of jobs).
+Oracle Linux 8 has no OpenLDAP server (oci-hpc issue 43).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class SlurmPackages:
             PMIx, which Slurm loads by a name that on Ubuntu only the development package has.
         users: what asks the directory of users, on all machines.
         directory: the directory's server and its tools, on the controller; empty if the distribution has none.
+        accounting: Slurm's database of jobs, and MariaDB behind it, on the controller.
     """
 
     version: str
@@ -31,11 +33,13 @@ class SlurmPackages:
     containers: _Names
     users: _Names
     directory: _Names
+    accounting: _Names
 
 
 _EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
+_EL_ACCOUNTING = ("slurm-slurmdbd", "mariadb-server")
 _EL_CONTAINERS = ("slurm-devel", "gcc", "make", "pmix")
-EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, _EL_CONTAINERS, ("sssd-ldap",), ())
+EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, _EL_CONTAINERS, ("sssd-ldap",), (), _EL_ACCOUNTING)
 EL9 = SlurmPackages(
     "22.05.9",
     ("oracle-epel-release-el9",),
@@ -43,6 +47,7 @@ EL9 = SlurmPackages(
     _EL_CONTAINERS,
     ("sssd-ldap",),
     ("openldap-servers", "openldap-clients"),
+    _EL_ACCOUNTING,
 )
 NOBLE = SlurmPackages(
     "23.11.4",
@@ -51,4 +56,5 @@ NOBLE = SlurmPackages(
     ("libslurm-dev", "gcc", "make", "libc6-dev", "libpmix-dev"),
     ("sssd-ldap", "libnss-sss", "libpam-sss"),
     ("slapd", "ldap-utils"),
+    ("slurmdbd", "slurm-wlm-mysql-plugin", "mariadb-server"),
 )

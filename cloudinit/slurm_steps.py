@@ -42,19 +42,25 @@ class Slurm:
         packages: the distribution's.
         controller: whether it will be the controller.
         users: whether all machines ask a directory of users.
+        accounting: whether the controller keeps jobs in a database.
         containers: what runs tasks in containers; None installs nothing. A controller's srun has Pyxis's options.
     """
 
     packages: SlurmPackages
     controller: bool = False
     users: bool = False
+    accounting: bool = False
     containers: Containers | None = None
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
         """Packages in groups that are installed one after the other."""
         its = self.packages
-        more = (*(its.users if self.users else ()), *(its.directory if self.users and self.controller else ()))
+        more = (
+            *(its.users if self.users else ()),
+            *(its.directory if self.users and self.controller else ()),
+            *(its.accounting if self.accounting and self.controller else ()),
+        )
         return [names for names in (its.repositories, its.slurm, its.containers if self.containers else (), more) if names]
 
 

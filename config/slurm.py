@@ -99,6 +99,12 @@ class Scheduler(Model):
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
         examples=[True],
     )
+    accounting: bool = Field(
+        default=False,
+        description="Keeps jobs and users in a database on the controller (slurmdbd and MariaDB), which `sacct` asks; with "
+        "users, `cluster user add` gives them an account there.",
+        examples=[True],
+    )
     containers: Containers | None = Field(
         default=None,
         description="Installs Enroot and Pyxis, with which jobs run in container images; {} takes their known versions.",

@@ -7,6 +7,8 @@ from scheduler.cluster import Cluster
 CONF = "/etc/slurm/slurmdbd.conf"
 UNIT = "slurmdbd.service"
 DATABASE = "slurm_acct_db"
+#: Where slurmdbd listens, whom sacct asks on every machine (slurmdbd.conf(5), DbdPort: the default).
+PORT = 6819
 _LOG = "/var/log/slurm/slurmdbd.log"
 #: slurmdbd refuses smaller ones in its log (accounting.html of Slurm, "MySQL Configuration"); the pool is what a controller of
 #: 8 GiB can give, and holds the index of some million jobs.

@@ -6,6 +6,7 @@ import pulumi
 from pulumi_oci import core
 
 from config.oci.model import Oci
+from scheduler import accounting
 from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
 _ALL = "all"
@@ -181,6 +182,7 @@ def _ingress_slurm(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs
         return []
     ports = [(*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun")]
     ports += [(DIRECTORY_PORT, DIRECTORY_PORT, "directory of users")] if asked.users else []
+    ports += [(accounting.PORT, accounting.PORT, "slurmdbd")] if asked.accounting else []
     return [_ingress_tcp(wanted.network.private, first, last, what) for first, last, what in ports]
 
 

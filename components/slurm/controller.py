@@ -16,12 +16,13 @@ from components.after import after
 from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
 from config.slurm import Scheduler, entry_script
-from scheduler import programs, units
+from scheduler import accounting, programs, units
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
 from scheduler.elastic.controller import KEY
 from scheduler.elastic.entry import GRACE_S
 from scheduler.elastic.settings import FOLDER, LaunchSet
 from scheduler.files import files
+from scheduler.slurm_conf import MARK
 from scheduler.slurm_facts import uses_cgroups
 
 _ROOT = "sudo -n"
@@ -175,8 +176,11 @@ class Controller(pulumi.ComponentResource):
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
         }
+        if wanted.accounting:
+            document["accounting"] = accounting.document(cluster, MARK)
         if wanted.users:
-            document["users"] = {"address": address, "hostname": facts["hostname"], "home": home, "accounting": ""}
+            known = cluster.name if wanted.accounting else ""
+            document["users"] = {"address": address, "hostname": facts["hostname"], "home": home, "accounting": known}
         return json.dumps(document, sort_keys=True)
 
     def _command(
@@ -212,5 +216,6 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         queues,
         uses_cgroups([facts]),
         scripts=True,
+        accounting=wanted.accounting,
         containers=wanted.containers is not None,
     )

@@ -27,4 +27,4 @@ def software(
         its = wanted.containers
         made = Pyxis(its.pyxis, its.pyxis_sha256, plugins.PYXIS, plugins.pyxis_line())
         containers = Containers(its.enroot, scratch, toolkit, made)
-    return Slurm(packages, controller, wanted.users, containers)
+    return Slurm(packages, controller, wanted.users, wanted.accounting, containers)

@@ -21,12 +21,13 @@ IPTABLES = ("iptables", "iptables-save", "iptables-restore")
 #: Debian's own tools, which only an image of Debian's family has.
 DPKG = ("apt", "apt-cache", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
-#: The machine's Slurm and munge, which packages bring.
+#: The machine's Slurm, munge and MariaDB, which packages bring.
 SLURM = (
     *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue"),
     *("sreport", "srun", "sshare", "sstat", "strigger"),
     *(f"slurm{one}{end}" for one in ("ctld", "d", "stepd", "dbd") for end in ("", "-wlm")),
     *("munge", "unmunge", "remunge", "munged", "mungekey"),
+    *("mariadb", "mariadb-install-db", "mariadbd", "mysql", "mysqld"),
 )
 #: The machine's headers and names of libraries that packages bring, too.
 BY_DEVELOPMENT_PACKAGE = ("usr/include/slurm", "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")

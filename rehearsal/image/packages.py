@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from rehearsal.image import directory_packages, slurm_packages
+from rehearsal.image import database_packages, directory_packages, slurm_packages
 from rehearsal.image.package import Package
 
 _PLAIN = (
@@ -46,6 +46,7 @@ UBUNTU: dict[str, Package] = {
     f"linux-headers-{_KERNEL}": _HEADERS,
     "munge": slurm_packages.MUNGE,
     **directory_packages.DEBIAN,
+    **database_packages.DEBIAN,
 }
 
 
@@ -62,6 +63,7 @@ def oracle(release: str) -> dict[str, Package]:
     return {
         **ORACLE,
         **directory_packages.EL,
+        **database_packages.EL,
         "munge": slurm_packages.EL_MUNGE,
         "pmix": {"version": "3.2.3-5", "files": slurm_packages.PMIX_FILES},
         f"oracle-epel-release-el{release}": {"version": "1.0-4", "files": files},
@@ -73,7 +75,7 @@ def at_oracle(address: str, release: str) -> dict[str, Package]:
     if "/developer/EPEL/" not in address:
         return oracle(release)
     more = {"openldap-servers": directory_packages.EPEL} if int(release) >= _FIRST_WITH_LDAP else {}
-    return slurm_packages.epel(release) | more
+    return slurm_packages.epel(release) | database_packages.epel(release) | more
 
 
 def ubuntu(release: str) -> dict[str, Package]:

@@ -21,18 +21,18 @@ def _programs(*paths: str) -> list[tuple[str, str, str]]:
     return [("link", f"/usr/{path}", f"{_MACHINE}/{path}") for path in paths]
 
 
-def _daemon(name: str) -> list[tuple[str, str, str]]:
+def daemon(name: str) -> list[tuple[str, str, str]]:
     """Return a daemon of Slurm, which Debian calls by another name, and its unit."""
     after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
     unit = (
         "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
-        "ConditionPathExists=/etc/slurm/slurm.conf\n\n[Service]\nType=simple\n"
+        f"ConditionPathExists=/etc/slurm/{'slurmdbd' if name == 'slurmdbd' else 'slurm'}.conf\n\n[Service]\nType=simple\n"
         f"EnvironmentFile=-/etc/sysconfig/{name}\nEnvironmentFile=-/etc/default/{name}\n"
         f"ExecStart=/usr/sbin/{name} -D -s ${name.upper()}_OPTIONS\nExecReload=/bin/kill -HUP $MAINPID\n{after}"
         "LimitNOFILE=65536\nTasksMax=infinity\n\n[Install]\nWantedBy=multi-user.target\n"
     )
     own = "slurmstepd" if name == "slurmd" else name
-    programs = [("link", f"/usr/sbin/{own}", f"{_MACHINE}/sbin/{own}-wlm")]
+    programs = [("link", f"/usr/sbin/{own}", f"{_MACHINE}/sbin/{own}{'' if name == 'slurmdbd' else '-wlm'}")]
     programs += [("program", "/usr/sbin/slurmd", "slurmd")] if name == "slurmd" else []
     return [*programs, ("text", f"/usr/lib/systemd/system/{name}.service", unit)]
 
@@ -70,8 +70,8 @@ def debian(ubuntu: str) -> dict[str, Package]:
     """Return Slurm as in the archive of a release of Ubuntu's, such as 22.04."""
     version = _SLURM_VERSIONS.get(ubuntu, "22.05.8-4")
     parts = {
-        "slurmctld": _daemon("slurmctld"),
-        "slurmd": _daemon("slurmd"),
+        "slurmctld": daemon("slurmctld"),
+        "slurmd": daemon("slurmd"),
         "slurm-client": _programs(*(f"bin/{one}" for one in _CLIENTS)),
     }
     made: dict[str, Package] = {
@@ -107,8 +107,8 @@ def epel(release: str) -> dict[str, Package]:
             "needs": ["munge"],
             "postinst": "install -d /var/log/slurm /var/spool/slurm/ctld /var/spool/slurm/d\n",
         },
-        "slurm-slurmctld": {"version": version, "files": _daemon("slurmctld"), "needs": ["slurm"]},
-        "slurm-slurmd": {"version": version, "files": _daemon("slurmd"), "needs": ["slurm"]},
+        "slurm-slurmctld": {"version": version, "files": daemon("slurmctld"), "needs": ["slurm"]},
+        "slurm-slurmd": {"version": version, "files": daemon("slurmd"), "needs": ["slurm"]},
         "slurm-devel": {"version": version, "files": _HEADERS, "needs": ["slurm"]},
         "htop": {},
         "pdsh": {},

@@ -131,6 +131,29 @@ def test_with_containers_all_machines_build_slurms_plugin_and_only_nodes_get_wha
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the very line"
 
 
+def test_with_accounting_the_controller_alone_has_the_database_and_nodes_reach_it(on_demand):
+    engine = program(
+        slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
+    )
+    boots = [
+        base64.b64decode(metadata["user_data"]).decode()
+        for metadata in (
+            given(engine, "cluster-login-instance")["metadata"],
+            given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]["metadata"],
+        )
+    ]
+    assert ["slurm-slurmdbd mariadb-server" in boot for boot in boots] == [True, False]
+    sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
+    assert "AccountingStorageHost=" in sent["files"]["slurm.conf"]
+    assert sent["accounting"]["cluster"] == sent["users"]["accounting"] == "busbar"
+    rules = given(engine, "cluster-network-public-rules")["ingressSecurityRules"]
+    ports = [options["min"] for rule in rules for options in [rule.get("tcpOptions")] if options]
+    assert 6819 in ports
+    without = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
+    assert "accounting" not in without
+    assert "AccountingStorage" not in without["files"]["slurm.conf"]
+
+
 def test_without_containers_slurm_loads_no_plugin(on_demand):
     assert "plugstack.conf" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["files"]
 

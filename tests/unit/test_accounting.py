@@ -109,6 +109,13 @@ def test_a_database_that_starts_slowly_is_waited_for(machine):
     assert machine.calls.count("sacctmgr --immediate add cluster busbar") == 10
 
 
+def test_an_old_mariadb_learns_first_to_know_users_by_their_socket(machine):
+    machine.answers = {"mariadb": [(1, "ERROR 1524 (HY000): Plugin 'unix_socket' is not loaded"), (0, ""), (0, "")]}
+    machine.set_up()
+    asked = [call for call in machine.calls if call.startswith("mariadb")]
+    assert asked == ["mariadb --batch < statements", "mariadb --batch", "mariadb --batch < statements"]
+
+
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [

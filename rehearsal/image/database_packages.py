@@ -1,0 +1,56 @@
+"""MariaDB and slurmdbd as the distributions package them; their programs are the machine's own, Debian's."""
+
+from __future__ import annotations
+
+from rehearsal.image import slurm_packages
+from rehearsal.image.package import Package
+
+_MACHINE = "/usr/lib/rehearsal/machine"
+_PROGRAMS = ("bin/mariadb", "bin/mariadb-install-db", "sbin/mariadbd")
+#: MariaDB 10.11's own (support-files/mariadb.service.in), as far as it says what runs.
+_UNIT = """[Unit]
+Description=MariaDB database server
+After=network.target
+
+[Service]
+Type=simple
+User=mysql
+Group=mysql
+RuntimeDirectory=mysqld
+ExecStart=/usr/sbin/mariadbd
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def _mariadb(version: str, folder: str) -> Package:
+    """Return the server, whose settings are in `folder`; Red Hat's unit makes the data that Debian's package brings."""
+    return {
+        "version": version,
+        "files": [
+            *(("link", f"/usr/{path}", f"{_MACHINE}/{path}") for path in _PROGRAMS),
+            ("text", "/usr/lib/systemd/system/mariadb.service", _UNIT),
+            ("text", "/etc/my.cnf", f"[client-server]\n!includedir {folder}\n"),
+        ],
+        "postinst": f"""getent passwd mysql || useradd --system --no-create-home --shell /bin/false mysql
+install -d {folder}
+install -d -o mysql -g mysql /var/lib/mysql
+[ -d /var/lib/mysql/mysql ] || mariadb-install-db --user=mysql --auth-root-authentication-method=socket --skip-test-db
+""",
+    }
+
+
+_DAEMON = slurm_packages.daemon("slurmdbd")
+DEBIAN: dict[str, Package] = {
+    "mariadb-server": _mariadb("1:10.11.7-2ubuntu2", "/etc/mysql/mariadb.conf.d"),
+    "slurmdbd": {"version": "23.11.4-1.2ubuntu5", "files": _DAEMON},
+    "slurm-wlm-mysql-plugin": {"version": "23.11.4-1.2ubuntu5"},
+}
+#: Of Oracle Linux 9 itself.
+EL: dict[str, Package] = {"mariadb-server": _mariadb("10.5.22-1.el9", "/etc/my.cnf.d")}
+
+
+def epel(release: str) -> dict[str, Package]:
+    """Return slurmdbd as in Oracle's mirror of EPEL."""
+    return {"slurm-slurmdbd": {"version": f"22.05.9-1.el{release}", "files": _DAEMON, "needs": ["slurm"]}}
