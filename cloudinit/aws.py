@@ -10,7 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue.aws import MachineImage, Stack
-from cloudinit import aws_steps, enroot, slurm_steps, steps
+from cloudinit import aws_steps, custom_steps, enroot, slurm_steps, steps
+from cloudinit.custom_steps import Actions
 from cloudinit.mounts import nfs_client, tools
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
@@ -74,6 +75,7 @@ class ComputeBoot:
         stack: the EFA software to install if the image has none, or an outdated one.
         enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
         slurm: what of Slurm to install; None installs nothing.
+        actions: scripts of the user's own; None for none.
     """
 
     image: MachineImage
@@ -84,6 +86,7 @@ class ComputeBoot:
     stack: Stack
     enroot: str = ""
     slurm: Slurm | None = None
+    actions: Actions | None = None
 
 
 def render(boot: LoginBoot | ComputeBoot) -> str:
@@ -124,7 +127,7 @@ def _login(boot: LoginBoot) -> list[steps.Step]:
 def _node(boot: ComputeBoot) -> list[steps.Step]:
     software = aws_steps.efa_software(boot.stack, in_use=not boot.enroot)
     fabric = [software, aws_steps.efa_devices(boot.efa, boot.image.libraries)] if boot.efa else []
-    return [
+    work = [
         tools(),
         aws_steps.shared_memory(),
         *fabric,
@@ -135,6 +138,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),
     ]
+    return custom_steps.around(work, boot.actions)
 
 
 def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:

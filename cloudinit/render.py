@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogue import ImageFamily, Shape
-from cloudinit import containerd, oci_steps, slurm_steps, steps
+from cloudinit import containerd, custom_steps, oci_steps, slurm_steps, steps
 from cloudinit.containerd import Containerd
+from cloudinit.custom_steps import Actions
 from cloudinit.mounts import Mount
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
@@ -51,6 +52,7 @@ class NodeBoot:
         mounts: file systems to mount.
         containerd: the versions of containerd to install; None installs nothing.
         slurm: what of Slurm to install; None installs nothing.
+        actions: scripts of the user's own; None for none.
     """
 
     image: ImageFamily
@@ -61,6 +63,7 @@ class NodeBoot:
     mounts: tuple[Mount, ...] = ()
     containerd: Containerd | None = None
     slurm: Slurm | None = None
+    actions: Actions | None = None
 
 
 def render(boot: LoginBoot | NodeBoot) -> str:
@@ -97,7 +100,7 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
     work += oci_steps.file_systems(image, boot.mounts)
     work += containerd.install(boot.containerd) if boot.containerd else []
     work += slurm_steps.install(image.packages, boot.slurm) if boot.slurm else []
-    config = _config(boot.timezone, [steps.LIMITS_FILE], work)
+    config = _config(boot.timezone, [steps.LIMITS_FILE], custom_steps.around(work, boot.actions))
     if image.nccl_packages:
         config |= steps.nccl_packages(image)
     return config

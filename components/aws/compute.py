@@ -254,6 +254,7 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tup
         keys=(wanted.access.public_key, *controllers),
         mounts=mounts,
         slurm=slurm,
+        actions=machines.custom_actions,
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
         enroot=ENROOT if wanted.container and not (slurm and slurm.containers) else "",

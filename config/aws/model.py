@@ -18,6 +18,7 @@ from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
+from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
@@ -250,6 +251,7 @@ class Machines(Model):
         default=None, description="Name of the placement group, for placement existing.", examples=["mine"]
     )
     purchase: Purchase = Field(default=Purchase(), description="How they are bought.")
+    custom_actions: CustomActions = Field(default=CustomActions(), description="Scripts of your own at first boot.")
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -486,7 +488,8 @@ class Aws(Model):
         }
         parts = {
             "machines": machines.model_dump(
-                mode="json", exclude={"name", "static", "leave_out", "dynamic", "always_on", "purchase"}
+                mode="json",
+                exclude={"name", "static", "leave_out", "dynamic", "always_on", "purchase", "custom_actions"},
             ),
             "purchase": machines.purchase.model_dump(mode="json", include={"option", "reservation", "offering"}),
             "image": (self.image, self.image_family),

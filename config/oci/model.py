@@ -20,6 +20,7 @@ from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre_addresses
+from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model
 from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
@@ -189,6 +190,7 @@ class Pool(Model):
     )
     software: Software = Field(default=Software(), description="Where software is on the nodes.")
     root: Root = Field(default=Root(), description="Boot volume of a node.")
+    custom_actions: CustomActions = Field(default=CustomActions(), description="Scripts of your own at first boot.")
 
     @property
     def row(self) -> Shape:

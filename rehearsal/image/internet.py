@@ -23,6 +23,7 @@ HOSTS = frozenset(
         "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
         "docs.aws.amazon.com",
         "github.com",
+        "scripts.example.com",
     }
 )
 
@@ -158,7 +159,13 @@ def _armoured(content: bytes) -> bytes:
     return "\n".join([f"-----BEGIN {block}", "", *lines, f"-----END {block}", ""]).encode()
 
 
+#: A script of a user's own.
+NOTE = """#!/bin/bash
+# Notes who ran it, and with what.
+printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note
+"""
 _FILES: dict[str, Callable[[], bytes]] = {
+    "scripts.example.com/note.sh": NOTE.encode,
     PYXIS: lambda: pyxis(LIBRARY / "pyxis.c"),
     "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": lambda: _armoured(
         b"the rehearsal's repository key, by which nothing is signed"

@@ -210,6 +210,7 @@ def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
         {"login": {"image": "ami-9"}},
         {"login": {"type": "m5.large", "root": {"size": "100 GiB"}}},
         {"storage": {"lustre": {"size": "2400 GiB"}}},
+        nodes(customActions={"onNodeConfigured": [{"script": "https://example.com/setup.sh", "sha256": "5" * 64}]}),
     ],
 )
 def test_what_can_change_on_running_machines_ends_none(whole, changed):

@@ -154,6 +154,17 @@ def test_with_accounting_the_controller_alone_has_the_database_and_nodes_reach_i
     assert "AccountingStorage" not in without["files"]["slurm.conf"]
 
 
+def test_a_pools_own_scripts_are_in_its_nodes_first_boot_and_not_in_the_login_nodes():
+    action = {"script": "https://example.com/setup.sh", "sha256": "5" * 64, "args": ["--cache", "/scratch"]}
+    engine = program(pools=[POOL | {"customActions": {"onNodeConfigured": [action]}}])
+    launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    boot = base64.b64decode(launch["metadata"]["user_data"]).decode()
+    assert boot.index("step=slurm-packages") < boot.index("step=on-node-configured\n")
+    assert "/var/lib/busbar/actions/on-node-configured --cache /scratch" in boot
+    login = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
+    assert "on-node-configured" not in login
+
+
 def test_without_containers_slurm_loads_no_plugin(on_demand):
     assert "plugstack.conf" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["files"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from shlex import quote
 
@@ -12,11 +13,17 @@ from rehearsed_hosts import CONTAINED, Stage, end_world, vcn
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from cloudinit.aws import ComputeBoot, Mounts, render
+from config.custom_actions import Action, CustomActions
 from rehearsal.host import hosts
+from rehearsal.image import internet
 from rehearsal.net import network
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("enroot"), CONTAINED]
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
+#: A script of a user's own, which the rehearsed Internet has.
+NOTES = Action(
+    script="https://scripts.example.com/note.sh", sha256=hashlib.sha256(internet.NOTE.encode()).hexdigest(), args=("a b", "$c")
+)
 NODES = {"node0": ("ubuntu2204", "ubuntu"), "linux": ("al2023", "ec2-user")}
 
 
@@ -29,7 +36,14 @@ def stage(tmp_path_factory):
         for number, (name, (family, _)) in enumerate(NODES.items(), start=21):
             image = MACHINE_IMAGES[family]
             boot = ComputeBoot(
-                image=image, timezone="UTC", keys=(stage.public_key,), mounts=Mounts(), efa=32, stack=STACK, enroot=ENROOT
+                image=image,
+                timezone="UTC",
+                keys=(stage.public_key,),
+                mounts=Mounts(),
+                efa=32,
+                stack=STACK,
+                enroot=ENROOT,
+                actions=CustomActions(on_node_start=(NOTES,), on_node_configured=(NOTES,)),
             )
             hosts.boot(stage.world, replace(spec(stage, name, number, family), user_data=render(boot).encode()))
         assert set(stage.ready(*NODES).values()) == {"status: done"}
@@ -62,6 +76,11 @@ def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_di
     )
     assert again.returncode == 0, again.stderr
     assert "enroot" not in again.stdout, "an image that has enroot is left as it is"
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_a_users_own_scripts_have_run_as_root_before_and_after_the_rest_with_their_arguments(stage, name):
+    assert stage.inside(name, "cat /var/lib/note").stdout.splitlines() == ["root", "a b", "$c"] * 2
 
 
 def test_a_package_of_an_unknown_version_is_not_found(stage):

@@ -71,6 +71,14 @@ VALUES = [
     ),
     (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
     ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
+    (
+        pool(customActions={"onNodeStart": [{"script": "s3://scripts/a.sh", "sha256": "5" * 64}]}),
+        "oci.pools[0].customActions.onNodeStart[0].script is 's3://scripts/a.sh'; it must be an https or http address",
+    ),
+    (
+        pool(customActions={"onNodeConfigured": [{"script": "http://scripts.example/a.sh"}]}),
+        "oci.pools[0].customActions.onNodeConfigured[0].sha256 is not set, and it has no default",
+    ),
     ({"access": {"publicKey": "hello"}}, "oci.access.publicKey is not an OpenSSH public key"),
     ({"access": {"publicKey": "ssh-ed25519 AAAAC3NzaC1yc2E"}}, "oci.access.publicKey is not an OpenSSH public key"),
     ({"access": {"publicKey": KEY.replace("ssh-ed25519", "ssh-rsa")}}, "oci.access.publicKey is not an OpenSSH public key"),

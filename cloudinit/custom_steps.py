@@ -1,0 +1,75 @@
+"""The steps of a first boot that run scripts of a user's own: fetched, checked by sha256, bounded, as root."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import Protocol
+
+from cloudinit.steps import Step
+
+_FOLDER = "/var/lib/busbar/actions"
+_FETCH_S = 120
+#: As long as a node may take to start by default.
+_RUN_S = 1800
+
+
+class Action(Protocol):
+    """One script."""
+
+    @property
+    def script(self) -> str:
+        """Return its address."""
+        ...
+
+    @property
+    def sha256(self) -> str:
+        """Return its sha256."""
+        ...
+
+    @property
+    def args(self) -> tuple[str, ...]:
+        """Return its arguments."""
+        ...
+
+
+class Actions(Protocol):
+    """Those of one machine, in their order."""
+
+    @property
+    def on_node_start(self) -> Sequence[Action]:
+        """Return those before all other steps."""
+        ...
+
+    @property
+    def on_node_configured(self) -> Sequence[Action]:
+        """Return those after them."""
+        ...
+
+
+def around(work: Sequence[Step], wanted: Actions | None) -> list[Step]:
+    """Return a first boot's steps with the scripts around them."""
+    if wanted is None:
+        return list(work)
+    return [*_steps("on-node-start", wanted.on_node_start), *work, *_steps("on-node-configured", wanted.on_node_configured)]
+
+
+def _steps(name: str, scripts: Sequence[Action]) -> list[Step]:
+    """Return one step for each script; one of several has its number in its name."""
+    names = [f"{name}-{number}" if len(scripts) > 1 else name for number in range(1, len(scripts) + 1)]
+    return [_step(*each) for each in zip(names, scripts, strict=True)]
+
+
+def _step(name: str, action: Action) -> Step:
+    file = f"{_FOLDER}/{name}"
+    words = shlex.join([file, *action.args])
+    return Step(
+        name,
+        f"""
+mkdir -p {_FOLDER}
+curl -fsSL --retry 5 --max-time {_FETCH_S} -o {file} {shlex.quote(action.script)}
+echo '{action.sha256}  {file}' | sha256sum --check --strict -
+chmod 700 {file}
+timeout {_RUN_S} {words}
+""",
+    )

@@ -1,0 +1,94 @@
+"""Scripts of a user's own at first boot: their steps' own shell runs; the download is a model."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cloudinit.custom_steps import around
+from cloudinit.steps import Step, script
+from config.custom_actions import Action, CustomActions
+
+pytestmark = pytest.mark.programs
+
+WORDS = '#!/bin/sh\nprintf \'<%s>\' "$0" "$@" >> LOG\necho >> LOG\n'
+FAILS = "#!/bin/sh\necho 'it cannot work here' >&2\nexit 3\n"
+
+
+class Machine:
+    """A machine whose folders are below a test's own; `served` is what its curl fetches, by address."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.served: dict[str, str] = {}
+        (root / "bin").mkdir()
+        (root / "served").mkdir()
+        self.program(
+            "curl",
+            f'for word; do last=$word; done\nwhile [ "$1" != -o ]; do shift; done\ncp {root}/served/"${{last##*/}}" "$2"\n',
+        )
+
+    def program(self, name: str, text: str) -> None:
+        (self.root / "bin" / name).write_text(f"#!/bin/sh\n{text}")
+        (self.root / "bin" / name).chmod(0o755)
+
+    def action(self, name: str, text: str, *args: str, sha256: str = "") -> Action:
+        body = text.replace("LOG", f"{self.root}/log")
+        (self.root / "served" / name).write_text(body)
+        return Action(
+            script=f"https://example.com/{name}", sha256=sha256 or hashlib.sha256(body.encode()).hexdigest(), args=args
+        )
+
+    def boot(self, actions: CustomActions) -> tuple[str, str]:
+        """Boot with these scripts around one step; return what was noted, and how the boot ended."""
+        work = around([Step("own", f"echo own >> {self.root}/log")], actions)
+        text = script(work).replace("/var/lib/busbar", str(self.root))
+        path = f"{self.root}/bin:{os.environ['PATH']}"
+        done = subprocess.run(["sh", "-c", text], env={"PATH": path}, capture_output=True, text=True, check=False, timeout=60)
+        self.said = done.stdout + done.stderr
+        log = self.root / "log"
+        return log.read_text() if log.exists() else "", (self.root / "boot.json").read_text().strip()
+
+
+@pytest.fixture
+def machine(tmp_path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_scripts_run_before_and_after_everything_else_in_their_order_with_their_arguments(machine):
+    actions = CustomActions(
+        on_node_start=(machine.action("a", WORDS, "x y", "$HOME", "'"),),
+        on_node_configured=(machine.action("b", WORDS), machine.action("c", WORDS, "1")),
+    )
+    noted, ended = machine.boot(actions)
+    folder = machine.root / "actions"
+    assert noted.splitlines() == [
+        f"<{folder}/on-node-start><x y><$HOME><'>",
+        "own",
+        f"<{folder}/on-node-configured-1>",
+        f"<{folder}/on-node-configured-2><1>",
+    ]
+    assert ended == '{"status": "done"}'
+
+
+def test_a_script_that_fails_ends_the_boot_in_a_step_of_its_name(machine):
+    actions = CustomActions(on_node_configured=(machine.action("a", WORDS), machine.action("b", FAILS)))
+    noted, ended = machine.boot(actions)
+    assert noted.splitlines()[0] == "own"
+    assert ended == '{"status": "failed", "step": "on-node-configured-2"}'
+    assert "it cannot work here" in machine.said
+
+
+def test_a_script_with_another_content_is_not_run(machine):
+    noted, ended = machine.boot(CustomActions(on_node_start=(machine.action("a", WORDS, sha256="0" * 64),)))
+    assert noted == ""
+    assert ended == '{"status": "failed", "step": "on-node-start"}'
+
+
+def test_without_scripts_a_boot_is_as_before():
+    work = [Step("own", "true")]
+    assert around(work, CustomActions()) == around(work, None) == work
