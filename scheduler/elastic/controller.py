@@ -9,7 +9,7 @@ import subprocess
 import sys
 from typing import Any, Dict
 
-from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
+from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
 from scheduler.elastic import http_client, settings, work
 from scheduler.users import controller_setup
 
@@ -66,6 +66,8 @@ def install(text: str, own: str) -> None:
         own: path of this zipapp.
     """
     given = json.loads(text)
+    if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
+        sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it no srun would start anything")
     with open(own, "rb") as source:
         node_setup.put(programs.ARCHIVE, source.read(), 0o755, "root")
     for path, body in programs.wrappers().items():

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from scheduler import accounting_setup, node_setup, programs, slurm_conf, slurm_facts
+from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
 from scheduler.elastic import controller, join, settings, work
 from scheduler.elastic.http_client import Answer
 from scheduler.users import controller_setup
@@ -103,6 +103,19 @@ def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key
     calls.clear()
     controller.install(document(machine), str(own))
     assert calls == timers, "nothing has changed"
+
+
+def test_a_login_node_without_the_plugin_that_slurm_would_load_is_left_as_it_is(machine, monkeypatch):
+    monkeypatch.setattr(plugins, "PYXIS", str(machine / "spank_pyxis.so"))
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    (machine / "own.pyz").write_bytes(b"zip")
+    given = document(machine, files={"slurm.conf": f"{slurm_conf.MARK}\n", "plugstack.conf": plugins.plugstack_conf()})
+    with pytest.raises(SystemExit, match=r"the login node has no .*spank_pyxis\.so, which its first boot builds"):
+        controller.install(given, str(machine / "own.pyz"))
+    assert not (machine / "slurm").exists()
+    (machine / "spank_pyxis.so").touch()
+    controller.install(given, str(machine / "own.pyz"))
+    assert (machine / "slurm" / "plugstack.conf").exists()
 
 
 def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(machine, monkeypatch):
