@@ -36,7 +36,7 @@ class Pyxis:
 def build(wanted: Pyxis) -> Step:
     """Build Pyxis for the Slurm of this machine, and check that srun loads it: one that it does not load stops every srun.
 
-    Enroot's hook for PMI is an extra that its package installs beside; without it ranks in containers do not find each other.
+    Enroot's hook for PMI is an extra that its package lays beside; with it containers see the folders of Slurm's PMIx server.
     """
     return Step(
         "pyxis",
