@@ -21,7 +21,7 @@ _PUBLIC = (
 
 
 def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
-    """Compress the documents of the steps, by name, into a file named by its hash; that of `failed` steps also stays as plain text."""
+    """Compress the steps' documents, by name, into a file named by its hash; those of `failed` steps also stay as text."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
