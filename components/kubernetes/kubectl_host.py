@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import pulumi
 from pulumi_command import local, remote
@@ -16,16 +18,20 @@ from components.reach import DIAL_ERROR_LIMIT, Machine
 from config.kubernetes.model import Kubernetes
 
 
-class KubectlHost(Protocol):
-    """What a stack needs of that machine."""
+class KubectlHost(ABC):
+    """What a stack needs of that machine; `named` is what sentences call it."""
+
+    named: ClassVar[str]
 
     @property
-    def named(self) -> str:
-        """What sentences call it."""
-
-    @property
+    @abstractmethod
     def machines(self) -> tuple[Machine, ...]:
         """The machines on the way there, whose host keys are pinned."""
+
+    @property
+    @abstractmethod
+    def _command(self) -> Callable[..., local.Command | remote.Command]:
+        """What registers a Command there."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -38,18 +44,29 @@ class KubectlHost(Protocol):
         delete: str | None = None,
     ) -> local.Command | remote.Command:
         """Register a Command there; what it prints is its own, and its errors are shown."""
+        return self._command(
+            name,
+            create=create,
+            delete=delete,
+            stdin=stdin,
+            triggers=list(triggers),
+            add_previous_output_in_env=False,
+            opts=opts,
+        )
 
+    @abstractmethod
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
         """Bring the local `file` where programs there find it by the name `there`; None if nothing has to be registered."""
 
+    @abstractmethod
     def shell(self, there: str) -> str:
         """Return the command line by which a person runs the command line `there`, with a terminal."""
 
 
 @dataclass(frozen=True)
-class ControlPlane:
+class ControlPlane(KubectlHost):
     """The control plane's host, over SSH, through a jump host if there is one."""
 
     machine: Machine
@@ -61,28 +78,10 @@ class ControlPlane:
         """The jump host, and the control plane's."""
         return (*([self.jump] if self.jump else []), self.machine)
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
-        self,
-        name: str,
-        *,
-        create: pulumi.Input[str],
-        stdin: pulumi.Input[str],
-        opts: pulumi.ResourceOptions,
-        triggers: Sequence[Any] = (),
-        delete: str | None = None,
-    ) -> local.Command | remote.Command:
-        """Register a Command over SSH."""
-        return remote.Command(
-            name,
-            connection=self._connection,
-            create=create,
-            delete=delete,
-            stdin=stdin,
-            triggers=list(triggers),
-            logging=remote.Logging.STDERR,
-            add_previous_output_in_env=False,
-            opts=opts,
-        )
+    @property
+    def _command(self) -> Callable[..., local.Command | remote.Command]:
+        """What registers a Command over SSH."""
+        return partial(remote.Command, connection=self._connection, logging=remote.Logging.STDERR)
 
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
@@ -109,33 +108,20 @@ class ControlPlane:
 
 
 @dataclass(frozen=True)
-class Here:
+class Here(KubectlHost):
     """The machine that runs Pulumi; the kubeconfig and its credentials stay there and in no state."""
 
     named = "this machine"
-    machines = ()
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
-        self,
-        name: str,
-        *,
-        create: pulumi.Input[str],
-        stdin: pulumi.Input[str],
-        opts: pulumi.ResourceOptions,
-        triggers: Sequence[Any] = (),
-        delete: str | None = None,
-    ) -> local.Command | remote.Command:
-        """Register a local Command."""
-        return local.Command(
-            name,
-            create=create,
-            delete=delete,
-            stdin=stdin,
-            triggers=list(triggers),
-            logging=local.Logging.STDERR,
-            add_previous_output_in_env=False,
-            opts=opts,
-        )
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        """No machine: nothing is reached over SSH."""
+        return ()
+
+    @property
+    def _command(self) -> Callable[..., local.Command | remote.Command]:
+        """What registers a local Command."""
+        return partial(local.Command, logging=local.Logging.STDERR)
 
     def copy(
         self,

@@ -12,8 +12,10 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from benchmarks.launch import placeholders
+from components import remote_scripts
 from config.kubernetes.model import Kubernetes
-from manifests import objects, ours
+from manifests import objects, ours, ranks
 
 #: jsonschema is about to leave what kubernetes-validate uses of it.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -55,6 +57,14 @@ def one(name: str, kind: str) -> dict[str, Any]:
 
 def pod(name: str) -> dict[str, Any]:
     return dict(one(name, "Job")["spec"]["template"]["spec"])
+
+
+def test_pods_name_the_remote_shell_as_those_who_use_it_read_it():
+    # Rooms that must not import each other: what travels with the runner, what runs where kubectl does, and the manifests.
+    (container,) = one("privileged", "Job")["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each["value"] for each in container["env"]}
+    assert given[placeholders.REMOTE_SHELL] == ranks.REMOTE_SHELL
+    assert f'os.environ.get("{placeholders.REMOTE_SHELL}"' in remote_scripts.read("exporter_on_nodes").source
 
 
 @pytest.mark.parametrize("name", TEXTS)
