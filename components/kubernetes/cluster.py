@@ -9,12 +9,12 @@ import pulumi
 
 from components import remote_scripts
 from components.inventory import Inventory, Launcher, Node, NodeSet, PlannedSet
-from components.kubernetes import kubectl_host, operator
+from components.kubernetes import kubectl_host, operator, secondary_networks
 from components.kubernetes.pods import Pods
 from components.reach import Reach, last_line
 from config.kubernetes.model import SET, Kubernetes
 from config.measure import Measure
-from manifests import ours, rails, ranks
+from manifests import ours, rails, ranks, vendors
 from manifests.objects import objects, text
 
 
@@ -23,7 +23,7 @@ class KubernetesCluster(pulumi.ComponentResource):
 
     Creates: one Command where kubectl works, however many nodes there are. In the cluster that makes a namespace, a
     definition of each rail, a service account with a role, and a headless service with an Indexed Job, or an MPIJob. Where
-    the stack brings GPU Operator, a Command for that comes before.
+    the stack brings GPU Operator, Multus or whereabouts, a Command for each of those comes before.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
     the addresses of the pods. Another pod is another identity. Raising `measure.run` looks for the pods again, and makes those
     anew that are gone.
@@ -48,10 +48,12 @@ class KubernetesCluster(pulumi.ComponentResource):
             "devices": list(wanted.devices),
             "rdma": wanted.rdma,
         }
-        # Its GPUs are offered once it is there, and what takes them comes after.
-        before = []
+        # GPUs are offered and rails are given once these are there, and what takes them comes after.
+        before: list[pulumi.Resource] = []
         if wanted.gpu_operator is not None:
             before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, host, measure, self)]
+        if wanted.secondary_networks is not None:
+            before += secondary_networks.brought(name, wanted, wanted.secondary_networks, host, measure, self)
         documents = objects(wanted, stack)
         program = remote_scripts.read("kubernetes_objects").call(ask=ask | _asked(wanted, documents, labels, measure))
         applied = host.run(
@@ -90,17 +92,10 @@ def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str
         "job": ours.JOBS[wanted.job],
         "former": [[kind, ours.RANKS] for kind in ours.FORMER[wanted.job]],
         "template": [ours.TEMPLATE, documents[-1]["metadata"]["annotations"][ours.TEMPLATE]],
-        "objects": [[_kind(one), one["metadata"]["name"]] for one in documents],
+        "objects": [[vendors.kind(one), one["metadata"]["name"]] for one in documents],
         "manifest": text(documents),
         "timeout_s": measure.ready_timeout_s,
     }
-
-
-def _kind(one: dict[str, Any]) -> str:
-    """Return a kind as kubectl takes it, with its group."""
-    group, slash, _ = one["apiVersion"].partition("/")
-    kind = one["kind"].lower()
-    return f"{kind}.{group}" if slash else kind
 
 
 def _inventory(line: dict[str, Any], image: str) -> Inventory:

@@ -5,7 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 #: Container of the pods, and their home folder.
 CONTAINER, HOME = "ranks", "/busbar"
@@ -69,14 +69,18 @@ class Kubectl:
         )
 
 
-def is_applied_by_another(kubectl: Kubectl, namespace: str, way: List[str]) -> bool:
-    """Tell whether kubectl of another machine was the last to apply a stack's namespace; `way` is [annotation, our value]."""
-    space = kubectl.get("namespace", namespace)
-    found = (space or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
+def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[str]) -> bool:
+    """Tell whether kubectl of another machine was the last to apply a stack's objects.
+
+    `noted` is kind and name of the object that says so, and `way` is [its annotation, our value].
+    """
+    found = (kubectl.get(*noted) or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
     if found == way[1]:
         return False
     print(
-        f"namespace {namespace} is kept with what is in it: the stack applies it from {found} now", file=sys.stderr, flush=True
+        "{} {} is kept with what belongs to it: the stack applies it from {} now".format(*noted, found),
+        file=sys.stderr,
+        flush=True,
     )
     return True
 

@@ -27,14 +27,14 @@ _GROUPS = (("k8s.cni.cncf.io", "Multus"), ("whereabouts.cni.cncf.io", "whereabou
 
 def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     """Exit with a sentence unless the cluster is the one that is meant and can run the pods."""
-    _refuse_other(kubectl, ask)
+    refuse_other(kubectl, ask)
     _refuse_nodes(kubectl, ask)
     if ask["rails"]:
         for group, owner in _GROUPS:
             if not kubectl("api-resources", f"--api-group={group}", "--no-headers").out.strip():
                 sys.exit(
                     f"kubernetes.rails is set, and the cluster does not know {group}: {owner} is not installed there, so pods "
-                    "cannot get a rail; install it, or measure one node"
+                    "cannot get a rail; install it, let the stack bring it (kubernetes.secondaryNetworks), or measure one node"
                 )
     if ask["job"] == "mpijob.kubeflow.org":
         known = kubectl("api-resources", "--api-group=kubeflow.org", "--no-headers").out
@@ -46,7 +46,8 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     _refuse_forbidden(kubectl, ask)
 
 
-def _refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+def refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Exit with a sentence unless the kubeconfig leads to the cluster that is meant, and its API server is ready."""
     named = kubectl("config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
     if named.status != 0 or not named.out.strip():
         where = ask["kubectl"]["kubeconfig"] or "not set"

@@ -30,7 +30,7 @@ def main(ask: Dict[str, Any]) -> None:
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
-        if not is_applied_by_another(kubectl, ask["namespace"], ask["way"]):
+        if not is_applied_by_another(kubectl, ("namespace", ask["namespace"]), ask["way"]):
             _remove(kubectl, ask)
         return
     refuse_unfit(kubectl, ask)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field
 
 from catalogue import Homes
 from catalogue.containers import HOMES_INSIDE
+from catalogue.secondary_networks import RELEASES
 from config.hosts import inventory, known_hosts
 from config.measure import Measure
 from config.model import Model
@@ -152,6 +153,36 @@ class GpuOperator(Model):
     )
 
 
+class SecondaryNetworks(Model):
+    """Multus and whereabouts, which give pods their rails, by their vendors' own manifests."""
+
+    install: Annotated[tuple[Literal["multus", "whereabouts"], ...], Field(min_length=1)] = Field(
+        default=("multus", "whereabouts"),
+        description="What the stack brings; leave out what the cluster has already.",
+        examples=[["whereabouts"]],
+    )
+    multus_image: Annotated[str, AfterValidator(_image)] = Field(
+        default=RELEASES["multus"].image,
+        description="Image of Multus, the thin one; name that of a registry of yours where the nodes reach no other, or a "
+        "digest.",
+        examples=["registry.example/multus-cni:v4.1.4"],
+    )
+    whereabouts_image: Annotated[str, AfterValidator(_image)] = Field(
+        default=RELEASES["whereabouts"].image,
+        description="Image of whereabouts.",
+        examples=["registry.example/whereabouts:v0.8.0"],
+    )
+    pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
+        default=None,
+        description="Secret in the namespace kube-system that these images are pulled with; you create it.",
+        examples=["regcred"],
+    )
+
+    def image(self, name: str) -> str:
+        """Return the image of one of the two."""
+        return {"multus": self.multus_image, "whereabouts": self.whereabouts_image}[name]
+
+
 class Kubernetes(Model):
     """An existing Kubernetes cluster. Only objects with the stack's own label are created, and destroy removes them."""
 
@@ -200,6 +231,10 @@ class Kubernetes(Model):
     gpu_operator: GpuOperator | None = Field(
         default=None,
         description="NVIDIA's GPU Operator, where the stack is to bring it; null for a cluster that offers GPUs already.",
+    )
+    secondary_networks: SecondaryNetworks | None = Field(
+        default=None,
+        description="Multus and whereabouts, where the stack is to bring them; null for a cluster that has them already.",
     )
     rails: tuple[Rail, ...] = Field(
         default=(),

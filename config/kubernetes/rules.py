@@ -119,8 +119,24 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
         )
 
 
+@rule("secondary-networks", ERROR, "Multus changes how every pod of every node gets its network", guard=True)
+def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
+    """Multus or whereabouts for pods that have no rail, and one of them twice."""
+    asked = wanted.secondary_networks
+    if asked is None:
+        return
+    if not wanted.rails:
+        yield Breach(
+            "kubernetes.secondaryNetworks",
+            "is set, and kubernetes.rails is empty, so no pod would use what it brings; leave it out",
+        )
+    for name in sorted({name for name in asked.install if asked.install.count(name) > 1}):
+        yield Breach("kubernetes.secondaryNetworks.install", f"has {name} twice; name it once")
+
+
 RULES: dict[str, Rule[Kubernetes, None]] = {
-    one.id: one for one in (nodes_named, host_keys, kubectl_here, rails_between, rail_addresses, gpu_operator)
+    one.id: one
+    for one in (nodes_named, host_keys, kubectl_here, rails_between, rail_addresses, gpu_operator, secondary_networks)
 }
 
 

@@ -31,7 +31,7 @@ PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
 PATIENCE_SECONDS = 60
 WINDOW = 2
 
-KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "scale"}
+KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "secondaryNetworks", "scale"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
 #: A cluster's API server is reached as SSH is: an operator may work with a kubeconfig of his own.
@@ -55,6 +55,7 @@ class Site:
         rails: whether they are joined by the shape's rails.
         kubernetes: name of the jump host, where that is the control plane of a Kubernetes cluster of the hosts.
         divisor: the divisor of line rates, where the file gives one.
+        secondary_networks: whether that cluster has Multus and whereabouts.
     """
 
     shape: Shape
@@ -64,6 +65,7 @@ class Site:
     rails: bool
     kubernetes: str | None = None
     divisor: int | None = None
+    secondary_networks: bool = True
 
     @classmethod
     def read(cls, file: Path) -> Site:
@@ -80,7 +82,10 @@ class Site:
             raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
         shape = (SHAPES | MACHINES)[given["shape"]]
         rails, control_plane = given.get("rails", True), given.get("kubernetes")
-        site = cls(shape, image(given["image"]), given["hosts"], given.get("jump"), rails, control_plane, given.get("scale"))
+        secondary = given.get("secondaryNetworks", True)
+        site = cls(
+            shape, image(given["image"]), given["hosts"], given.get("jump"), rails, control_plane, given.get("scale"), secondary
+        )
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
@@ -122,7 +127,7 @@ def start(world: World, file: Path) -> None:
     if site.kubernetes and site.jump:
         for spec in specs:
             _host_key(world, spec.id)  # a host is booted once it has one
-        cluster.start(world, specs[-1], specs[:-1], site.jump)
+        cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:
         called[_jump_address()] = site.jump

@@ -1,4 +1,4 @@
-"""Images as archives of the OCI layout, which containerd imports: the pause program, and a root that the runtime fills."""
+"""Images as archives of the OCI layout, which containerd imports: of single programs, and a root that the runtime fills."""
 
 from __future__ import annotations
 
@@ -29,15 +29,19 @@ def root() -> bytes:
     return held.getvalue()
 
 
-def one_program(path: Path) -> bytes:
-    """Return a layer with one program, /pause."""
-    held = io.BytesIO()
-    with tarfile.open(fileobj=held, mode="w") as layer:
-        data = path.read_bytes()
-        file = tarfile.TarInfo("pause")
-        file.size, file.mode = len(data), 0o755
-        layer.addfile(file, io.BytesIO(data))
-    return held.getvalue()
+def files(held: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
+    """Return a layer with files that can be run, and links."""
+    whole = io.BytesIO()
+    with tarfile.open(fileobj=whole, mode="w") as layer:
+        for name, data in held.items():
+            file = tarfile.TarInfo(name)
+            file.size, file.mode = len(data), 0o755
+            layer.addfile(file, io.BytesIO(data))
+        for name, target in (links or {}).items():
+            link = tarfile.TarInfo(name)
+            link.type, link.linkname = tarfile.SYMTYPE, target
+            layer.addfile(link)
+    return whole.getvalue()
 
 
 def write(path: Path, name: str, layer: bytes, entry: list[str]) -> None:

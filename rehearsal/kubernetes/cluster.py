@@ -27,9 +27,11 @@ _NEEDED = (
     "kubelet",
     "kube-proxy",
     "kubectl",
-    "multus",
-    "whereabouts",
+    *("multus", "thin_entrypoint", "install_multus"),
+    *("whereabouts", "ip-control-loop", "install-cni.sh"),
 )
+#: What whereabouts's installation runs, of which Alpine's image has BusyBox, too.
+_SHELL = ("sh", "base64", "cat", "chmod", "cp", "date", "echo", "mkdir", "sed", "sleep", "touch", "tr")
 
 
 def programs() -> Path:
@@ -47,8 +49,12 @@ def programs() -> Path:
     return found[0]
 
 
-def start(world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_at: str) -> None:
+def start(
+    world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_at: str, *, secondary_networks: bool = True
+) -> None:
     """Start the cluster, which is reached at a public address; return when every node is ready and offers its GPUs.
+
+    Without `secondary_networks` it has neither Multus nor whereabouts, and its nodes have their images.
 
     Raises:
         RuntimeError: it did not start in time; the sentence has the end of a machine's log.
@@ -62,7 +68,7 @@ def start(world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_
     readable = "ln -s /opt/kubernetes/kubectl /usr/local/bin/kubectl && chmod 644 /etc/kubernetes/admin.key"
     _run(world, control_plane, f"{own_kubectl} && {readable}")
     _begin(world, control_plane, "control-plane", [control_plane.address])
-    images = _images(world)
+    images = [*_images(world), *([] if secondary_networks else _vendors_images(world))]
     for number, node in enumerate(nodes, 1):
         _lay(world, node, "etc/kubernetes", {name: shared[name] for name in ("ca.crt", "admin.crt", "admin.key", "admin.conf")})
         _lay(
@@ -73,16 +79,20 @@ def start(world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_
         )
         _lay(world, node, "etc/kubernetes", {"runc": (_NODE / "runc").read_bytes()}, 0o755)
         _lay(world, node, "etc/kubernetes/images", {path.name: path.read_bytes() for path in images})
-        _lay(world, node, "etc/cni/net.d", {"00-multus.conf": texts.multus(number).encode()})
-        _lay(world, node, "etc/cni/net.d/whereabouts.d", {"whereabouts.conf": texts.WHEREABOUTS.encode()})
         plugins = [f"/opt/kubernetes/debian/usr/lib/cni/{name}" for name in _PLUGINS]
-        linked = " ".join([*plugins, "/opt/kubernetes/multus", "/opt/kubernetes/whereabouts"])
+        if secondary_networks:
+            _lay(world, node, "etc/cni/net.d", {"00-multus.conf": texts.multus(number).encode()})
+            _lay(world, node, "etc/cni/net.d/whereabouts.d", {"whereabouts.conf": texts.WHEREABOUTS.encode()})
+            plugins += ["/opt/kubernetes/multus", "/opt/kubernetes/whereabouts"]
+        else:
+            _lay(world, node, "etc/cni/net.d", {"10-pods.conflist": json.dumps(texts.network(number)).encode()})
+        linked = " ".join(plugins)
         _run(
             world, node, f"mkdir -p /opt/cni/bin && ln -s {linked} /opt/cni/bin/; ln -sfn /usr/mpi/gcc/openmpi-* /usr/local/mpi"
         )
         peers = [one.address for one in nodes if one.id != node.id]
         _begin(world, node, "worker", [node.hostname, node.address, str(number), *peers])
-    _settle(world, control_plane, nodes)
+    _settle(world, control_plane, nodes, texts.RESOURCES if secondary_networks else "")
 
 
 def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> str:
@@ -131,9 +141,22 @@ def _images(world: World) -> list[Path]:
     pause = folder / "pause"
     if not pause.exists():
         wires.call(["gcc", "-O2", "-static", "-s", "-o", str(pause), str(Path(__file__).with_name("pause.c"))])
-    archive.write(folder / "pause.tar", texts.PAUSE, archive.one_program(pause), ["/pause"])
+    archive.write(folder / "pause.tar", texts.PAUSE, archive.files({"pause": pause.read_bytes()}), ["/pause"])
     archive.write(folder / "ranks.tar", texts.IMAGE, archive.root(), ["/usr/bin/env"])
     return [folder / "pause.tar", folder / "ranks.tar"]
+
+
+def _vendors_images(world: World) -> list[Path]:
+    """Return images with the programs and files that the vendors' have (their Dockerfiles), built from the same sources."""
+    folder, built = world.folder("kubernetes", "images"), programs()
+    held = {name: (built / name).read_bytes() for name in ("thin_entrypoint", "install_multus")}
+    held["usr/src/multus-cni/bin/multus"] = (built / "multus").read_bytes()
+    archive.write(folder / "multus.tar", texts.MULTUS, archive.files(held), ["/thin_entrypoint"])
+    held = {name: (built / name).read_bytes() for name in ("whereabouts", "ip-control-loop", "install-cni.sh")}
+    held["bin/busybox"] = (built / "debian/bin/busybox").read_bytes()
+    layer = archive.files(held, {f"bin/{name}": "busybox" for name in _SHELL})
+    archive.write(folder / "whereabouts.tar", texts.WHEREABOUTS_IMAGE, layer, ["/install-cni.sh"])
+    return [folder / "multus.tar", folder / "whereabouts.tar"]
 
 
 def _lay(world: World, spec: HostSpec, folder: str, files: dict[str, bytes], mode: int = 0o644) -> None:
@@ -165,13 +188,14 @@ def _is_ready(node: dict[str, Any]) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"]["conditions"])
 
 
-def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec]) -> None:
+def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resources: str) -> None:
     """Give the cluster what its operators gave it, and wait for the nodes."""
     end, last = time.monotonic() + _PATIENCE_S, "nothing was tried"
     while time.monotonic() < end:
         try:
             kubectl(world, control_plane.id, "get", "--raw", "/readyz")
-            kubectl(world, control_plane.id, "apply", "-f", "-", given=texts.RESOURCES)
+            if resources:
+                kubectl(world, control_plane.id, "apply", "-f", "-", given=resources)
             found = json.loads(kubectl(world, control_plane.id, "get", "nodes", "-o", "json"))["items"]
             ready = {one["metadata"]["name"] for one in found if _is_ready(one)}
             last = f"ready are {', '.join(sorted(ready)) or 'no nodes'}"

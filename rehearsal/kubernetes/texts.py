@@ -8,6 +8,9 @@ from typing import Any
 #: Network of all pods, and the part of node number 1, 2 ...
 PODS = "10.244.0.0/16"
 PAUSE, IMAGE = "registry.rehearsed/pause:3.9", "registry.rehearsed/busbar/pytorch:23.09-py3"
+#: Images of the vendors' own names, for clusters to which a stack brings Multus and whereabouts.
+MULTUS = "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4"
+WHEREABOUTS_IMAGE = "ghcr.io/k8snetworkplumbingwg/whereabouts:v0.8.0"
 CONTAINERD = f"""version = 2
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE}"
@@ -47,8 +50,8 @@ current-context: rehearsed
 """
 
 
-def multus(number: int) -> str:
-    """Return Multus's configuration on node `number`, with the default network in it."""
+def network(number: int) -> dict[str, Any]:
+    """Return the default network's configuration on node `number`."""
     part = {
         "subnet": PODS,
         "rangeStart": f"10.244.{number}.10",
@@ -57,18 +60,22 @@ def multus(number: int) -> str:
     }
     ipam = {"type": "host-local", "ranges": [[part]], "routes": [{"dst": "0.0.0.0/0"}]}
     bridge = {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": True, "hairpinMode": True, "ipam": ipam}
-    network = {
+    return {
         "cniVersion": "0.3.1",
         "name": "pods",
         "plugins": [bridge, {"type": "portmap", "capabilities": {"portMappings": True}}],
     }
+
+
+def multus(number: int) -> str:
+    """Return Multus's configuration on node `number`, with the default network in it."""
     config = {
         "cniVersion": "0.3.1",
         "name": "multus-cni-network",
         "type": "multus",
         "kubeconfig": "/etc/kubernetes/admin.conf",
         "capabilities": {"portMappings": True},
-        "delegates": [network],
+        "delegates": [network(number)],
     }
     return json.dumps(config)
 

@@ -14,7 +14,7 @@ import yaml
 from conftest import BUILD_LINE, HOST_KEY, SERVER_FACTS, run_program
 
 from components import remote_scripts
-from components.kubernetes import operator
+from components.kubernetes import operator, secondary_networks
 from tools.stack_changes import DEFAULT
 
 FACTS = SERVER_FACTS | {"gpus": 1, "hca": [["irdma0", 25, "net1", True, "ice"]], "front": "eth0", "network": "10.244.0.0/24"}
@@ -199,6 +199,37 @@ def test_a_preview_says_what_gpu_operator_brings_and_the_pods_come_after_it(clus
     assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
     names = [name for _, name, _ in found.resources]
     assert names.index("cluster-gpu-operator") < names.index("cluster-objects")
+
+
+@pytest.mark.parametrize("preview", [True, False])
+def test_a_preview_says_what_multus_brings_and_the_pods_come_after_it(cluster, monkeypatch, preview):
+    said = list[str]()
+    role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: multus}\n"
+    monkeypatch.setattr(secondary_networks, "fetched", lambda _url, _sha256: role)
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
+    found = cluster(secondaryNetworks={"install": ["multus"]}, preview=preview)
+    assert "Multus 4.1.4 comes with 1 objects: 1 ClusterRole" in said
+    (copied,) = [inputs for _, name, inputs in found.resources if name == "cluster-multus-manifest"]
+    inputs = named(found, "cluster-multus")
+    ask = asked(inputs["stdin"])["ask"]
+    assert (ask["file"], ask["server"], ask["daemon_set"]) == (copied["remotePath"], None, "kube-multus-ds")
+    assert ask["objects"] == [["clusterrole.rbac.authorization.k8s.io", "multus", ""]]
+    assert ask["labels"]["app.kubernetes.io/part-of"] == "busbar-multus"
+    assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
+    names = [name for _, name, _ in found.resources]
+    assert names.index("cluster-multus") < names.index("cluster-objects")
+    assert "cluster-whereabouts" not in names
+
+
+def test_a_manifest_that_cannot_be_fetched_is_refused_before_anything_is_created(cluster, monkeypatch):
+    def unreachable(url: str, _sha256: str) -> str:
+        raise ValueError(f"this machine cannot fetch {url} (timed out); bring the file here")
+
+    monkeypatch.setattr(secondary_networks, "fetched", unreachable)
+    with pytest.raises(
+        pulumi.RunError, match=r"^kubernetes\.secondaryNetworks\.install has multus, and this machine cannot fetch"
+    ):
+        cluster(secondaryNetworks={})
 
 
 def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):

@@ -131,6 +131,20 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         "kubernetes.image is 'registry.example/pytorch:latest', whose tag is latest",
     ),
     ({"image": "https://x/y:1"}, "kubernetes.image is 'https://x/y:1', which is no image"),
+    (
+        {"secondaryNetworks": {}, "rails": [], "nodes": ["gpu0"]},
+        "kubernetes.secondaryNetworks is set, and kubernetes.rails is empty",
+    ),
+    (
+        {"secondaryNetworks": {"install": ["multus", "multus"]}},
+        "kubernetes.secondaryNetworks.install has multus twice; name it once",
+    ),
+    ({"secondaryNetworks": {"install": []}}, "kubernetes.secondaryNetworks.install "),
+    ({"secondaryNetworks": {"install": ["calico"]}}, "kubernetes.secondaryNetworks.install[0] "),
+    (
+        {"secondaryNetworks": {"multusImage": "registry.example/multus-cni:latest"}},
+        "kubernetes.secondaryNetworks.multusImage is 'registry.example/multus-cni:latest', whose tag is latest",
+    ),
     ({"pods": 2}, "kubernetes.pods is not a key of the configuration"),
 ]
 

@@ -53,6 +53,7 @@ MAY = {
         *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.remote_scripts", "components.reach"),
     },
     "components/kept_programs.py": set(),
+    "components/downloads.py": {"components.kept_programs"},
     "components/slurm": {
         *(
             "pulumi",
@@ -106,12 +107,13 @@ MAY = {
         *(
             "pulumi",
             "pulumi_command",
+            "components.downloads",
             "components.inventory",
             "components.kept_programs",
             "components.reach",
             "components.remote_scripts",
         ),
-        *("components.kubernetes", "config", "manifests"),
+        *("components.kubernetes", "catalogue", "config", "manifests"),
     },
     "components/acceptance": {
         "pulumi",

@@ -16,7 +16,7 @@ from components.kubernetes import operator as brings
 from components.remote_scripts import kubernetes_operator
 from components.remote_scripts.kubectl import Answer
 from config.kubernetes.model import GpuOperator
-from manifests import objects, operator, ours
+from manifests import objects, operator, ours, vendors
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-gpu-operator"}
 #: The kinds that the chart of 24.3.0 has, one of each, as helm orders them.
@@ -48,7 +48,7 @@ def found() -> list[dict[str, Any]]:
 
 def test_definitions_come_first_their_objects_last_and_hooks_of_helm_not_at_all():
     assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
-    assert operator.summary(found()) == "1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
+    assert vendors.summary(found()) == "4 objects: 1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
 
 
 def test_every_object_has_the_stacks_labels_and_its_pods_keep_the_charts():
@@ -117,6 +117,7 @@ def test_what_helm_does_not_render_is_said_with_its_reason(asked, tmp_path, monk
 TEXT = objects.text(found())
 ASK: dict[str, Any] = {
     "kubectl": {"kubeconfig": None, "context": None, "host": "this machine"},
+    "server": None,
     "way": [ours.WAY, "this-machine"],
     "namespace": "gpu-operator",
     "file": "busbar-gpu-operator-1.yaml",
@@ -150,11 +151,17 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
 def test_definitions_are_in_use_before_their_objects_are_applied(cluster, capsys):
     kubernetes_operator.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "gpu-operator", "gpus": {"gpu0": 1, "gpu1": 1}}
-    assert [verb for verb in cluster.verbs() if verb != "get"] == ["apply", "wait", "apply", "wait"]
+    assert [verb for verb in cluster.verbs() if verb not in {"get", "config"}] == ["apply", "wait", "apply", "wait"]
     (waited,) = {words for words in cluster.calls if words[0] == "wait"}
     assert waited[-1] == "crd/clusterpolicies.nvidia.com"
     assert {kind for kind, _ in cluster.objects} == {kind for kind, _, _ in ASK["objects"]}
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
+
+
+def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluster):
+    with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443, and the kubeconfig on"):
+        kubernetes_operator.main(ASK | {"server": "https://10.9.9.9:6443"})
+    assert not cluster.objects
 
 
 def test_an_operator_of_somebody_else_is_left_as_it_is(cluster):
@@ -209,6 +216,6 @@ def test_what_another_machine_has_applied_since_is_left(cluster, monkeypatch, ca
     kubernetes_operator.main(ASK | {"way": [ours.WAY, "root@10.138.61.49"]})
     assert cluster.objects == there
     assert (
-        "namespace gpu-operator is kept with what is in it: the stack applies it from this-machine now"
+        "namespace gpu-operator is kept with what belongs to it: the stack applies it from this-machine now"
         in capsys.readouterr().err
     )

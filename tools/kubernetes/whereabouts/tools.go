@@ -4,4 +4,5 @@ package tools
 
 import (
 	_ "github.com/k8snetworkplumbingwg/whereabouts/cmd"
+	_ "github.com/k8snetworkplumbingwg/whereabouts/cmd/controlloop"
 )

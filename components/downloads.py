@@ -1,0 +1,40 @@
+"""Files that are named by address and sha256, from the user's cache or, the first time, from there."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import urllib.request
+
+from components.kept_programs import kept, place
+
+_TIMEOUT_S, _LIMIT_BYTES = 30, 2**20
+
+
+def fetched(url: str, sha256: str) -> str:
+    """Return the text at `url`, which is kept; a file that is kept and has another sum is fetched again.
+
+    Raises:
+        ValueError: it cannot be had, or has another sum; the rest of a sentence, with the place that a person can bring it to.
+    """
+    name = f"{sha256[:16]}-{url.rpartition('/')[2]}"
+    path = place(name)
+    if path.is_file() and _sum(data := path.read_bytes()) == sha256:
+        return data.decode()
+    try:
+        with urllib.request.urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - addresses of the catalogue
+            data = bytes(answer.read(_LIMIT_BYTES))
+    except (OSError, http.client.HTTPException) as problem:
+        raise ValueError(
+            f"this machine cannot fetch {url} ({problem}); bring the file with sha256 {sha256} here as {path}"
+        ) from None
+    if (found := _sum(data)) != sha256:
+        raise ValueError(
+            f"{url} has sha256 {found} and not {sha256}, so somebody changed it; bring the genuine file here as {path}"
+        )
+    kept(data, name)
+    return data.decode()
+
+
+def _sum(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

@@ -1,0 +1,71 @@
+"""A vendor's manifest on a cluster: a copy of it on the machine of kubectl, and the Command that applies or removes it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import pulumi
+
+from components import remote_scripts
+from components.kept_programs import kept
+from components.kubernetes.kubectl_host import KubectlHost
+from config.kubernetes.model import Kubernetes
+from config.measure import Measure
+from manifests import objects, ours, vendors
+
+
+@dataclass(frozen=True)
+class Part:
+    """A manifest by its name, such as gpu-operator.
+
+    Attributes:
+        name: part of file names and labels.
+        program: what applies and removes it, a name of `components/remote_scripts`.
+    """
+
+    name: str
+    program: str
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of its objects: a destroy of the pods' objects must not find them, nor the other way round."""
+        mine = ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"]
+        return {"app.kubernetes.io/instance": mine, "app.kubernetes.io/part-of": f"busbar-{self.name}"}
+
+
+def applied(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
+    name: str,
+    part: Part,
+    found: list[dict[str, Any]],
+    ask: dict[str, Any],
+    wanted: Kubernetes,
+    host: KubectlHost,
+    measure: Measure,
+    parent: pulumi.Resource,
+) -> pulumi.Resource:
+    """Register the objects `found` of a manifest; `ask` is what its program is told beside what all are."""
+    text = objects.text(found)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+    there = f"busbar-{part.name}-{digest}.yaml"
+    mine = pulumi.ResourceOptions(parent=parent)
+    copied = host.copy(f"{name}-manifest", file=kept(text.encode(), there), there=there, triggers=[digest], opts=mine)
+    told = {
+        "kubectl": {"kubeconfig": wanted.kubeconfig, "context": wanted.context, "host": host.named},
+        "server": wanted.server,
+        "file": there,
+        "definitions": [one["metadata"]["name"] for one in found if one["kind"] == "CustomResourceDefinition"],
+        "objects": [[vendors.kind(one), one["metadata"]["name"], one["metadata"].get("namespace", "")] for one in found],
+        "labels": part.labels,
+        "way": [ours.WAY, wanted.way],
+        "nodes": list(wanted.nodes),
+        "timeout_s": measure.ready_timeout_s,
+    }
+    return host.run(
+        name,
+        create=f"exec {remote_scripts.PYTHON}",
+        delete=f"exec {remote_scripts.PYTHON} remove",
+        stdin=remote_scripts.read(part.program).call(ask=told | ask),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[copied] if copied else []),
+    )

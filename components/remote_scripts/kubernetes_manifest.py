@@ -1,0 +1,87 @@
+"""A vendor's manifest on a cluster: applied without force, never over somebody else's objects, and removed by its labels.
+
+`ask` has `file` (the manifest, as it was brought here), `definitions` (names of custom resource definitions), `objects` ([kind,
+name, namespace] of each, in the order of use) and `labels` of the stack.
+"""
+
+import json
+import sys
+from typing import Any, Dict, List
+
+from components.remote_scripts.kubectl import Kubectl, brought
+
+_APPLY_S, _REMOVE_MANIFEST_S = 120, 180
+
+
+def _within(namespace: str) -> List[str]:
+    return ["--namespace", namespace] if namespace else []
+
+
+def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
+    """Return the objects of the manifest's names that are there and not the stack's; empty if there are none."""
+    foreign = []
+    for kind, name, namespace in ask["objects"]:
+        answer = kubectl("get", kind, name, *_within(namespace), "--output", "json", "--ignore-not-found")
+        # A kind that the cluster does not know yet has no objects.
+        if answer.status != 0 or not answer.out.strip():
+            if "(Forbidden)" in answer.err:
+                sys.exit(f"the kubeconfig's user may not read {kind}, which {whose} has (RBAC): {answer.why}")
+            continue
+        labels = json.loads(answer.out)["metadata"].get("labels", {})
+        if any(labels.get(key) != value for key, value in ask["labels"].items()):
+            foreign.append(f"{kind} {name}")
+    more = f" and {len(foreign) - 4} more" if len(foreign) > 4 else ""  # noqa: PLR2004
+    return ", ".join(foreign[:4]) + more
+
+
+def apply_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> None:
+    """Apply all, in two steps where kinds are defined: their objects are accepted once the definitions are in use."""
+    with open(brought(ask["file"]), encoding="utf-8") as source:
+        documents = source.read().split("\n---\n")
+    first = [one for one in documents if "\nkind: CustomResourceDefinition\n" in one or "\nkind: Namespace\n" in "\n" + one]
+    for part in (first, documents) if first else (documents,):
+        done = kubectl(
+            *("apply", "--server-side", "--field-manager=busbar", "--filename=-"),
+            stdin="\n---\n".join(part),
+            timeout_s=_APPLY_S,
+        )
+        if done.status != 0:
+            sys.exit(f"the cluster did not accept an object of {whose}: {done.why}")
+        if ask["definitions"]:
+            names = [f"crd/{name}" for name in ask["definitions"]]
+            used = kubectl("wait", "--for=condition=Established", "--timeout=60s", *names, timeout_s=90)
+            if used.status != 0:
+                sys.exit(f"the cluster does not use a definition of {whose}: {used.why}")
+
+
+def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
+    """Return what pods of a manifest wait for, each reason once."""
+    whys = {}  # type: Dict[str, str]
+    for pod in pods:
+        status = pod["status"]
+        if status.get("phase") == "Succeeded":
+            continue
+        for one in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
+            waiting = one.get("state", {}).get("waiting", {})
+            if waiting.get("reason"):
+                said = "{} ({})".format(waiting["reason"], waiting.get("message", "")[:200])
+                whys.setdefault(said, pod["metadata"]["name"])
+        for one in status.get("conditions", []):
+            if one["type"] == "PodScheduled" and one["status"] == "False":
+                whys.setdefault("no node takes it ({})".format(one.get("message", "")[:200]), pod["metadata"]["name"])
+    reasons = [f"{name}: {why}" for why, name in list(whys.items())[:4]]
+    return "; ".join(reasons) or "its pods say nothing"
+
+
+def remove_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str, *how: str) -> None:
+    """Remove what has all labels, the last first: objects of kinds that the manifest defines before what defines them."""
+    selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
+    seen = {}  # type: Dict[str, None]
+    for kind, _, namespace in reversed(ask["objects"]):
+        if f"{kind} {namespace}" in seen:
+            continue
+        seen[f"{kind} {namespace}"] = None
+        words = ("delete", kind, "--selector", selector, *_within(namespace), "--ignore-not-found", "--wait", *how)
+        gone = kubectl(*words, timeout_s=_REMOVE_MANIFEST_S)
+        if gone.status != 0 and "the server doesn't have a resource type" not in gone.err:
+            sys.exit(f"destroy could not remove {kind} of {whose} with the labels {selector}: {gone.why}")

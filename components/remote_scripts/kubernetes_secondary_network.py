@@ -1,0 +1,143 @@
+"""Applies Multus's or whereabouts's objects and waits until it works on the stack's nodes; called with `remove`, removes them.
+
+Server-side apply without force, and nothing of somebody else is changed. Where something uses it, nothing is removed: a pod
+that has a network of theirs would lose it at its next start. It prints one JSON line, or exits with a sentence.
+"""
+
+import json
+import sys
+import time
+from typing import Any, Dict, List
+
+from components.remote_scripts.kubectl import Kubectl, is_applied_by_another
+from components.remote_scripts.kubernetes_checks import refuse_other
+from components.remote_scripts.kubernetes_manifest import apply_manifest, foreign_objects, pods_wait_for, remove_manifest
+
+_PAUSE_S = 1.0
+#: Neither has a probe: what fails ends soon after its start, and a node's configuration is written then, too.
+_STEADY_S = 4.0
+#: What a pod says that has a network beside the default one, or another default one (Multus, docs/configuration.md).
+_ASKED = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
+_DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
+
+
+def main(ask: Dict[str, Any]) -> None:
+    """Apply or remove.
+
+    `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `title` and `name` of what
+    is installed, `namespace` and `daemon_set` of what puts it on the nodes, `way` (annotation of that and its value), `nodes`
+    and `timeout_s`.
+    """
+    kubectl = Kubectl(ask["kubectl"], ask["namespace"])
+    if sys.argv[1:] == ["remove"]:
+        if not is_applied_by_another(kubectl, ("daemonset.apps", ask["daemon_set"]), ask["way"]):
+            _remove(kubectl, ask)
+        return
+    refuse_other(kubectl, ask)
+    foreign = foreign_objects(kubectl, ask, ask["title"])
+    if foreign:
+        sys.exit(
+            "kubernetes.secondaryNetworks.install has {}, and the cluster has it already, which was left as it is ({}); leave "
+            "it out of the stack, or remove that one first".format(ask["name"], foreign)
+        )
+    apply_manifest(kubectl, ask, ask["title"])
+    _wait(kubectl, ask)
+    print(json.dumps({"schema": 1, "kind": ask["name"], "nodes": ask["nodes"]}, sort_keys=True))
+
+
+def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    """Return once it runs on every node of the stack, and has not started anew for some seconds; exit with who lacks it."""
+    deadline, last = time.monotonic() + ask["timeout_s"], ""
+    restarts = {}  # type: Dict[str, int]
+    since = time.monotonic()
+    while True:
+        pods = _pods(kubectl, ask)
+        running = {pod["spec"].get("nodeName", ""): _restarts(pod) for pod in pods if _is_ready(pod)}
+        lacking = [node for node in ask["nodes"] if node not in running]
+        if running != restarts:
+            restarts, since = running, time.monotonic()
+        if not lacking and time.monotonic() - since >= _STEADY_S:
+            return
+        waits = pods_wait_for([pod for pod in pods if pod["spec"].get("nodeName") in lacking])
+        if lacking and waits != last:
+            print("{} does not run yet on {}: {}".format(ask["title"], ", ".join(lacking), waits), file=sys.stderr, flush=True)
+            last = waits
+        if time.monotonic() > deadline:
+            sys.exit(
+                "{} is applied, and does not stay up on {} within {:.0f} s: {}{}".format(
+                    ask["title"],
+                    ", ".join(lacking or ask["nodes"]),
+                    ask["timeout_s"],
+                    waits if lacking else "it is restarted",
+                    _said(kubectl, pods, lacking or ask["nodes"]),
+                )
+            )
+        time.sleep(_PAUSE_S)
+
+
+def _pods(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Return its pods of the template that was applied last; none before the cluster has seen that."""
+    found = kubectl.get("daemonset.apps", ask["daemon_set"])
+    if found is None or found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
+        return []
+    chosen = ",".join("{}={}".format(*one) for one in sorted(found["spec"]["selector"]["matchLabels"].items()))
+    template = found["metadata"].get("annotations", {}).get("deprecated.daemonset.template.generation")
+    pods = (kubectl.get("pods", "--selector", chosen) or {}).get("items", [])
+    return [
+        pod
+        for pod in pods
+        if "deletionTimestamp" not in pod["metadata"]
+        and pod["metadata"].get("labels", {}).get("pod-template-generation", template) == template
+    ]
+
+
+def _is_ready(pod: Dict[str, Any]) -> bool:
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+
+
+def _restarts(pod: Dict[str, Any]) -> int:
+    return sum(one.get("restartCount", 0) for one in pod["status"].get("containerStatuses", []))
+
+
+def _said(kubectl: Kubectl, pods: List[Dict[str, Any]], nodes: List[str]) -> str:
+    """Return the last line of a pod on one of these nodes: Multus ends well whatever it lacks, and only that says why."""
+    for pod in pods:
+        if pod["spec"].get("nodeName") in nodes:
+            lines = kubectl("logs", pod["metadata"]["name"], "--tail=1").out.strip()
+            return f" (it said: {lines[-300:]})" if lines else ""
+    return ""
+
+
+def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
+    users = _users(kubectl, ask["name"])
+    if users:
+        more = f" and {len(users) - 4} more" if len(users) > 4 else ""  # noqa: PLR2004
+        print(
+            "{} is left in the cluster, for it is in use, and pods would lose their network: {}{}. To have it removed later, "
+            "set kubernetes.secondaryNetworks again, and destroy once they are gone".format(
+                ask["title"], ", ".join(users[:4]), more
+            ),
+            file=sys.stderr,
+            flush=True,
+        )
+        return
+    # In the foreground: only a pod of Multus that ends takes its configuration from its node.
+    remove_manifest(kubectl, ask, ask["title"], "--cascade=foreground")
+
+
+def _users(kubectl: Kubectl, name: str) -> List[str]:
+    """Return the definitions and pods that use it, or may: a definition without a configuration has it on the nodes."""
+    users = []
+    answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
+    # A kind that the cluster does not know has no objects.
+    if answer.status != 0 and "the server doesn't have a resource type" not in answer.err:
+        sys.exit(f"destroy could not look who uses what it would remove: {answer.why}")
+    for one in json.loads(answer.out)["items"] if answer.status == 0 else []:
+        config = one.get("spec", {}).get("config", "")
+        if name == "multus" or not config or name in config:
+            users.append("networkattachmentdefinition {namespace}/{name}".format(**one["metadata"]))
+    for pod in (kubectl.get("pods", "--all-namespaces") or {}).get("items", []):
+        ended = pod["status"].get("phase") in ("Succeeded", "Failed")
+        if not ended and any(pod["metadata"].get("annotations", {}).get(key) for key in _ASKED):
+            users.append("pod {namespace}/{name}".format(**pod["metadata"]))
+    return users

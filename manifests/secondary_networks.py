@@ -1,0 +1,48 @@
+"""Multus and whereabouts as their vendors' manifests have them, with images that do not move and a stack's labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from manifests import ours, vendors
+
+
+@dataclass(frozen=True)
+class Pods:
+    """What is changed in the pods of a manifest.
+
+    Attributes:
+        image: of all their containers.
+        arguments: added to the first container's.
+        pull_secret: the secret that the image is pulled with, in their namespace.
+    """
+
+    image: str
+    arguments: tuple[str, ...]
+    pull_secret: str | None
+
+
+def documents(texts: Mapping[str, str], pods: Pods, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
+    """Return the objects of one of the two.
+
+    `texts` are its manifests by their address, and `way` is where kubectl works (`ours.WAY`).
+    """
+    found = [one for source, text in texts.items() for one in vendors.read(text, source)]
+    return vendors.labelled([_on_nodes(one, pods, way) if one["kind"] == "DaemonSet" else one for one in found], labels)
+
+
+def _on_nodes(one: dict[str, Any], pods: Pods, way: str) -> dict[str, Any]:
+    """Return the object that puts it on the nodes."""
+    spec = one["spec"]
+    pod = dict(spec["template"]["spec"])
+    for key in ("containers", "initContainers"):
+        if key in pod:
+            pod[key] = [each | {"image": pods.image} for each in pod[key]]
+    first, *others = pod["containers"]
+    pod["containers"] = [first | {"args": [*first.get("args", []), *pods.arguments]}, *others]
+    if pods.pull_secret:
+        pod["imagePullSecrets"] = [{"name": pods.pull_secret}]
+    metadata = one["metadata"] | {"annotations": one["metadata"].get("annotations", {}) | {ours.WAY: way}}
+    return one | {"metadata": metadata, "spec": spec | {"template": spec["template"] | {"spec": pod}}}
