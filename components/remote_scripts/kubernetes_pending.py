@@ -14,6 +14,11 @@ _NETWORK = (
     ("Link not found", "the node has no such interface: kubernetes.rails names it", 45),
     ("no such network interface", "the node has no such interface: kubernetes.rails names it", 45),
     ("failed to find host device", "the node has no such interface: kubernetes.rails names it", 45),
+    (
+        "host must be a URL",
+        "Multus cannot read the address that it has written: its image was built with a Go later than its vendor's",
+        20,
+    ),
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
 )
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")

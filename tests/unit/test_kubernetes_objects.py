@@ -139,6 +139,10 @@ def test_an_image_that_cannot_be_pulled_is_named_with_the_nodes_reason(cluster, 
             "the rail's NetworkAttachmentDefinition is gone",
         ),
         ("failed to find host device: Link not found", "the node has no such interface: kubernetes.rails names it"),
+        (
+            'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',
+            "Multus cannot read the address that it has written: its image was built with a Go later than its vendor's",
+        ),
         ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin"),
     ],
 )
