@@ -73,6 +73,7 @@ class Cluster(Kubectl):
         denied: what `auth can-i` answers no to.
         groups: API groups that the cluster knows.
         warnings: events of the object that makes the pods.
+        unused: how many looks find a definition that is there and not yet in use; its status says nothing then.
         inner: what a shell command in a pod answers, by a part of it; the first match counts.
     """
 
@@ -87,6 +88,7 @@ class Cluster(Kubectl):
         self.events: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
         self.denied: set[str] = set()
+        self.unused = 0
         self.groups = {"k8s.cni.cncf.io", "whereabouts.cni.cncf.io"}
         self.inner: list[tuple[str, Answer]] = []
         self.wrong: dict[str, Answer] = {}
@@ -128,6 +130,9 @@ class Cluster(Kubectl):
         if "," in words[0]:
             return Answer(0, json.dumps({"items": [one for (kind, _), one in self.objects.items() if kind == "secret"]}), "")
         found = self.objects.get((words[0], words[1]))
+        if found and words[0].startswith("customresourcedefinition"):
+            conditions = [{"type": "Established", "status": "True"}] if self.unused <= 0 else None
+            self.unused, found = self.unused - 1, found | {"status": {"conditions": conditions}}
         return Answer(0, json.dumps(found) if found else "", "")
 
     def _apply(self, _words: tuple[str, ...], stdin: Any) -> Answer:

@@ -6,11 +6,12 @@ name, namespace] of each, in the order of use) and `labels` of the stack.
 
 import json
 import sys
+import time
 from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import Kubectl, brought
 
-_APPLY_S, _REMOVE_MANIFEST_S = 120, 180
+_APPLY_S, _ESTABLISHED_S, _REMOVE_MANIFEST_S = 120, 60, 180
 
 
 def _within(namespace: str) -> List[str]:
@@ -39,19 +40,29 @@ def apply_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> None:
     with open(brought(ask["file"]), encoding="utf-8") as source:
         documents = source.read().split("\n---\n")
     first = [one for one in documents if "\nkind: CustomResourceDefinition\n" in one or "\nkind: Namespace\n" in "\n" + one]
-    for part in (first, documents) if first else (documents,):
-        done = kubectl(
-            *("apply", "--server-side", "--field-manager=busbar", "--filename=-"),
-            stdin="\n---\n".join(part),
-            timeout_s=_APPLY_S,
-        )
-        if done.status != 0:
-            sys.exit(f"the cluster did not accept an object of {whose}: {done.why}")
-        if ask["definitions"]:
-            names = [f"crd/{name}" for name in ask["definitions"]]
-            used = kubectl("wait", "--for=condition=Established", "--timeout=60s", *names, timeout_s=90)
-            if used.status != 0:
-                sys.exit(f"the cluster does not use a definition of {whose}: {used.why}")
+    if first:
+        _apply_documents(kubectl, first, whose)
+    deadline = time.monotonic() + _ESTABLISHED_S
+    for name in ask["definitions"]:
+        # `kubectl wait` ends with an error where a definition is so new that it has no conditions.
+        while not _is_in_use(kubectl, name):
+            if time.monotonic() > deadline:
+                sys.exit(f"the cluster does not use {whose}'s definition {name} within {_ESTABLISHED_S:.0f} s")
+            time.sleep(0.2)
+    _apply_documents(kubectl, documents, whose)
+
+
+def _apply_documents(kubectl: Kubectl, documents: List[str], whose: str) -> None:
+    words = ("apply", "--server-side", "--field-manager=busbar", "--filename=-")
+    done = kubectl(*words, stdin="\n---\n".join(documents), timeout_s=_APPLY_S)
+    if done.status != 0:
+        sys.exit(f"the cluster did not accept an object of {whose}: {done.why}")
+
+
+def _is_in_use(kubectl: Kubectl, name: str) -> bool:
+    found = kubectl.get("customresourcedefinition.apiextensions.k8s.io", name) or {}
+    conditions = found.get("status", {}).get("conditions") or []
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def pods_wait_for(pods: List[Dict[str, Any]]) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from rehearsed_cluster import ALLOWED, SITE, again, inside, kubectl, ours, pods
+from wait_until import wait_until
 
 from rehearsal.host import hosts
 from rehearsal.kubernetes import cluster
@@ -258,7 +259,8 @@ def test_an_mpi_job_is_refused_where_no_operator_is_and_its_workers_are_measured
     )
     assert pods(stage) == before
     kubectl(stage, "apply --server-side --filename /opt/kubernetes/mpijobs.yaml")
-    kubectl(stage, "wait --for=condition=Established --timeout=30s crd/mpijobs.kubeflow.org")
+    # `kubectl wait` ends with an error where the definition is so new that it has no conditions.
+    wait_until(lambda: "mpijobs" in kubectl(stage, "api-resources --api-group=kubeflow.org"), "the cluster knows MPIJobs", 30)
     words = "/opt/kubernetes/mpi-operator --kubeConfig /etc/kubernetes/admin.conf --lock-namespace default"
     begin = f"setsid --fork {words} </dev/null >/var/log/mpi-operator.log 2>&1"
     hosts.enter(World.at(stage.world, stage.scale), "sitejump", ["bash", "-c", begin])

@@ -139,7 +139,6 @@ ASK: dict[str, Any] = {
 @pytest.fixture
 def cluster(tmp_path, monkeypatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(Cluster, "_wait", lambda *_: Answer(0, "", ""), raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ASK["file"]).write_text(TEXT)
     monkeypatch.setattr(kubernetes_operator, "Kubectl", lambda *_: made)
@@ -149,13 +148,22 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
 
 
 def test_definitions_are_in_use_before_their_objects_are_applied(cluster, capsys):
+    cluster.unused = 2
     kubernetes_operator.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "gpu-operator", "gpus": {"gpu0": 1, "gpu1": 1}}
-    assert [verb for verb in cluster.verbs() if verb not in {"get", "config"}] == ["apply", "wait", "apply", "wait"]
-    (waited,) = {words for words in cluster.calls if words[0] == "wait"}
-    assert waited[-1] == "crd/clusterpolicies.nvidia.com"
+    told = [words[0] for words in cluster.calls if words[0] == "apply" or "clusterpolicies.nvidia.com" in words]
+    assert told == ["get", "apply", "get", "get", "get", "apply"], "once for somebody else's, and until it is in use"
     assert {kind for kind, _ in cluster.objects} == {kind for kind, _, _ in ASK["objects"]}
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
+
+
+def test_a_definition_that_the_cluster_never_uses_is_named(cluster, monkeypatch):
+    monkeypatch.setattr("components.remote_scripts.kubernetes_manifest._ESTABLISHED_S", 0.05)
+    cluster.unused = 10**6
+    with pytest.raises(
+        SystemExit, match=r"^the cluster does not use GPU Operator's definition clusterpolicies\.nvidia\.com within"
+    ):
+        kubernetes_operator.main(ASK)
 
 
 def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluster):

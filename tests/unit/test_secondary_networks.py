@@ -194,9 +194,6 @@ class Applied(Cluster):
             return Answer(0, json.dumps(one | {"status": {"observedGeneration": 1}}), "")
         return answer
 
-    def _wait(self, _words: tuple[str, ...], _stdin: Any) -> Answer:
-        return Answer(0, "", "")
-
     def _logs(self, words: tuple[str, ...], _stdin: Any) -> Answer:
         return Answer(0, f"failed to create multus config ({words[0]})\n", "")
 
@@ -216,8 +213,7 @@ def cluster(tmp_path, monkeypatch) -> Applied:
 def test_it_is_applied_without_force_and_waited_for_on_the_stacks_nodes(cluster, capsys):
     kubernetes_secondary_network.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "multus", "nodes": ["gpu0", "gpu1"]}
-    applied = [verb for verb in cluster.verbs() if verb in {"apply", "wait"}]
-    assert applied == ["apply", "wait", "apply", "wait"]
+    assert cluster.verbs().count("apply") == 2
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
