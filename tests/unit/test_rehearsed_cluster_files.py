@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import json
@@ -11,6 +12,7 @@ import tarfile
 import yaml
 from conftest import ROOT
 
+from catalogue.secondary_networks import RELEASES
 from rehearsal.entry.existing_hosts import Site
 from rehearsal.host import rdma_devices
 from rehearsal.kubernetes import archive, texts
@@ -53,6 +55,22 @@ def test_the_stack_file_and_the_site_describe_the_same_cluster():
     assert group["image"] == texts.IMAGE
     assert group["gpus"] == site.shape.gpus
     assert [rail["device"] for rail in group["rails"]] == [port.hca for port in site.shape.ports]
+
+
+def test_the_cluster_to_which_a_stack_brings_multus_is_otherwise_the_same_and_has_the_releases_images():
+    sites = ROOT / "rehearsal" / "entry" / "sites"
+    whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
+    assert bare == dataclasses.replace(whole, secondary_networks=False)
+    assert {name: release.image for name, release in RELEASES.items()} == {
+        "multus": texts.MULTUS,
+        "whereabouts": texts.WHEREABOUTS_IMAGE,
+    }
+
+
+def test_an_image_of_single_programs_has_them_where_they_are_called_and_can_run_them():
+    with tarfile.open(fileobj=io.BytesIO(archive.files({"bin/busybox": b"x"}, {"bin/sh": "busybox"}))) as layer:
+        held = {one.name: (one.mode, one.linkname) for one in layer.getmembers()}
+    assert held == {"bin/busybox": (0o755, ""), "bin/sh": (0o644, "busybox")}
 
 
 def test_nodes_give_their_pods_different_addresses_of_one_network():
