@@ -12,6 +12,7 @@ gc.disable()
 
 import pulumi
 
+from benchmarks.plan.passable import unpassable
 from benchmarks.report import outputs
 from components.acceptance.acceptance import Acceptance
 from components.inventory import Cluster
@@ -19,6 +20,8 @@ from components.monitoring import monitored
 from config import read
 
 stack = read.load()
+if never := "\n".join(unpassable(stack)):
+    raise pulumi.RunError(never)
 # A target's provider SDK costs seconds, so only that of this stack's target is imported.
 target = import_module(f"components.{stack.target}.cluster")
 cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)

@@ -40,6 +40,13 @@ class Accept(Model):
         default=(), description="Checks that may be skipped without making the verdict unknown.", examples=[["spread"]]
     )
 
+    scale: int = Field(
+        default=1,
+        ge=1,
+        description="How many times slower a rehearsal's wires are, so that its preview shows the numbers of its update.",
+        examples=[4000],
+    )
+
     @property
     def own_limits(self) -> tuple[Limit, ...]:
         """The limits on single collectives and sizes."""

@@ -31,12 +31,12 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
     yield from exports(stack.measure, stack.accept)
     if stack.measure.pool not in {None, *stack.sizes}:
         return  # nobody knows which machines were meant
-    path, shape, nodes = _measured(stack)
+    path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
 
 
-def _measured(stack: Stack) -> tuple[str, Shape | None, int]:
+def measured(stack: Stack) -> tuple[str, Shape | None, int]:
     """Return the path of the key that says which machines are measured, their row (None if they are asked) and how many."""
     wanted: Any = stack.wanted
     if stack.target == "oci":

@@ -48,7 +48,7 @@ def comment(preview: dict[str, Any]) -> str:
             MARK,
             "### busbar: what this change would do",
             *(f"**Error:** {error}" for error in errors),
-            *expected,
+            *(f"```\n{one}\n```" if "\n" in one else one for one in expected),
             "",
             f"<details><summary>{summary}</summary>",
             "",

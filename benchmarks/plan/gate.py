@@ -69,12 +69,19 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part))]
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
-        why = f"the largest size is {size} B, and the gate needs at least {published(name, least)[-1][0]} B"
-        return Gate(name, size, None, why)
+        needed = smallest_bytes(plan, shape, nodes)
+        return Gate(name, size, None, f"the largest size is {size} B, and the gate needs at least {needed} B")
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
     return Gate(name, size, limit, why)
+
+
+def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:
+    """Return the smallest message, on real wires, for which a rule says what `plan` must reach; None if none does."""
+    parts = ceiling.parts(plan.collective, shape, nodes)
+    rows = published(plan.collective, min(parts, key=lambda one: one[1])[0]) if parts else ()
+    return rows[-1][0] if rows else None
 
 
 def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate:

@@ -118,10 +118,14 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
     }
 
 
-def predicted(asked: Asked) -> list[dict[str, float]]:
-    """Return what a healthy fabric reaches on real hardware: busbw (GB/s) of the deciding collective by size (bytes)."""
-    curve = ceiling.predicted_curve(asked.shape, asked.nodes, asked.plan.sizes_bytes, asked.plan.collective)
-    return [{"size_bytes": size, "busbw_gb_s": float(f"{busbw_gb_s:.4g}")} for size, busbw_gb_s in curve.items()]
+def predicted(asked: Asked, scale: int = 1) -> list[dict[str, float]]:
+    """Return what a healthy fabric reaches: busbw (GB/s) of the deciding collective by size (bytes).
+
+    With a rehearsal's `scale` a message counts as that many times larger, and the rate is so much lower.
+    """
+    sizes = tuple(size * scale for size in asked.plan.sizes_bytes)
+    curve = ceiling.predicted_curve(asked.shape, asked.nodes, sizes, asked.plan.collective)
+    return [{"size_bytes": size // scale, "busbw_gb_s": float(f"{rate / scale:.4g}")} for size, rate in curve.items()]
 
 
 def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:

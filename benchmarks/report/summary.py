@@ -1,51 +1,16 @@
-"""Writes what people read: what a preview expects, the table of a finished run, and the page of the stack."""
+"""Writes what people read of a finished run: its table, its verdict in a sentence, and the page of the stack."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
-from benchmarks.plan import ceiling
-from benchmarks.plan.gate import gate
 from benchmarks.report import outputs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.judge.verdict import Judgement
-    from benchmarks.plan.asked import Asked
-    from catalogue import Price
-
-#: A preview shows this many sizes of the plan, the largest ones.
-_SHOWN_SIZES = 6
-
-
-def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
-    """Return the text of a preview: what a good run looks like and what it costs, before anything is rented.
-
-    `rents` says whether the stack rents the nodes; if it does, an unknown price is mentioned too.
-    """
-    shape, nodes, name = asked.shape, asked.nodes, asked.plan.collective
-    bound = gate(asked.plan, shape, nodes, minimum_gb_s=asked.accept.gate_gb_s)
-    asks = f"the gate requires {bound.limit_gb_s:.4g} GB/s: {bound.why}" if bound.limit_gb_s is not None else bound.why
-    curve = outputs.predicted(asked)
-    if not curve:
-        return f"{nodes} x {shape.name}: nothing can be predicted; {asks}{_paid(asked, price, rents=rents)}"
-    top = ceiling.bound_gb_s(name, shape, nodes)
-    sizes = ", ".join(f"{point['busbw_gb_s']:.4g} at {size(int(point['size_bytes']))}" for point in curve[-_SHOWN_SIZES:])
-    allowed = f" (the wire allows {top:.4g})" if top is not None else ""
-    paid = _paid(asked, price, rents=rents)
-    return f"{nodes} x {shape.name}: a healthy fabric reaches about these GB/s of {name} busbw{allowed}: {sizes}; {asks}{paid}"
-
-
-def _paid(asked: Asked, price: Price | None, *, rents: bool) -> str:
-    """Return the end of a sentence: what the nodes cost, or that the price is unknown."""
-    costs = outputs.cost(asked, price)
-    if costs is None:
-        unknown = f"; what a {asked.shape.name} costs is unknown (set records.pricePerNodeHour to include it)"
-        return unknown if rents else ""
-    each = f", {costs['usd_per_hour_per_gb_s']:g} for each GB/s" if costs["usd_per_hour_per_gb_s"] is not None else ""
-    return f"; {costs['usd_per_hour']:g} USD an hour{each} ({costs['source']})"
 
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:

@@ -11,7 +11,8 @@ from benchmarks.judge.checks import PASS, UNKNOWN
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept
-from benchmarks.report import outputs, summary
+from benchmarks.report import outputs
+from benchmarks.report.expectation import expectation
 from components.acceptance.accept import Accept
 from components.acceptance.attempt import attempt
 from components.acceptance.build import Archive, build
@@ -78,10 +79,8 @@ class Acceptance(pulumi.ComponentResource):
         expected = Whole(outputs.expected(asked, price))
         self.expected = pulumi.Output.from_input(expected).apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            paid = (
-                "; these always run" if planned.start_limit_s else "; nodes cost only while they run, which jobs make them do"
-            )
-            pulumi.log.info(summary.expectation(asked, price, rents=stack.rents) + paid, self)
+            runs = "these always run" if planned.start_limit_s else "nodes cost only while they run, which jobs make them do"
+            pulumi.log.info(f"{expectation(asked, price, rents=stack.rents)}\n  runs:     {runs}", self)
         controller = cluster.inventory.apply(_controller)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
         number = attempt()
@@ -135,7 +134,7 @@ class Acceptance(pulumi.ComponentResource):
         expected = expects.apply(lambda asked: Whole(outputs.expected(asked, price)))
         self.expected = expected.apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            expects.apply(lambda asked: pulumi.log.info(summary.expectation(asked, price, rents=rents), self))
+            expects.apply(lambda asked: pulumi.log.info(expectation(asked, price, rents=rents), self))
         found = cluster.inventory.apply(lambda inventory: inventory.of(planned.name))
         nodes: pulumi.Output[tuple[Node, ...]] = found.apply(lambda one: one.nodes)
         identity: pulumi.Output[str] = found.apply(lambda one: one.identity)

@@ -102,22 +102,25 @@ def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     assert seen.warned == []
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)  # 0.78 of a GPU's NVLink, less than 0.95 of the rails
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
-    assert any(text.startswith("2 x p5.48xlarge: a healthy fabric reaches") and "allows 400" in text for text in seen.told)
+    (told,) = [
+        text for text in seen.told if text.startswith("2 x p5.48xlarge, to be rented and measured, rehearsed at 1/4000:")
+    ]
+    assert "  wire:     0.1 GB/s of all_reduce busbw\n" in told
 
 
 def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it(monkeypatch):
     def told(**changes: Any) -> str:
         (found,) = [text for text in run(monkeypatch, **changes).told if text.startswith("2 x p")]
-        return found.rpartition("; ")[2]
+        return found.splitlines()[1].removeprefix("  price:    ")
 
     kind = {"supportedUsagesClasses": ["on-demand"], "supportedPlacementStrategies": ["cluster"], "efaSupported": True}
     row = INSTANCES["p5en.48xlarge"]
     cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
     other = {"getInstanceType": kind | {"efaMaximumInterfaces": row.efa, "networkCards": cards}}
     p5en = {"aws": {"queues": [{"machines": [{"type": "p5en.48xlarge"}]}]}, "answers": other}
-    assert told().startswith("110.08 USD an hour, ")
-    assert told(**p5en) == "what a p5en.48xlarge costs is unknown (set records.pricePerNodeHour to include it)"
-    assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour, ")
+    assert told().startswith("110.08 USD an hour for real ones, ")
+    assert told(**p5en) == "unknown; set records.pricePerNodeHour to include it"
+    assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour for real ones, ")
 
 
 def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypatch):

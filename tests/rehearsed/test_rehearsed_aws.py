@@ -116,7 +116,8 @@ def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
     found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
     assert "replaces 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
-    assert "a healthy fabric reaches about these GB/s of all_reduce busbw (the wire allows 400)" in found.text
+    assert "2 x p5.48xlarge, to be rented and measured, rehearsed at 1/4000:" in found.text
+    assert "  wire:     0.1 GB/s of all_reduce busbw\n" in found.text
     assert "aws.queues[0].machines[0].placement is none with EFA" in found.text
 
 

@@ -164,9 +164,9 @@ def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_what_
     found = stage.command(*stage.engine("preview", "--json", **changes))
     assert found.status == 0, found
     text = preview_comment.comment(preview_comment.read(found.text))
-    assert "a healthy fabric reaches about these GB/s of all_reduce busbw (the wire allows 200): " in text
-    assert "; the gate requires 160 GB/s: " in text
-    assert "; 90 USD an hour" in text
+    assert "  wire:     0.05 GB/s of all_reduce busbw\n" in text
+    assert "  gate:     0.04 GB/s at 4 MiB: the stack asks for 160 GB/s, scaled by 1/4000" in text
+    assert "  price:    90 USD an hour" in text
     assert "| update | `oci:Core/clusterNetwork:ClusterNetwork` | `cluster-pool-gpu-nodes` |" in text
     page = ROOT / "docs" / "preview-comment.md"
     reviewed(page, page.read_text().partition(preview_comment.MARK)[0] + text)

@@ -30,6 +30,11 @@ def test_a_comment_begins_with_its_marker_and_shows_bandwidth_and_changes():
     assert "plugin" not in text
 
 
+def test_a_prediction_of_several_lines_is_shown_as_it_was_written():
+    told = {"urn": ACCEPTANCE, "message": "2 x BM.GPU4.8:\n  gate: 170\n", "severity": "info"}
+    assert "```\n2 x BM.GPU4.8:\n  gate: 170\n```" in comment(PREVIEW | {"diagnostics": [told]})
+
+
 def test_without_a_prediction_the_comment_says_so_and_an_error_is_shown():
     failed = {"diagnostics": [{"urn": ACCEPTANCE, "message": "nodes is 1\n", "severity": "error"}], "steps": []}
     assert "No bandwidth could be predicted." in comment(failed)

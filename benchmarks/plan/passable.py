@@ -1,0 +1,44 @@
+"""Says why no measurement of a plan could pass, before anything is rented for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.plan.gate import gate, smallest_bytes
+from catalogue.detection import complete
+from config import judgeable
+from config.units import MESSAGE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from config.stack import Stack
+
+
+def unpassable(stack: Stack) -> Iterator[str]:
+    """Yield why `stack` could never pass; each sentence begins with the key that decides it.
+
+    Where the machines are to be asked for their shape, nobody knows yet what the gate needs.
+    """
+    plan, accept = stack.measure, stack.accept
+    for key, wanted, check, what in (
+        ("measure.spreadIterations", plan.spread_iterations, "spread", "times no single operations"),
+        ("measure.looks", plan.looks, "looks", "takes no looks"),
+    ):
+        if not wanted and check not in accept.allow_skipped:
+            yield f"{key} is 0, so a measurement {what} and the verdict stays unknown; add {check} to accept.allowSkipped"
+    path, shape, nodes = judgeable.measured(stack)
+    if shape is None or not nodes or not complete(shape, nodes):
+        return
+    bound = gate(plan, shape, nodes, scale=accept.scale, minimum_gb_s=accept.gate_gb_s)
+    if bound.limit_gb_s is not None:
+        return
+    instead = "the verdict would stay unknown; set accept.gate to what you expect"
+    if least := smallest_bytes(plan, shape, nodes):
+        needed = MESSAGE.show(-(-least // accept.scale))
+        yield (
+            f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, and no source says what {nodes} x {shape.name} reach below "
+            f"{needed}, so {instead}, or measure {needed} or more"
+        )
+    else:
+        yield f"{path} is {shape.name}, and {bound.why}, so {instead}"

@@ -1,0 +1,55 @@
+"""Writes what a preview says before anything is rented: the machines, their price, what a healthy fabric reaches, the gate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from benchmarks.plan import ceiling
+from benchmarks.plan.gate import gate
+from benchmarks.report import outputs, summary
+
+if TYPE_CHECKING:
+    from benchmarks.plan.asked import Asked
+    from catalogue import Price
+
+#: Only this many sizes of the plan are shown, the largest ones.
+_SHOWN_SIZES = 6
+
+
+def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
+    """Return the lines of a preview: what a good run looks like and what it costs.
+
+    In a rehearsal they have the numbers that its update will show and require: rates are divided by the scale that the stack
+    states. `rents` says whether the stack rents the nodes; if it does, an unknown price is mentioned too.
+    """
+    name, scale = asked.plan.collective, asked.accept.scale
+    bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)
+    top = ceiling.bound_gb_s(name, asked.shape, asked.nodes, scale)
+    rehearsed = f", rehearsed at 1/{scale}" if scale != 1 else ""
+    at = f" at {summary.size(bound.size_bytes)}"
+    return "\n".join(
+        [
+            f"{asked.nodes} x {asked.shape.name}, to be {'rented and ' if rents else ''}measured{rehearsed}:",
+            *_paid(asked, price, rents=rents),
+            *([f"  wire:     {top:.4g} GB/s of {name} busbw"] if top is not None else []),
+            *_healthy(asked),
+            f"  gate:     {f'{bound.limit_gb_s:.4g} GB/s{at}: ' if bound.limit_gb_s is not None else 'none: '}{bound.why}",
+        ]
+    )
+
+
+def _healthy(asked: Asked) -> list[str]:
+    """Return the predicted busbw of the largest sizes, a line for each."""
+    curve = outputs.predicted(asked, asked.accept.scale)[-_SHOWN_SIZES:]
+    rows = [f"{summary.size(int(one['size_bytes'])):>12} {one['busbw_gb_s']:>9.4g} GB/s" for one in curve]
+    return ["  healthy:  about", *rows] if rows else ["  healthy:  nothing can be predicted"]
+
+
+def _paid(asked: Asked, price: Price | None, *, rents: bool) -> list[str]:
+    """Return what the nodes cost, or that the price is unknown."""
+    costs = outputs.cost(asked, price)
+    if costs is None:
+        return ["  price:    unknown; set records.pricePerNodeHour to include it"] if rents else []
+    each = f", {costs['usd_per_hour_per_gb_s']:g} for each GB/s" if costs["usd_per_hour_per_gb_s"] is not None else ""
+    real = " for real ones" if asked.accept.scale != 1 else ""
+    return [f"  price:    {costs['usd_per_hour']:g} USD an hour{real}{each} ({costs['source']})"]

@@ -1,0 +1,48 @@
+"""A preview is one block that a person reads: machines, price, what is healthy, and the gate as the update will apply it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from measurement_line import GPU4, a_plan, document
+
+from benchmarks.judge.verdict import judge
+from benchmarks.plan.asked import Asked
+from benchmarks.report.expectation import expectation
+from catalogue import Price
+from config.accept import Accept
+
+PRICE = Price(24.0, "the stack's own records.pricePerNodeHour")
+
+
+def test_a_preview_names_machines_price_wire_healthy_numbers_and_gate_in_lines_that_fit_a_terminal():
+    lines = expectation(Asked(a_plan(1 << 30, 4 << 30), GPU4, 2), PRICE, rents=True).splitlines()
+    assert lines[0] == "2 x BM.GPU4.8, to be rented and measured:"
+    assert lines[1].startswith("  price:    48 USD an hour, 0.2526 for each GB/s (")
+    assert lines[2] == "  wire:     200 GB/s of all_reduce busbw"
+    assert [line.split()[:2] for line in lines[4:-1]] == [["1", "GiB"], ["2", "GiB"], ["4", "GiB"]]
+    assert lines[-1] == "  gate:     170 GB/s at 4 GiB: 0.85 of the ring ceiling 200 GB/s (2 x BM.GPU4.8)"
+    assert max(map(len, lines)) <= 100
+
+
+@pytest.mark.parametrize("accept", [Accept(scale=4000), Accept(scale=4000, gate_gb_s=160)])
+def test_a_preview_of_a_rehearsal_has_the_gate_that_its_update_applies(accept):
+    asked = Asked(a_plan(1 << 20, 4 << 20), GPU4, 2, accept)
+    lines = expectation(asked, None, rents=True).splitlines()
+    judged = judge(json.dumps(document(asked, 0.98, 4000)), asked)
+    assert lines[0].endswith(", rehearsed at 1/4000:")
+    assert lines[-1] == f"  gate:     {judged.gate.limit_gb_s:.4g} GB/s at 4 MiB: {judged.gate.why}"
+    healthy = float(lines[-2].split()[2])
+    assert judged.busbw_gb_s == pytest.approx(healthy, rel=0.1)
+    assert lines[1] == "  price:    unknown; set records.pricePerNodeHour to include it"
+
+
+def test_machines_that_exist_are_not_rented_and_have_no_price():
+    text = expectation(Asked(a_plan(1 << 30, 1 << 30), GPU4, 2), None, rents=False)
+    assert text.startswith("2 x BM.GPU4.8, to be measured:\n  wire: ")
+
+
+def test_what_has_no_gate_says_why():
+    asked = Asked(a_plan(1 << 20, 1 << 20), GPU4, 2)
+    assert expectation(asked, None, rents=False).splitlines()[-1].startswith("  gate:     none: the largest size is 1048576 B")

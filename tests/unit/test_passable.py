@@ -1,0 +1,48 @@
+"""A plan that no measurement could pass is refused at preview, by the key that decides it."""
+
+from __future__ import annotations
+
+import pytest
+from parsed_stack import begins_with_a_path, parsed
+
+from benchmarks.plan.passable import unpassable
+
+
+def said(**changes) -> list[str]:
+    found = list(unpassable(parsed(**changes)))
+    assert all(begins_with_a_path(one) for one in found), found
+    return found
+
+
+def test_the_default_plan_can_pass():
+    assert said() == []
+
+
+def test_a_size_for_which_nothing_is_required_is_refused_with_the_smallest_that_can_pass():
+    (sentence,) = said(measure={"sizes": {"to": "256M"}})
+    assert sentence.startswith("measure.sizes.to is 256M, and no source says what 2 x BM.GPU4.8 reach below 512M, so ")
+    assert sentence.endswith("set accept.gate to what you expect, or measure 512M or more")
+    assert said(measure={"sizes": {"to": "512M"}}) == []
+
+
+def test_a_limit_of_ones_own_or_the_scale_of_a_rehearsal_lets_small_messages_pass():
+    small = {"measure": {"sizes": {"to": "1M"}}}
+    assert said(**small, accept={"gate": "1 GB/s"}) == []
+    assert said(**small, accept={"scale": 4000}) == []
+    (sentence,) = said(measure={"sizes": {"from": "8", "to": "64K"}}, accept={"scale": 4000})
+    assert sentence.endswith("measure 134218 or more")
+
+
+def test_a_collective_that_nobody_has_published_needs_a_gate():
+    first = {"collectives": ["broadcast", "all_reduce"]}
+    (sentence,) = said(measure=first)
+    assert sentence.startswith("oci.pools[0].shape is BM.GPU4.8, and no source publishes what a healthy broadcast reaches")
+    assert said(measure=first, accept={"gate": "100 GB/s"}) == []
+
+
+@pytest.mark.parametrize(("key", "check"), [("spreadIterations", "spread"), ("looks", "looks")])
+def test_what_is_not_measured_and_may_not_be_skipped_is_refused(key, check):
+    (sentence,) = said(measure={key: 0})
+    assert sentence.startswith(f"measure.{key} is 0, so ")
+    assert sentence.endswith(f"add {check} to accept.allowSkipped")
+    assert said(measure={key: 0}, accept={"allowSkipped": [check]}) == []
