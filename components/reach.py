@@ -80,6 +80,10 @@ class Reach(Protocol):
     def network(self) -> pulumi.Output[str | None]:
         """CIDR of the nodes' front-end network; None if the nodes must be asked."""
 
+    @property
+    def copies_transcripts(self) -> bool:
+        """Whether transcripts are copied off the nodes while they are made."""
+
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
@@ -133,6 +137,11 @@ class Ssh:
     def network(self) -> pulumi.Output[str | None]:
         """CIDR of the nodes' front-end network; None if the nodes must be asked."""
         return self.access.apply(lambda access: access.network)
+
+    @property
+    def copies_transcripts(self) -> bool:
+        """Whether transcripts are copied off the nodes while they are made."""
+        return False
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions

@@ -1,4 +1,4 @@
-"""Carries out what `benchmarks.records.requests` asks for, on the operator's machine: history, certificate, report.
+"""Carries out what `benchmarks.records.requests` asks for, on the operator's machine: history, transcript, certificate, report.
 
 A failure is a sentence in the answer: a measurement keeps its verdict even if its records cannot be kept.
 """
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.records import history
+from benchmarks.records import history, transcripts
 from benchmarks.records.requests import SCHEMA
 
 #: File with the hash of what the report was made from, so that the same one is not drawn again.
@@ -41,6 +41,7 @@ def _keep(request: dict[str, Any]) -> dict[str, Any]:
     return {
         "certificate": _signed(request, warnings),
         "report": _drawn(request, last, changes, warnings),
+        "evidence": _brought(request, warnings),
         "changes": changes,
         "warnings": warnings,
     }
@@ -59,6 +60,18 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
         return None, []
     warnings.extend(past.warnings)
     return past.last, list(history.changes(past.last, one))
+
+
+def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
+    """Copy the transcript from the head node into the history; return its place."""
+    if not request["evidence"] or not request["history"]:
+        return None
+    try:
+        return transcripts.bring(history=request["history"], **request["evidence"])
+    except transcripts.TranscriptError as error:
+        path = request["evidence"]["evidence"]["path"]
+        warnings.append(f"the transcript is on the head node only ({path}): {error}")
+        return None
 
 
 def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | None:

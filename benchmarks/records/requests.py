@@ -40,18 +40,28 @@ class Keeping:
 
 
 @dataclass(frozen=True)
+class Way:
+    """How the operator's machine reads a file of the head node: the command that opens a shell there, and pinned keys."""
+
+    shell: str
+    known_hosts: str
+
+
+@dataclass(frozen=True)
 class Kept:
     """What the records stage answered.
 
     Attributes:
         certificate: the signed envelope; None if nothing was signed.
         report: path of the page; None if none was drawn.
+        evidence: path or URL of the transcript's copy in the history; None if there is none.
         changes: sentences on what is different since the run before.
         warnings: sentences on what could not be read, written, signed or drawn.
     """
 
     certificate: dict[str, Any] | None = None
     report: str | None = None
+    evidence: str | None = None
     changes: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -85,10 +95,11 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
     where: Place,
     outputs: dict[str, Any],
     stack: str,
+    way: Way | None = None,
 ) -> str:
-    """Return the request that adds the run to history, signs a pass and draws the report of `outputs`.
+    """Return the request that adds the run to history with its transcript, signs a pass and draws the report of `outputs`.
 
-    `stack` is organization/project/stack.
+    `stack` is organization/project/stack. Without a `way` the transcript is not asked for.
     """
     one = _record(found, asked, keeping, outputs["versions"])
     attested = None
@@ -112,6 +123,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
             "inside_gb_s": _inside(found, asked),
         },
         "certificate": attested,
+        "evidence": asdict(way) | {"evidence": outputs["evidence"]} if way and outputs["evidence"] else None,
     }
     return json.dumps(request, sort_keys=True)
 
@@ -124,6 +136,7 @@ def kept(answer: str) -> Kept:
     return Kept(
         certificate=certificate if isinstance(certificate, dict) else None,
         report=str(line["report"]) if line.get("report") else None,
+        evidence=str(line["evidence"]) if line.get("evidence") else None,
         changes=tuple(str(change) for change in line.get("changes", [])),
         warnings=(*(str(warning) for warning in line.get("warnings", [])), *failed),
     )

@@ -89,7 +89,7 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
         "results": {name: list(rows) for name, rows in judged.rows.items()},
         "transport": _transport(judged),
         "versions": versions(line, built),
-        "evidence": _mapping(line.get("evidence")),
+        "evidence": _evidence(line),
         "rehearsed": judged.scale != 1,
         "scale": judged.scale,
     }
@@ -234,6 +234,12 @@ def _transport(judged: Judgement) -> dict[str, Any]:
 
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+def _evidence(line: dict[str, Any]) -> dict[str, Any] | None:
+    """Return where the transcript is on the head node, and that no copy is known yet."""
+    found = _mapping(line.get("evidence"))
+    return found | {"copy": None} if found else None
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import time
 from typing import Dict, List, Mapping, NamedTuple
@@ -114,6 +115,7 @@ def work(job: Job, its: Allocation, here: str) -> int:
     built = build.work(asked, here, _say)
     line = measure.work(measurement(job, built, nodes)._replace(run_id=_run(job, its)), here, _say)
     _show(line, job.measure.deciding)
+    share(job, line)
     kept = lines.JobLine(job.run_id, its.job, [node.name for node in its.nodes], built, line)
     _keep(job, json.dumps(data(kept), sort_keys=True))
     return 0
@@ -142,6 +144,18 @@ def _show(line: Dict[str, object], deciding: str) -> None:
     for name, printed in zip(steps[1::2], steps[2::2]):
         if name == deciding:
             print(printed, flush=True)
+
+
+def share(job: Job, line: Dict[str, object]) -> None:
+    """Copy the transcript to the folder that all machines share, because this node ends; the line then has the copy's path."""
+    evidence = line["evidence"]
+    path = os.path.join(job.keep, os.path.basename(evidence["path"]))  # type: ignore[index]
+    try:
+        shutil.copyfile(evidence["path"], path)  # type: ignore[index]
+    except OSError as error:
+        _say(f"the transcript stays on this node ({error})")
+    else:
+        line["evidence"] = dict(evidence, path=path)  # type: ignore[call-overload]
 
 
 def _keep(job: Job, text: str) -> None:

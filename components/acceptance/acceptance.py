@@ -10,7 +10,7 @@ import pulumi
 from benchmarks.judge.checks import PASS, UNKNOWN
 from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
-from benchmarks.records.requests import Keeping, Kept
+from benchmarks.records.requests import Keeping, Kept, Way
 from benchmarks.report import outputs
 from benchmarks.report.expectation import expectation
 from components.acceptance.accept import Accept
@@ -110,7 +110,7 @@ class Acceptance(pulumi.ComponentResource):
             lambda known: Whole(outputs.flat(expected.fields, known["record"].fields)) if known["end"] else None
         )
         identity = cluster.inventory.apply(lambda inventory: inventory.of(planned.name).identity)
-        kept = records.keep(end=end, where=where, identity=identity, outputs=flat)
+        kept = records.keep(end=end, where=where, identity=identity, outputs=flat, way=_way(cluster.reach, controller))
         self.head = None
         self._conclude(
             name,
@@ -175,7 +175,8 @@ class Acceptance(pulumi.ComponentResource):
         flat = pulumi.Output.all(expected=expected, record=record).apply(
             lambda known: Whole(outputs.flat(known["expected"].fields, known["record"].fields))
         )
-        kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat)
+        way = _way(cluster.reach, ready.head)
+        kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat, way=way)
         self._conclude(name, stack, cluster.reach, head=ready.head, end=end, record=record, kept=kept)
 
     def _conclude(  # noqa: PLR0913 - by name
@@ -198,7 +199,7 @@ class Acceptance(pulumi.ComponentResource):
         neither accepted nor refused.
         """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
-            lambda known: known["record"].fields | {"certificate": known["kept"].certificate, "report": known["kept"].report}
+            lambda known: known["record"].fields | _beside(known["record"].fields["evidence"], known["kept"])
         )
         self.ssh, self.known_hosts = reach.shell(head), reach.known_hosts(head)
         words = pulumi.Output.all(end=end, waits=waits, ssh=self.ssh, kept=kept).apply(
@@ -234,3 +235,17 @@ def _controller(inventory: Inventory) -> Head:
     if inventory.controller is None:
         raise pulumi.RunError("the cluster has no controller, so no job can start its nodes")
     return Head(inventory.controller.address, inventory.controller.host_key)
+
+
+def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
+    """Return the way to a transcript on `head`; None if it is copied elsewhere already."""
+    if reach.copies_transcripts:
+        return pulumi.Output.from_input(None)
+    known = pulumi.Output.all(shell=reach.shell(head), known_hosts=reach.known_hosts(head))
+    return known.apply(lambda its: Way(its["shell"], its["known_hosts"]))
+
+
+def _beside(evidence: dict[str, Any] | None, kept: Kept) -> dict[str, Any]:
+    """Return the fields of a measurement's record that say what was kept of it."""
+    where = evidence | {"copy": kept.evidence} if evidence else None
+    return {"certificate": kept.certificate, "report": kept.report, "evidence": where}

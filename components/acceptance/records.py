@@ -1,4 +1,4 @@
-"""Stage `records`: earlier runs, certificate, report; a failure is a warning.
+"""Stage `records`: earlier runs, transcript, certificate, report; a failure is a warning.
 
 Commands on the operator's machine do the work, so nothing is read, written or drawn while the program computes outputs.
 """
@@ -16,7 +16,7 @@ from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ranks import Place
 from benchmarks.records import requests
-from benchmarks.records.requests import Keeping, Kept
+from benchmarks.records.requests import Keeping, Kept, Way
 from components.acceptance.looks import End
 
 #: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line that says so.
@@ -70,22 +70,28 @@ class Records(pulumi.ComponentResource):
         where: pulumi.Output[Place | None],
         identity: pulumi.Output[str],
         outputs: pulumi.Output[Whole | None],
+        way: pulumi.Output[Way | None],
     ) -> pulumi.Output[Kept]:
-        """Keep the run, if there was one, and return what was kept; what was not is logged as a warning."""
+        """Keep the run, if there was one, and return what was kept; what was not is logged as a warning.
+
+        `way` leads to the machine that has its transcript; None if a copy is elsewhere already.
+        """
         wanted = self.keeping.records
         if not (wanted.history or wanted.report or wanted.certificate.key):
             return pulumi.Output.from_input(Kept())
-        known = pulumi.Output.all(end=end, where=where, identity=identity, outputs=outputs)
+        known = pulumi.Output.all(end=end, where=where, identity=identity, outputs=outputs, way=way)
         stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
         request = known.apply(lambda its: self._request(stack=stack, **its))
         done = self._ask("keep", request).apply(requests.kept)
         done.apply(self._warn)
         return done
 
-    def _request(self, end: End | None, where: Place | None, identity: str, outputs: Whole | None, stack: str) -> str:
+    def _request(  # noqa: PLR0913 - by name
+        self, *, end: End | None, where: Place | None, identity: str, outputs: Whole | None, way: Way | None, stack: str
+    ) -> str:
         if end is None or where is None or outputs is None:
             return requests.nothing()
-        return requests.keep(end.judged, end.asked, self.keeping, identity, where, outputs.fields, stack)
+        return requests.keep(end.judged, end.asked, self.keeping, identity, where, outputs.fields, stack, way)
 
     def _ask(self, what: str, request: pulumi.Output[str]) -> pulumi.Output[str]:
         return local.Command(

@@ -38,6 +38,11 @@ class Pods:
         """The default network's interface, for MPI's own traffic: nodes have different networks for their pods."""
         return pulumi.Output.from_input(_FRONT)
 
+    @property
+    def copies_transcripts(self) -> bool:
+        """Whether transcripts are copied off the nodes while they are made: to the machine that kubectl works on."""
+        return True
+
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:

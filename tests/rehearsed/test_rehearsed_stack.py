@@ -5,6 +5,7 @@ Its chapters follow each other: each test goes on where the one before it ended.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import re
@@ -125,6 +126,9 @@ def test_the_transport_is_proven_by_counters_and_by_what_nccl_said(built):
 def test_every_run_is_kept_once_and_drawn(built):
     stage = built[0]
     assert len(list((stage.folder / "history").rglob("*.json"))) >= 1
+    evidence = stage.outputs()["measured"]["evidence"]
+    with gzip.open(evidence["copy"]) as copy:
+        assert hashlib.sha256(copy.read()).hexdigest() == evidence["sha256"]
     page = stage.folder / "report" / "dev" / "report.html"
     assert stage.outputs()["measured"]["report"] == str(page)
     assert PLANTED not in page.read_text()

@@ -151,6 +151,19 @@ def test_an_address_that_is_not_of_the_job_is_refused(tmp_path):
     assert (done.returncode, done.stderr) == (255, "10.0.1.9 is no node of job 7\n")
 
 
+def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_ends(job, tmp_path, capsys):
+    own = tmp_path / "node"
+    own.mkdir()
+    (own / "ab.txt.gz").write_bytes(b"transcript")
+    line = {"evidence": {"path": str(own / "ab.txt.gz"), "sha256": "ab"}}
+    slurm_job.share(job, line)
+    assert line["evidence"] == {"path": f"{job.keep}/ab.txt.gz", "sha256": "ab"}
+    assert (Path(job.keep) / "ab.txt.gz").read_bytes() == b"transcript"
+    slurm_job.share(job._replace(keep=str(tmp_path / "none")), line)
+    assert line["evidence"]["path"] == f"{job.keep}/ab.txt.gz", "what cannot be copied is where it was"
+    assert "the transcript stays on this node" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("slurm")
 def test_a_job_of_another_size_is_refused_before_anything_is_built(job, tmp_path, monkeypatch):
     path = tmp_path / "job.json"

@@ -1,0 +1,127 @@
+"""A transcript is brought from the head node into the history, checked by its sha256, and asked for once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from measurement_line import ASKED, BUILT, document, place
+
+from benchmarks.judge.verdict import judge
+from benchmarks.records import requests
+from benchmarks.records.answer import answer
+from benchmarks.records.requests import Keeping, Way
+from benchmarks.records.transcripts import TranscriptError, bring
+from benchmarks.report import outputs
+from config.records import Records
+
+SHELL = "ssh -J opc@203.0.113.5 opc@10.0.1.2"
+
+
+class Head:
+    """A head node with transcripts by path; counts what is read from it."""
+
+    def __init__(self) -> None:
+        self.files: dict[str, bytes] = {}
+        self.reads: list[tuple[str, str, str]] = []
+
+    def keep(self, text: str) -> dict[str, str]:
+        sha256 = hashlib.sha256(text.encode()).hexdigest()
+        path = f"/home/opc/.busbar/runs/x/{sha256}.txt.gz"
+        self.files[path] = gzip.compress(text.encode())
+        return {"path": path, "sha256": sha256}
+
+    def read(self, shell: str, known_hosts: str, path: str) -> bytes:
+        self.reads.append((shell, known_hosts, path))
+        return self.files[path]
+
+
+def test_a_transcript_is_copied_whole_and_asked_for_once(tmp_path):
+    head = Head()
+    evidence = head.keep("# busbar step all_reduce\n")
+    for _ in range(2):
+        copy = bring(SHELL, "10.0.1.2 ssh-ed25519 AAAA", evidence, str(tmp_path), head.read)
+    assert copy == f"{tmp_path}/evidence/{evidence['sha256']}.txt.gz"
+    assert gzip.decompress(Path(copy).read_bytes()) == b"# busbar step all_reduce\n"
+    assert head.reads == [(SHELL, "10.0.1.2 ssh-ed25519 AAAA", evidence["path"])]
+
+
+def test_a_retests_transcript_brings_the_first_one_too(tmp_path):
+    head = Head()
+    first = head.keep("# busbar step all_reduce\n")
+    told = f"# busbar: measured a second time; the first is {first['sha256']} ({first['path']})\n"
+    bring(SHELL, "", head.keep(told), str(tmp_path), head.read)
+    assert len(list((tmp_path / "evidence").iterdir())) == 2
+
+
+def test_another_text_or_a_cut_file_is_not_kept(tmp_path):
+    head = Head()
+    evidence = head.keep("measured")
+    for data, why in ((gzip.compress(b"forged"), "its sha256 is not"), (b"no gzip", "cannot be read")):
+        head.files[evidence["path"]] = data
+        with pytest.raises(TranscriptError, match=why):
+            bring(SHELL, "", evidence, str(tmp_path), head.read)
+    assert not (tmp_path / "evidence").exists()
+    with pytest.raises(TranscriptError, match="is not the sha256"):
+        bring(SHELL, "", evidence | {"sha256": "../../x"}, str(tmp_path), head.read)
+
+
+@pytest.fixture
+def ssh(tmp_path, monkeypatch):
+    """A program in ssh's place: it notes its arguments and its configuration, and prints the file `transcript`."""
+    here = tmp_path / "bin"
+    here.mkdir()
+    program = here / "ssh"
+    program.write_text(
+        f"#!{sys.executable}\nimport pathlib, sys\nhere = pathlib.Path({str(here)!r})\n"
+        "text = pathlib.Path(sys.argv[2]).read_text()\n"
+        "known = pathlib.Path(text.split('UserKnownHostsFile ')[1].split()[0]).read_text()\n"
+        "(here / 'said').write_text('\\n'.join([*sys.argv[3:], text, known]))\n"
+        "source = here / 'transcript'\n"
+        "sys.exit('Connection refused') if not source.exists() else sys.stdout.buffer.write(source.read_bytes())\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{here}{os.pathsep}{os.environ['PATH']}")
+    return here
+
+
+def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None) -> dict:
+    """Return the answer of the records stage to a run with that evidence."""
+    judged = judge(json.dumps(document() | {"evidence": evidence}), ASKED)
+    record = outputs.measured(judged, ASKED, BUILT, {}, 0)
+    whole = outputs.flat(outputs.expected(ASKED, None), record)
+    keeping = Keeping("oci", Records.model_validate({"history": str(tmp_path / "history"), "report": None}))
+    return answer(json.loads(requests.keep(judged, ASKED, keeping, "identity", place(), whole, "o/busbar/dev", way)))
+
+
+def test_the_records_stage_brings_it_over_ssh_with_pinned_keys_and_without_asking(tmp_path, ssh):
+    evidence = Head().keep("the text")
+    (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
+    found = kept(tmp_path, evidence, Way(SHELL, "10.0.1.2 ssh-ed25519 AAAA"))
+    assert found["warnings"] == []
+    assert requests.kept(json.dumps(found)).evidence == f"{tmp_path}/history/evidence/{evidence['sha256']}.txt.gz"
+    said = (ssh / "said").read_text()
+    assert said.startswith("-J\nopc@203.0.113.5\nopc@10.0.1.2\nhead -c ")
+    assert "StrictHostKeyChecking yes" in said
+    assert said.endswith("10.0.1.2 ssh-ed25519 AAAA\n")
+
+
+@pytest.mark.usefixtures("ssh")
+def test_a_transcript_that_cannot_be_brought_is_a_warning_that_says_where_it_is(tmp_path):
+    evidence = Head().keep("the text")
+    found = kept(tmp_path, evidence, Way(SHELL, ""))
+    assert found["evidence"] is None
+    (warning,) = found["warnings"]
+    assert warning.startswith(
+        f"the transcript is on the head node only ({evidence['path']}): ssh ended with 1: Connection refused"
+    )
+
+
+def test_nothing_is_asked_where_no_way_is_given(tmp_path, ssh):
+    assert kept(tmp_path, Head().keep("x"), None)["evidence"] is None
+    assert not (ssh / "said").exists()
