@@ -16,7 +16,7 @@ from benchmarks.judge import arithmetic
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import COLLECTIVES
 from benchmarks.plan.gate import gate
-from benchmarks.report.summary import size
+from benchmarks.plan.size_text import size_text
 from benchmarks.runner.transcript import parse_text
 from catalogue import SERVERS, SHAPES, nearest
 from catalogue.aws.instances import INSTANCES
@@ -55,7 +55,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
     plan = Measure(collectives=(name,), sizes=Sizes(from_bytes=whole, to_bytes=whole))  # type: ignore[arg-type]
     bound = gate(plan, shape, nodes)
     ring = ceiling.bound_gb_s(name, shape, nodes)
-    said = f"{name} reached {reached:.4g} GB/s at {size(end)} on {nodes} x {shape.name}"
+    said = f"{name} reached {reached:.4g} GB/s at {size_text(end)} on {nodes} x {shape.name}"
     if ring is not None and nodes > 1 and reached > ceiling.ABOVE * ring:
         return (
             f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "
@@ -97,7 +97,7 @@ def _picture(rows: list[Row], name: str, shape: Shape, nodes: int) -> list[str]:
         bar = list(("#" * round(_WIDTH * reached / top)).ljust(_WIDTH + 1))
         if row.size_bytes in expected:
             bar[round(_WIDTH * expected[row.size_bytes] / top)] = "|"
-        lines.append(f"{size(row.size_bytes):>12} {''.join(bar)} {reached:.4g}")
+        lines.append(f"{size_text(row.size_bytes):>12} {''.join(bar)} {reached:.4g}")
     return [*lines, f"{'':>12} # measured, | about what a healthy fabric reaches, GB/s"]
 
 

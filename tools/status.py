@@ -10,7 +10,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from benchmarks.report import ending, outputs, summary
+from benchmarks.plan.size_text import size_text
+from benchmarks.report import ending, outputs
 
 #: Maximum number of reasons and nodes shown, and maximum length of a reason.
 _REASONS, _NODES, _LONGEST = 4, 8, 160
@@ -43,7 +44,7 @@ def _verdict(measured: dict[str, Any]) -> str:
     gate = "no gate" if bound["limit_gb_s"] is None else f"gate {bound['limit_gb_s']:.4g}"
     ceiling = f", ceiling {measured['ceiling_gb_s']:.4g}" if measured["ceiling_gb_s"] else ""
     rehearsed = f" (rehearsed at 1/{measured['scale']})" if measured["rehearsed"] else ""
-    at = summary.size(bound["size_bytes"])
+    at = size_text(bound["size_bytes"])
     return f"{word}: {bound['collective']} busbw {measured['busbw_gb_s']:.4g} GB/s at {at}; {gate}{ceiling}{rehearsed}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.size_text import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +30,7 @@ def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[
             if timing is None or not row["size_bytes"]:  # an empty share moves nothing
                 continue
             time_us, algbw, busbw = (float(timing[key]) for key in ("time_us", "algbw_gb_s", "busbw_gb_s"))
-            where = f"at {row['size_bytes']} B {placement.replace('_', ' ')}"
+            where = f"at {size_text(row['size_bytes'])} {placement.replace('_', ' ')}"
             if time_us <= 0:
                 yield f"{where} an operation took {time_us:g} us"
             elif not _close(algbw, row["size_bytes"] * test.algbw_share(ranks) / (time_us * 1e3)):

@@ -11,6 +11,7 @@ from benchmarks.judge.checks import Check, check
 from benchmarks.judge.measurement import busbw
 from benchmarks.plan import ceiling
 from benchmarks.plan.fractions import FLOOR, fraction
+from benchmarks.plan.size_text import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,7 +61,9 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
     bound, share = ceiling.bound_gb_s(run.name, asked.shape, asked.nodes, scale), fraction(size, FLOOR, scale)
     if bound is None or share is None or (asked.nodes == 1 and scale != 1):
         return
-    sentence = f"{run.name} reached {reached:.4g} GB/s at {size} B; every collective must reach {share:g} of {bound:.4g}"
+    sentence = (
+        f"{run.name} reached {reached:.4g} GB/s at {size_text(size)}; every collective must reach {share:g} of {bound:.4g}"
+    )
     yield check(f"floor {run.name}", [sentence] if reached < share * bound else [], good=(sentence,))
 
 
@@ -73,11 +76,12 @@ def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
     for row in rows:
         size, reached = row["size_bytes"], busbw(row)
         expected = predicted.get(size * scale, 0.0) / scale
+        said = f"{run.name} reached {reached:.4g} GB/s at {size_text(size)}"
         if reached < _PREDICTED * expected:
-            yield f"{run.name} reached {reached:.4g} GB/s at {size} B, but a healthy fabric reaches about {expected:.4g}"
+            yield f"{said}, but a healthy fabric reaches about {expected:.4g}"
             break
         if reached < _DIP * most:
-            yield f"{run.name} reached {reached:.4g} GB/s at {size} B, but {most:.4g} at the smaller size {at} B"
+            yield f"{said}, but {most:.4g} at the smaller size {size_text(at)}"
             break
         most, at = max((most, at), (reached, size))
     for row in rows[-1:]:

@@ -14,6 +14,7 @@ from benchmarks.judge import arithmetic
 from benchmarks.judge.outliers import middle_of
 from benchmarks.launch.protocol import LINE_SCHEMA
 from benchmarks.plan.collectives import collective
+from benchmarks.plan.size_text import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -216,7 +217,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     if run.program != name:
         yield f"expected {name}, got {run.program}"
     if [row["size_bytes"] for row in run.rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
-        yield f"the plan has {len(sizes_bytes)} sizes up to {sizes_bytes[-1]} B, but {len(run.rows)} were measured"
+        yield f"the plan has {len(sizes_bytes)} sizes up to {size_text(sizes_bytes[-1])}, but {len(run.rows)} were measured"
     if run.ranks != (all_ranks or ranks):
         yield f"{run.ranks} ranks ran instead of {all_ranks or ranks}"
     if run.hosts != nodes:

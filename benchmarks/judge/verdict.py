@@ -17,6 +17,7 @@ from benchmarks.plan.collectives import collective
 from benchmarks.plan.fractions import NVLS, fraction
 from benchmarks.plan.gate import Gate, gate, user_gate
 from benchmarks.plan.ranks import RING, algorithm
+from benchmarks.plan.size_text import size_text
 from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
 from config.accept import Limit
 
@@ -208,7 +209,9 @@ def _limit(found: Measurement, asked: Asked, limit: Limit) -> Check:
     row = run.at(size) if run else None
     if row is None:
         return Check(
-            name, UNKNOWN, (f"{limit.collective} was not measured at {limit.size_bytes} B, where the stack has a limit",)
+            name,
+            UNKNOWN,
+            (f"{limit.collective} was not measured at {size_text(limit.size_bytes)}, where the stack has a limit",),
         )
     return _reaches(name, bound, busbw(row))
 
@@ -216,7 +219,7 @@ def _limit(found: Measurement, asked: Asked, limit: Limit) -> Check:
 def _reaches(name: str, bound: Gate, measured: float) -> Check:
     limit = bound.limit_gb_s or 0.0
     reason = (
-        f"{bound.collective} reached {measured:.4g} GB/s at {bound.size_bytes} B; "
+        f"{bound.collective} reached {measured:.4g} GB/s at {size_text(bound.size_bytes)}; "
         f"the gate requires {limit:.4g} GB/s: {bound.why}"
     )
     good = f"{measured:.4g} GB/s of {limit:.4g} required: {bound.why}"

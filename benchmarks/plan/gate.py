@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
 from benchmarks.plan.fractions import fraction, published
+from benchmarks.plan.size_text import size_text
 from config.accept import Limit
 
 if TYPE_CHECKING:
@@ -69,8 +70,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part))]
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
-        needed = smallest_bytes(plan, shape, nodes)
-        return Gate(name, size, None, f"the largest size is {size} B, and the gate needs at least {needed} B")
+        needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
+        return Gate(name, size, None, f"the largest size is {size_text(size)}, and the gate needs at least {needed}")
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"

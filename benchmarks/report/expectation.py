@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
 from benchmarks.plan.gate import gate
-from benchmarks.report import outputs, summary
+from benchmarks.plan.size_text import size_text
+from benchmarks.report import outputs
 
 if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
@@ -26,7 +27,7 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)
     top = ceiling.bound_gb_s(name, asked.shape, asked.nodes, scale)
     rehearsed = f", rehearsed at 1/{scale}" if scale != 1 else ""
-    at = f" at {summary.size(bound.size_bytes)}"
+    at = f" at {size_text(bound.size_bytes)}"
     return "\n".join(
         [
             f"{asked.nodes} x {asked.shape.name}, to be {'rented and ' if rents else ''}measured{rehearsed}:",
@@ -41,7 +42,7 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
 def _healthy(asked: Asked) -> list[str]:
     """Return the predicted busbw of the largest sizes, a line for each."""
     curve = outputs.predicted(asked, asked.accept.scale)[-_SHOWN_SIZES:]
-    rows = [f"{summary.size(int(one['size_bytes'])):>12} {one['busbw_gb_s']:>9.4g} GB/s" for one in curve]
+    rows = [f"{size_text(int(one['size_bytes'])):>12} {one['busbw_gb_s']:>9.4g} GB/s" for one in curve]
     return ["  healthy:  about", *rows] if rows else ["  healthy:  nothing can be predicted"]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
+from benchmarks.plan.size_text import size_text
 from benchmarks.report import outputs
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ def rows(judged: Judgement) -> list[str]:
         f"{judged.gate.collective}, out of place, {unit}:",
         f"{'size':>12}  {'time us':>12}  {'algbw':>9}  {'busbw':>9}  {'wrong':>6}",
     ]
-    lines += [f"{size(row['size_bytes']):>12}  {_timing(row)}" for row in judged.rows.get(judged.gate.collective, ())]
+    lines += [f"{size_text(row['size_bytes']):>12}  {_timing(row)}" for row in judged.rows.get(judged.gate.collective, ())]
     others = {name: rows[-1] for name, rows in judged.rows.items() if name != judged.gate.collective and rows}
     if others:
         lines.append("the other collectives at their largest size:")
-        lines += [f"{name:>16} {size(row['size_bytes']):>9}  {_timing(row)}" for name, row in others.items()]
+        lines += [f"{name:>16} {size_text(row['size_bytes']):>9}  {_timing(row)}" for name, row in others.items()]
     return lines
 
 
@@ -45,7 +46,7 @@ def sentence(judged: Judgement) -> str:
     rehearsed = f" (rehearsed at 1/{judged.scale})" if judged.scale != 1 else ""
     return (
         f"verdict {judged.verdict.upper()}: {judged.gate.collective} busbw {judged.busbw_gb_s:.4g} GB/s at "
-        f"{size(judged.gate.size_bytes)}{share}; {limit}{rehearsed}"
+        f"{size_text(judged.gate.size_bytes)}{share}; {limit}{rehearsed}"
     )
 
 
@@ -59,14 +60,6 @@ def page(judged: Judgement, searched: dict[str, Any], ssh: str, changes: Sequenc
         + (f"Since the last run:\n\n{since}\n" if since else "")
         + f"A shell on the head node: `{ssh}`\n\nGate: {judged.gate.why}.\n"
     )
-
-
-def size(size_bytes: int) -> str:
-    """Return `size_bytes` in readable form."""
-    for unit, factor in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
-        if size_bytes >= factor and size_bytes % factor == 0:
-            return f"{size_bytes // factor} {unit}"
-    return f"{size_bytes} B"
 
 
 def _timing(row: dict[str, Any]) -> str:

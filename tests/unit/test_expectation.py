@@ -45,4 +45,8 @@ def test_machines_that_exist_are_not_rented_and_have_no_price():
 
 def test_what_has_no_gate_says_why():
     asked = Asked(a_plan(1 << 20, 1 << 20), GPU4, 2)
-    assert expectation(asked, None, rents=False).splitlines()[-1].startswith("  gate:     none: the largest size is 1048576 B")
+    assert (
+        expectation(asked, None, rents=False)
+        .splitlines()[-1]
+        .startswith("  gate:     none: the largest size is 1 MiB, and the gate needs at least 512 MiB")
+    )

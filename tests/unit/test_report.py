@@ -12,7 +12,8 @@ from measurement_line import ASKED, BUILT, line, row, with_step
 from report_pages import PAGES, page
 
 from benchmarks.judge.verdict import judge
-from benchmarks.report import cards, nodes, outputs, pairs, plot, summary, web_page
+from benchmarks.plan.size_text import size_text
+from benchmarks.report import cards, nodes, outputs, pairs, plot, web_page
 
 
 def flat(text, searched=None):
@@ -97,7 +98,7 @@ def test_a_picture_shows_the_ceiling_and_the_gate_at_its_size():
     [(8, "8 B"), (1023, "1023 B"), (1024, "1 KiB"), (1536 * 1024, "1536 KiB"), (1024**2, "1 MiB"), (3 * 1024**3, "3 GiB")],
 )
 def test_sizes_are_written_in_the_largest_unit_that_is_exact(size_bytes, text):
-    assert summary.size(size_bytes) == text
+    assert size_text(size_bytes) == text
 
 
 def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):

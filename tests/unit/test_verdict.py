@@ -13,6 +13,7 @@ from measurement_line import ASKED, BUILT, GPU4, PLAN, a_plan, document, line, r
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.gate import gate
+from benchmarks.plan.size_text import size_text
 from benchmarks.report import outputs, summary
 from catalogue import SHAPES
 from config.accept import Accept
@@ -42,7 +43,7 @@ def test_a_complete_and_fast_run_passes_without_a_reason():
 def test_a_run_at_half_the_rate_is_short_and_says_both_numbers():
     judged = judge(with_step(RUN, rows=rows_at(0.025)), ASKED)
     assert judged.verdict == "short"
-    assert "reached 0.025 GB/s at 67108864 B; the gate requires 0.0425 GB/s" in judged.reasons[0]
+    assert "reached 0.025 GB/s at 64 MiB; the gate requires 0.0425 GB/s" in judged.reasons[0]
 
 
 def test_wrong_data_is_never_a_pass_however_fast():
@@ -116,7 +117,7 @@ def test_a_row_whose_numbers_contradict_each_other_is_unknown(step, placement, f
     timing[:3] = [number * factor for number, factor in zip(timing, factors, strict=False)]
     judged = judge(json.dumps(found), ASKED)
     assert judged.verdict == "unknown"
-    assert any(f"at {run['rows'][-1][0]} B" in reason for reason in judged.reasons)
+    assert any(f"at {size_text(run['rows'][-1][0])} " in reason for reason in judged.reasons)
 
 
 def test_numbers_that_are_rounded_to_six_decimals_fit_each_other():
