@@ -170,7 +170,8 @@ def main(words: list[str]) -> int:
         with _locks(world) as door:
             if faults := os.environ.get("BUSBAR_FAULTS"):
                 shutil.copyfile(faults, world.path / "faults.json")
-            world.faults()
+            if planted := world.faults():
+                sys.stderr.write(announced(planted))
             if file is not None:
                 with wires.locked(world, "setup"):
                     existing_hosts.start(world, file)
@@ -182,6 +183,12 @@ def main(words: list[str]) -> int:
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))
+
+
+def announced(planted: list[dict[str, object]]) -> str:
+    """Return the line that says which faults are planted, so that nobody takes them for the program's or the machine's."""
+    kinds = ", ".join(f"{one['kind']} on host {one['host']}" if "host" in one else str(one["kind"]) for one in planted)
+    return f"rehearsal/enter: {len(planted)} planted faults: {kinds}; `make down` ends them\n"
 
 
 def _refuse(why: str) -> int:

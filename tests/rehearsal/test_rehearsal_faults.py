@@ -10,7 +10,7 @@ import pytest
 from rail_streams import FIRST_BOOT, RECEIVE, SEND, megabits
 from rehearsed_hosts import RAILS, Stage, end_world, vcn
 
-from rehearsal.entry import clear
+from rehearsal.entry import clear, command
 from rehearsal.host import cables, spec
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -148,6 +148,12 @@ def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault
     (world.path / "faults.json").write_text(json.dumps([fault]))
     with pytest.raises(ValueError, match=sentence):
         HostFaults.of(world, 1, 16)
+
+
+def test_planted_faults_are_announced_with_what_ends_them():
+    planted = [{"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5}, {"kind": "capacity", "after": 1}]
+    said = command.announced(planted)
+    assert said == "rehearsal/enter: 2 planted faults: rail_rate on host 1, capacity; `make down` ends them\n"
 
 
 def test_a_slow_link_is_known_at_both_its_ends_and_nowhere_else(tmp_path):

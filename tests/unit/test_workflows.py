@@ -1,0 +1,33 @@
+"""Workflows run no code of a pull request beside a token that may write, and take actions by commit."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import yaml
+from conftest import ROOT
+
+FILES = sorted([*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "examples").glob("*/*.yml")])
+
+
+@pytest.mark.parametrize("file", FILES, ids=[path.name for path in FILES])
+def test_actions_are_pinned_and_who_may_write_checks_out_nothing(file):
+    workflow = yaml.safe_load(file.read_text())
+    assert workflow["permissions"] == {"contents": "read"}
+    for job in workflow["jobs"].values():
+        used = [step["uses"] for step in job["steps"] if "uses" in step]
+        assert all(re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", one) for one in used), used
+        rights = {name for name, right in job.get("permissions", {}).items() if right == "write"} - {"id-token"}
+        if rights:
+            assert not [one for one in used if one.startswith("actions/checkout@")], rights
+            ran = " ".join(step.get("run", "") for step in job["steps"])
+            assert not re.search(r"\bmake\b|python|tools/", ran), ran
+
+
+def test_the_examples_preview_stores_no_key_and_is_not_for_forks():
+    text = (ROOT / "examples" / "pull-request" / "preview-aws.yml").read_text()
+    preview = yaml.safe_load(text)["jobs"]["preview"]
+    assert preview["permissions"] == {"contents": "read", "id-token": "write"}
+    assert preview["if"] == "github.event.pull_request.head.repo.full_name == github.repository"
+    assert re.findall(r"secrets\.(\w+)", text) == ["PULUMI_CONFIG_PASSPHRASE"]
