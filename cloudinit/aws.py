@@ -104,7 +104,10 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
     }
     text = cloud_config(config)
     if len(text.encode()) > USER_DATA_BYTES:
-        msg = f"the first boot is {len(text.encode())} bytes long; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys"
+        msg = (
+            f"the first boot is {len(text.encode())} bytes long; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys, "
+            "scripts of your own or arguments"
+        )
         raise ValueError(msg)
     return text
 
