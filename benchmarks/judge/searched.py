@@ -17,16 +17,21 @@ def read(text: str) -> dict[str, Any]:
         return _failed({}, "the runner's line is not a search result")
     if {"trials", "again"} <= line.keys() and line["trials"] is None is line["again"]:
         return {"schema": 1, "kind": "search", "needed": False}  # an empty request comes back unchanged
+    why, refused = _damage(line)
+    return _failed(line, why, refused=refused) if why else line
+
+
+def _damage(line: dict[str, Any]) -> tuple[str, bool]:
+    """Return what cannot be read in a search's line, empty if nothing, and whether that is the runner's refusal."""
     named = line.get("culprits", [])
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
-        return _failed(line, "the search's line contains a culprit that cannot be read")
+        return "the search's line contains a culprit that cannot be read", False
+    why = line.get("failed")
     if not isinstance(line.get("needed"), bool):
-        why = line.get("failed")
-        unsaid = "the search's line does not say whether a search was needed"
-        return _failed(line, str(why or unsaid), refused=bool(why))
-    if line["needed"] and not line.get("failed") and not isinstance(line.get("complete"), bool):
-        return _failed(line, "the search's line does not say whether the search ended by itself")
-    return line
+        return str(why or "the search's line does not say whether a search was needed"), bool(why)
+    if line["needed"] and not why and not isinstance(line.get("complete"), bool):
+        return "the search's line does not say whether the search ended by itself", False
+    return "", False
 
 
 def _failed(line: dict[str, Any], why: str, *, refused: bool = False) -> dict[str, Any]:
