@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 import shutil
+import stat
 import time
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -140,13 +141,15 @@ def _given(wanted: Image) -> str:
 def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
     """Import the image unless its file is complete; every import makes a different file, so an existing one is kept."""
     file = _place(wanted)
+    if wanted.shared:
+        _own(os.path.dirname(os.path.dirname(file)), os.path.dirname(file))
     proof = file + ".sha256"
     if os.path.exists(file) and os.path.exists(proof):
         with jobs.text(proof) as source:
             if source.read().split()[:1] == [sha256(file)]:
                 say("the image is already imported")
                 return file
-    os.makedirs(os.path.dirname(file), exist_ok=True)
+    os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
     part = f"{file}.{run_id}"
     if os.path.exists(part):
         os.unlink(part)  # enroot does not overwrite files
@@ -169,6 +172,25 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
         target.write(f"{sha256(part)}  {file}\n")
     os.rename(part, file)
     return file
+
+
+def _own(*folders: str) -> None:
+    """Make `folders`, each in the one before, for the login user alone: everybody may write to their file system.
+
+    Raises:
+        Refusal: somebody else made one first, and could put another image there.
+    """
+    os.makedirs(os.path.dirname(folders[0]), exist_ok=True)
+    for folder in folders:
+        try:
+            os.mkdir(folder, 0o700)
+        except FileExistsError:
+            found = os.lstat(folder)
+            if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+                raise Refusal(
+                    f"{folder} may be written by others than the login user, so the image in it proves nothing; "
+                    "remove it; nothing was started"
+                ) from None
 
 
 def cause(said: List[str]) -> str:

@@ -33,6 +33,11 @@ def partition(region: str) -> str:
     return "aws-cn" if region.startswith("cn-") else "aws"
 
 
+def _service(region: str) -> str:
+    """Return the name by which EC2 of `region` takes a role."""
+    return "ec2.amazonaws.com.cn" if region.startswith("cn-") else "ec2.amazonaws.com"
+
+
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
@@ -91,8 +96,7 @@ class Iam(pulumi.ComponentResource):
         self.login_profile = self._usable("login", login, its, own)
 
     def _role(self, noun: str) -> iam.Role:
-        service = "ec2.amazonaws.com.cn" if self._wanted.region.startswith("cn-") else "ec2.amazonaws.com"
-        trust = {"Effect": "Allow", "Principal": {"Service": service}, "Action": "sts:AssumeRole"}
+        trust = {"Effect": "Allow", "Principal": {"Service": _service(self._wanted.region)}, "Action": "sts:AssumeRole"}
         return iam.Role(
             f"{self._name}-{noun}",
             assume_role_policy=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
@@ -137,14 +141,22 @@ def _elastic(wanted: Aws, subnet: str, node_role: str, ours: _Condition) -> list
     reservations = dict.fromkeys(one.purchase.reservation or "" for _, _, one in wanted.located)
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
     groups = [name for name in reservations if name.startswith("arn:")]
+    passed = {"iam:PassedToService": _service(wanted.region)}
     look = ("Instances", "InstanceStatus", "InstanceAttribute", "InstanceTypes", "InstanceTopology")
     seen = [f"ec2:Describe{noun}" for noun in (*look, "CapacityReservations", "LaunchTemplates")]
     found: list[dict[str, Any]] = [
         {"Effect": "Allow", "Action": seen, "Resource": "*"},
-        {"Effect": "Allow", "Action": ["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags"], "Resource": start + held},
+        {"Effect": "Allow", "Action": ["ec2:RunInstances", "ec2:CreateFleet"], "Resource": start + held},
+        # Who may tag a running machine could make it one of ours, and end it.
+        {
+            "Effect": "Allow",
+            "Action": "ec2:CreateTags",
+            "Resource": start,
+            "Condition": {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateFleet"]}},
+        },
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": f"{ec2}:instance/*", "Condition": ours},
         {"Effect": "Allow", "Action": "ec2:GetConsoleOutput", "Resource": f"{ec2}:instance/*", "Condition": ours},
-        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role},
+        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},
     ]
     if groups:
         found.append({"Effect": "Allow", "Action": "resource-groups:ListGroupResources", "Resource": groups})

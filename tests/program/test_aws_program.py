@@ -552,7 +552,10 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     more = {"name": "more", "static": 0, "dynamic": 8, "purchase": purchase, "placement": "none"}
     found, seen = program({"queues": [{"machines": [GPU, more]}]})
     by_action = {json.dumps(one["Action"]): one for one in policy(found)}
-    start = by_action['["ec2:RunInstances", "ec2:CreateFleet", "ec2:CreateTags"]']["Resource"]
+    start = by_action['["ec2:RunInstances", "ec2:CreateFleet"]']["Resource"]
+    made = {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateFleet"]}}
+    assert by_action['"ec2:CreateTags"']["Condition"] == made, "a machine that runs cannot be tagged, and then ended"
+    assert by_action['"iam:PassRole"']["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     assert [arn for arn in start if "subnet" in arn] == ["arn:aws:ec2:ap-northeast-1:*:subnet/cluster-network-private-id"]
     assert by_action['"ec2:TerminateInstances"']["Condition"] == {
         "ArnEquals": {"ec2:InstanceProfile": "arn:cluster-iam-node-profile"}

@@ -136,6 +136,19 @@ def test_an_image_that_is_already_complete_is_not_imported_again(head):
     assert len(calls(head, "import")) == 2
 
 
+def test_nobody_else_may_write_where_the_image_is_and_a_folder_that_somebody_else_made_is_refused(head):
+    images = Path(built(head)["container"]["file"]).parent
+    assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
+    images.chmod(0o777)
+    why = refused(head, run_id="build2")
+    assert f"{images} may be written by others than the login user" in why
+    assert why.endswith("remove it; nothing was started")
+    images.chmod(0o700)
+    images.parent.rename(images.parent.with_name("theirs"))
+    images.parent.symlink_to(images.parent.with_name("theirs"))
+    assert f"{images.parent} may be written by others" in refused(head, run_id="build3")
+
+
 def test_without_a_shared_folder_the_head_node_copies_the_image_to_every_node(head):
     head.tool(
         "ssh",
