@@ -146,6 +146,14 @@ def _running(following: Next, *, rehearsed: bool) -> str:
     return f"{following.rented} until then, {following.price or 'at an unknown price (set records.pricePerNodeHour)'}"
 
 
+def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
+    """Return the line that says that an update measured nothing, if `judged` is the run that the stack had before it."""
+    run = judged.line.get("run_id")
+    if not run or run != last.get("run"):
+        return []
+    return [f"nothing was measured now: this is run {run} of {measured_at(judged.line.get('started'))}"]
+
+
 def measured_at(started: Any) -> str:
     """Return a start time in readable form."""
     return str(started).replace("T", " ").replace("Z", " UTC") if started else "never"

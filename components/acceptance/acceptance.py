@@ -12,9 +12,10 @@ from benchmarks.launch.protocol import BuildLine
 from benchmarks.plan.asked import Asked
 from benchmarks.records.requests import Keeping, Kept, Way
 from benchmarks.report import outputs
+from benchmarks.report.ending import unmeasured
 from benchmarks.report.expectation import expectation
 from components.acceptance.accept import Accept
-from components.acceptance.attempt import attempt
+from components.acceptance.attempt import attempt, last_measured
 from components.acceptance.build import Archive, build
 from components.acceptance.looks import End
 from components.acceptance.measure import measure
@@ -83,7 +84,8 @@ class Acceptance(pulumi.ComponentResource):
             pulumi.log.info(f"{expectation(asked, price, rents=stack.rents)}\n  runs:     {runs}", self)
         controller = cluster.inventory.apply(_controller)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
-        number = attempt()
+        last = last_measured()
+        number = attempt(last)
         job = OnDemand(
             f"{name}-job",
             cluster.reach,
@@ -120,6 +122,7 @@ class Acceptance(pulumi.ComponentResource):
             end=end,
             record=found,
             kept=kept,
+            last=last,
             waits=job.waits,
             job=submits(planned.job_folder),
             required=bool(planned.start_limit_s),
@@ -141,7 +144,8 @@ class Acceptance(pulumi.ComponentResource):
         asked: pulumi.Output[Asked] = pulumi.Output.all(asked=expects, nodes=nodes).apply(
             lambda known: replace(known["asked"], names=tuple(node.name for node in known["nodes"]))
         )
-        number = attempt()
+        last = last_measured()
+        number = attempt(last)
         runner = Runner(f"{name}-runner", cluster.reach, ready.head, identity, number, archive.files, mine)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
         built = build(
@@ -177,7 +181,7 @@ class Acceptance(pulumi.ComponentResource):
         )
         way = _way(cluster.reach, ready.head)
         kept = records.keep(end=end, where=built.place, identity=identity, outputs=flat, way=way)
-        self._conclude(name, stack, cluster.reach, head=ready.head, end=end, record=record, kept=kept)
+        self._conclude(name, stack, cluster.reach, head=ready.head, end=end, record=record, kept=kept, last=last)
 
     def _conclude(  # noqa: PLR0913 - by name
         self,
@@ -189,6 +193,7 @@ class Acceptance(pulumi.ComponentResource):
         end: pulumi.Output[End | None],
         record: pulumi.Output[Whole],
         kept: pulumi.Output[Kept],
+        last: pulumi.Output[dict[str, Any]],
         waits: pulumi.Input[str] = "",
         job: str = "",
         required: bool = False,
@@ -214,19 +219,23 @@ class Acceptance(pulumi.ComponentResource):
             after=[self.measured, self.readme],
             opts=pulumi.ResourceOptions(parent=self),
         )
-        pulumi.Output.all(end=end, words=words, kept=kept).apply(lambda its: self._say(**its))
+        known = pulumi.Output.all(end=end, words=words, kept=kept, last=last)
+        known.apply(lambda its: self._say(**its))
 
     @staticmethod
     def _record(end: End, built: BuildLine, number: int) -> Whole:
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
-    def _say(self, end: End | None, words: Said, kept: Kept) -> None:
-        """Show a pass, and what changed since the run before."""
+    def _say(self, end: End | None, words: Said, kept: Kept, last: dict[str, Any]) -> None:
+        """Show a pass, whether this update measured it, and what changed since the run before."""
         if end is None:
             pulumi.log.info(words.headline, self)
             return
+        old = unmeasured(end.judged, last)
         if end.judged.verdict == PASS:
-            pulumi.log.info(f"\n{words.headline}\n{words.screen}", self)
+            pulumi.log.info("\n".join(("", words.headline, *old, words.screen)), self)
+        elif old:
+            pulumi.log.info(old[0], self)
         for change in kept.changes:
             pulumi.log.info(change, self)
 

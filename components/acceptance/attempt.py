@@ -13,13 +13,20 @@ _READ = "pulumi:pulumi:readStackOutputs"
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
-def attempt() -> pulumi.Output[int]:
-    """Return the number of this attempt, from 0: one more than the last one's if that was refused.
+def last_measured() -> pulumi.Output[dict[str, Any]]:
+    """Return the stack's own output `measured` as it was before this update; empty before the first one.
 
-    A refusal is a result that the state keeps, and to the engine nothing changed since. So the stack reads its own outputs,
-    as they were before this update. A StackReference would do so once, and fail the update where the state is being written.
+    A StackReference would read it once, and fail the update where the state is being written.
     """
-    return pulumi.Output.from_input(_before()).apply(_number)
+    return pulumi.Output.from_input(_before()).apply(lambda found: found if isinstance(found, dict) else {})
+
+
+def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
+    """Return the number of this attempt, from 0: one more than that of the `last` measurement if that was refused.
+
+    A refusal is a result that the state keeps, and to the engine nothing changed since.
+    """
+    return last.apply(lambda found: int(found.get("attempt", 0)) + bool(found.get("refused")))
 
 
 async def _before() -> Any:
@@ -37,8 +44,3 @@ async def _before() -> Any:
 async def _measured(stack: str) -> Any:
     found = await pulumi.runtime.invoke_async(_READ, {"name": stack})
     return found["outputs"].get("measured")
-
-
-def _number(measured: Any) -> int:
-    found = measured if isinstance(measured, dict) else {}
-    return int(found.get("attempt", 0)) + bool(found.get("refused"))

@@ -14,7 +14,7 @@ from busbar_certificate import require_certificate
 
 config = pulumi.Config()
 cluster = pulumi.StackReference(config.require("cluster"))
-needed_gb_s = float(config.require("needGbS"))
+needed_gb_s = config.require_float("needGbS")
 public_key = config.get("publicKey")
 
 
@@ -28,6 +28,8 @@ def usable(found: list[Any]) -> float:
         raise pulumi.RunError(f"the cluster's verdict is {verdict}, not pass; no work is planned on it.")
     if busbw_gb_s < needed_gb_s / scale:
         raise pulumi.RunError(f"the cluster gives {busbw_gb_s:.4g} GB/s, and this work needs {needed_gb_s / scale:.4g} GB/s.")
+    if scale != 1:
+        pulumi.log.warn(f"the cluster is rehearsed at 1/{scale}: no work can be done on it")
     return float(busbw_gb_s)
 
 

@@ -146,6 +146,9 @@ def test_an_unchanged_update_changes_nothing(built):
     assert found.status == 0, found
     assert not found.changes(), found
     assert "unchanged" in found.text
+    run = built[0].outputs()["measured"]["run"]
+    assert f"nothing was measured now: this is run {run} of 20" in found.text
+    assert "nothing was measured now" not in built[1].text
 
 
 def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a_warning(built):
@@ -258,12 +261,17 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
     words = ("--stack", "reader", "--config-file", str(config), "--non-interactive", "--yes", "--skip-preview")
     found = stage.command("pulumi", "-C", str(folder), "up", *words)
     assert found.status == 0, found
+    assert "the cluster is rehearsed at 1/4000" in found.text
     read = json.loads(stage.command("pulumi", "-C", str(folder), "stack", "output", "--json", "--stack", "reader").text)
     assert read["busbw_gb_s"] == stage.outputs()["measured"]["busbw_gb_s"]
     config.write_text(config.read_text().replace('"100"', '"300"').replace("'100'", "'300'").replace(": 100", ": 300"))
     found = stage.command("pulumi", "-C", str(folder), "up", *words)
     assert found.status != 0
     assert "this work needs" in found.text
+    config.write_text(config.read_text().replace("300", "fast"))
+    found = stage.command("pulumi", "-C", str(folder), "up", *words)
+    assert "needGbS" in found.text
+    assert "Traceback" not in found.text
 
 
 # What comes after

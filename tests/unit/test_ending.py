@@ -99,3 +99,11 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
     """Sentences are broken by the terminal; the engine indents what it shows by four."""
     sentences = ("verdict", "next,", "  - ", "running", "measured")
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76
+
+
+def test_an_update_that_shows_the_run_of_before_says_that_it_measured_nothing():
+    judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
+    run = judged.line["run_id"]
+    assert ending.unmeasured(judged, {}) == ending.unmeasured(judged, {"run": "another"}) == []
+    (said,) = ending.unmeasured(judged, {"run": run})
+    assert said == f"nothing was measured now: this is run {run} of 2026-01-02 03:04:05 UTC"
