@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -50,3 +51,17 @@ def test_the_list_of_stand_ins_is_complete():
 def test_the_glossary_has_at_most_25_words():
     rows = (ROOT / "CONTRIBUTING.md").read_text().partition("## Glossary")[2].partition("\n## ")[0]
     assert 0 < len(re.findall(r"^\| (?!word |---)", rows, re.MULTILINE)) <= 25
+
+
+PAGES = sorted((ROOT / "docs" / "measurements").glob("*/report.html"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=[page.parent.name for page in PAGES])
+def test_the_number_of_a_measurements_page_is_in_its_row_and_in_its_json(page):
+    (shown,) = re.findall(r"([\d.]+) GB/s of bus bandwidth", page.read_text())
+    (row,) = [one for one in (page.parents[1] / "README.md").read_text().splitlines() if f"]({page.parent.name})" in one]
+    assert f"| {shown} GB/s" in row
+    measured = json.loads((page.parent / "measurement.json").read_text())
+    assert f"{measured['outputs']['busbw_gb_s']:.4g}" == shown
+    decimals = len(shown.partition(".")[2])
+    assert all(f"{one:.{decimals}f}" in row for one in measured["product_gb_s"])
