@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pytest
 import yaml
-from conftest import KEY, ROOT, Engine, groups, texts
+from conftest import KEY, ROOT, groups, texts
 from parsed_stack import GIVEN, IMAGE, begins_with_a_path, parsed, refused
 
 from catalogue.nccl_tests import too_old
@@ -53,18 +53,20 @@ SOUND: dict[str, dict[str, Any]] = {
 ARCHIVES = "https://github.com/NVIDIA/nccl-tests/archive/refs/tags"
 
 
-def test_a_value_set_with_secret_is_refused_because_all_of_it_is_shown():
+def test_a_value_set_with_secret_is_refused_because_all_of_it_is_shown(monkeypatch):
     given = {f"busbar:{key}": text for key, text in texts(GIVEN | {"records": {"pricePerNodeHour": "12.5 USD"}}).items()}
-    pulumi.runtime.set_mocks(Engine({}), project="busbar", stack="dev")
+    monkeypatch.setattr(pulumi, "get_project", lambda: "busbar")
+    config = pulumi.runtime.config
+    before = config.CONFIG.set(given)
     try:
-        pulumi.runtime.set_all_config(given, ["busbar:records"])
+        assert read.load().records.price is not None
+        monkeypatch.setattr(config, "is_config_secret", lambda key: key == "busbar:records")
         with pytest.raises(pulumi.RunError) as found:
             read.load()
     finally:
-        pulumi.runtime.set_all_config(given, [])
+        config.CONFIG.reset(before)
     assert str(found.value).startswith("records has a value that was set with --secret, and previews, outputs and the report")
     assert "12.5" not in str(found.value)
-    assert read.load().records.price is not None
 
 
 def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
