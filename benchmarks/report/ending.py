@@ -147,11 +147,14 @@ def _running(following: Next, *, rehearsed: bool) -> str:
 
 
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
-    """Return the line that says that an update measured nothing, if `judged` is the run that the stack had before it."""
-    run = judged.line.get("run_id")
-    if not run or run != last.get("run"):
+    """Return the line that says that an update measured nothing, if `judged` is the run that the stack had before it.
+
+    A run that was refused has the same id as its next attempt, and no start.
+    """
+    run, started = judged.line.get("run_id"), judged.line.get("started")
+    if not run or (run, started) != (last.get("run"), last.get("measured_at")):
         return []
-    return [f"nothing was measured now: this is run {run} of {measured_at(judged.line.get('started'))}"]
+    return [f"nothing was measured now: this is run {run} of {measured_at(started)}"]
 
 
 def measured_at(started: Any) -> str:

@@ -104,6 +104,9 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
 def test_an_update_that_shows_the_run_of_before_says_that_it_measured_nothing():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     run = judged.line["run_id"]
-    assert ending.unmeasured(judged, {}) == ending.unmeasured(judged, {"run": "another"}) == []
-    (said,) = ending.unmeasured(judged, {"run": run})
+    started = "2026-01-02T03:04:05Z"
+    refused_before = {"run": run, "measured_at": None}
+    for other in ({}, {"run": "another", "measured_at": started}, refused_before):
+        assert ending.unmeasured(judged, other) == []
+    (said,) = ending.unmeasured(judged, {"run": run, "measured_at": started})
     assert said == f"nothing was measured now: this is run {run} of 2026-01-02 03:04:05 UTC"
