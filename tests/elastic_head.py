@@ -52,6 +52,7 @@ exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 
 #: A machine as it boots: its own /etc and /usr/local too, no munge key, and sshd. systemd is none: `systemctl` starts daemons.
 BOOTED = r"""
+set -e
 hostname ip-$1; mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs /run
 for folder in /etc /usr/local /var/lib /var/log; do

@@ -218,8 +218,10 @@ def test_the_evidence_has_what_each_step_printed_and_its_exact_result_without_a_
     text = stage.on_host(unpacked)
     documents = dict(re.findall(r"^# busbar step (\S+)\.json\n(.*)$", text, re.MULTILINE))
     assert set(documents) == set(re.findall(r"^# busbar step (\w+)$", text, re.MULTILINE)) - {"nodes", "proofs"}
-    largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
-    assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
+    assert documents
+    if not text.startswith("# busbar: measured a second time"):  # that of a retest has only what was short
+        largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
+        assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
     assert all("env" not in json.loads(document) for document in documents.values())
     assert "HOME=" not in text
 
