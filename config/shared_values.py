@@ -89,6 +89,17 @@ def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
     return value
 
 
+def three_numbers(example: str) -> AfterValidator:
+    """Return the check of a version that has three numbers, as `example` has."""
+
+    def check(value: str) -> str:
+        if not re.fullmatch(r"\d+\.\d+\.\d+", value):
+            raise ValueError(f"is {value!r}; it must be a version of three numbers, such as {example}")
+        return value
+
+    return AfterValidator(check)
+
+
 #: Folders, in order of preference; of one glob's matches the newest wins.
 Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
 Cidr = Annotated[str, AfterValidator(_network)]

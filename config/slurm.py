@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from catalogue.containers import ENROOT, PYXIS, PYXIS_SHA256, Container
 from config.model import Model
-from config.shared_values import Sha256
+from config.shared_values import Sha256, three_numbers
 from config.units import Minutes, Seconds
 from scheduler import names
 
@@ -43,19 +42,13 @@ class Slurm(Model):
         return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)
 
 
-def _version(value: str) -> str:
-    if not re.fullmatch(r"\d+\.\d+\.\d+", value):
-        raise ValueError(f"is {value!r}; it must be a version of three numbers, such as {PYXIS}")
-    return value
-
-
 class Containers(Model):
     """Enroot and Pyxis on all machines of a Slurm cluster, so that `srun --container-image` starts tasks in an image."""
 
-    enroot: Annotated[str, AfterValidator(_version)] = Field(
+    enroot: Annotated[str, three_numbers(PYXIS)] = Field(
         default=ENROOT, description="Version of Enroot, where an image has none.", examples=["4.1.1"]
     )
-    pyxis: Annotated[str, AfterValidator(_version)] = Field(
+    pyxis: Annotated[str, three_numbers(PYXIS)] = Field(
         default=PYXIS,
         description="Version of Pyxis, which every machine builds for the Slurm that it has.",
         examples=["0.23.0"],

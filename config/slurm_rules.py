@@ -26,14 +26,15 @@ class Entry(NamedTuple):
     always_on: int
 
 
+def _without_controller(path: str, count: int, where: str) -> Breach:
+    return Breach(path, f"is {count}, and {where} is not set; nothing would start them, so set {where}: {{}}")
+
+
 def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
     """Yield dynamic machines that nothing starts."""
     for one in entries:
         if one.dynamic and slurm is None:
-            yield Breach(
-                f"{one.path}.dynamic",
-                f"is {one.dynamic}, and {where} is not set; nothing would start them, so set {where}: {{}}",
-            )
+            yield _without_controller(f"{one.path}.dynamic", one.dynamic, where)
 
 
 def idle(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
@@ -102,10 +103,7 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
     """Yield nodes that are to run always and are none that the controller may start."""
     for one in entries:
         if one.always_on and slurm is None:
-            yield Breach(
-                f"{one.path}.alwaysOn",
-                f"is {one.always_on}, and {where} is not set; nothing would start them, so set {where}: {{}}",
-            )
+            yield _without_controller(f"{one.path}.alwaysOn", one.always_on, where)
         elif one.always_on > one.dynamic:
             yield Breach(
                 f"{one.path}.alwaysOn",

@@ -210,8 +210,8 @@ class World:
             "accounting": accounting.document(self.slurm, MARK),
             "users": {"address": HEAD, "hostname": "head", "home": HOME, "accounting": "busbar"},
         }
-        self.head.sh("cat > /root/programs.pyz", programs.archive(), check=True)
-        return self.head.sh("python3 -IS /root/programs.pyz install", json.dumps(document).encode()).stderr
+        self.head.sh("cat > /run/programs.pyz", programs.archive(), check=True)
+        return self.head.sh("python3 -IS /run/programs.pyz install", json.dumps(document).encode()).stderr
 
     def join(self, name: str) -> subprocess.CompletedProcess[str]:
         """Make a machine a node with what the controller's own program would send there."""
@@ -429,9 +429,9 @@ def folders_of_oracle_linux(world: World) -> None:
         check=True,
     )
     document = {"address": "10.255.0.2", "hostname": "el", "home": HOME, "accounting": ""}
-    ask = "import sys; sys.path.insert(0, '/root/programs.pyz'); from scheduler.users import controller_setup\n"
+    ask = "import sys; sys.path.insert(0, '/run/programs.pyz'); from scheduler.users import controller_setup\n"
     ask += f"controller_setup.set_up({document!r})"
-    head.sh("cat > /root/programs.pyz; install -D /root/programs.pyz " + programs.ARCHIVE, programs.archive(), check=True)
+    head.sh("cat > /run/programs.pyz; install -D /run/programs.pyz " + programs.ARCHIVE, programs.archive(), check=True)
     tell(
         said=head.sh("exec python3 -IS -", ask.encode(), check=True).stdout.strip(),
         added=head.cluster("user", "add", "erin").stdout,

@@ -10,7 +10,7 @@ import shlex
 import shutil
 import stat
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from benchmarks.launch import pyxis
 from benchmarks.launch.protocol import Build, Image, Node
@@ -85,8 +85,7 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     assert wanted is not None  # noqa: S101 - called only with an image
     if not shutil.which("enroot"):
         raise Refusal(f"the head node has no enroot, but ranks are to run in {name(wanted)}; install enroot on every node")
-    file = found(wanted, request.run_id, say, deadline)
-    digest = sha256(file)
+    file, digest = found(wanted, request.run_id, say, deadline)
     say(f"image {name(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
     if not wanted.path and not wanted.shared:
         refuse_missing(request.nodes, fanout.send(request.nodes, file, digest, deadline - time.monotonic()), "take it")
@@ -95,8 +94,8 @@ def prepare(request: Build, mpirun: str, here: str, say: jobs.Say) -> Inside:
     asking = os.path.join(here, "asking.conf")
     with jobs.text(asking, "w") as target:
         target.write(_conf({}))
-    homes = installed.inside(wanted.homes, _ask(box, asking, installed.script(wanted.homes)))
-    versions = read_versions(_ask(box, asking, versions_script(homes)))
+    homes = installed.inside(wanted.homes, ask(_start(box, asking), installed.script(wanted.homes)))
+    versions = read_versions(ask(_start(box, asking), versions_script(homes)))
     _refuse_other_mpi(versions.get("mpi", ""), mpirun, name(wanted))
     image = {"reference": name(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
     versions.update(image=name(wanted), image_sha256=digest, mpirun=mpirun)
@@ -118,8 +117,8 @@ def _place(wanted: Image) -> str:
     return os.path.join(base, "images", hashlib.sha256(wanted.uri.encode()).hexdigest()[:16] + ".sqsh")
 
 
-def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
-    """Return the path of the image's file on this node; it is imported first if it is in a registry.
+def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tuple[str, str]:
+    """Return the path of the image's file on this node and its sha256; it is imported first if it is in a registry.
 
     Raises:
         Refusal: there is no such file, it is not the pinned one, or the import failed.
@@ -127,28 +126,30 @@ def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
     return _given(wanted) if wanted.path else _imported(wanted, run_id, say, deadline)
 
 
-def _given(wanted: Image) -> str:
+def _given(wanted: Image) -> Tuple[str, str]:
     path = str(wanted.path)
     if not os.path.isfile(path):
         raise Refusal(
             f"container is {path}, but the head node has no such file; import the image there, or name it in its registry"
         )
-    if wanted.sha256 and sha256(path) != wanted.sha256:
-        raise Refusal(f"{path} has sha256 {sha256(path)}, but {wanted.sha256} is pinned; nothing was started")
-    return path
+    digest = _sha256(path)
+    if wanted.sha256 and digest != wanted.sha256:
+        raise Refusal(f"{path} has sha256 {digest}, but {wanted.sha256} is pinned; nothing was started")
+    return path, digest
 
 
-def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str:
+def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tuple[str, str]:
     """Import the image unless its file is complete; every import makes a different file, so an existing one is kept."""
     file = _place(wanted)
     if wanted.shared:
         _own(os.path.dirname(os.path.dirname(file)), os.path.dirname(file))
     proof = file + ".sha256"
     if os.path.exists(file) and os.path.exists(proof):
+        digest = _sha256(file)
         with jobs.text(proof) as source:
-            if source.read().split()[:1] == [sha256(file)]:
+            if source.read().split()[:1] == [digest]:
                 say("the image is already imported")
-                return file
+                return file, digest
     os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
     part = f"{file}.{run_id}"
     if os.path.exists(part):
@@ -168,10 +169,11 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> str
         raise Refusal(f"the image {wanted.uri} was not imported in time; enroot's last line: {cause(said)}")
     if status != 0:
         raise Refusal(f"enroot did not import {wanted.uri}: {cause(said)}")
+    digest = _sha256(part)
     with jobs.text(proof, "w") as target:
-        target.write(f"{sha256(part)}  {file}\n")
+        target.write(f"{digest}  {file}\n")
     os.rename(part, file)
-    return file
+    return file, digest
 
 
 def _own(*folders: str) -> None:
@@ -222,12 +224,17 @@ def refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -
         raise Refusal("the image is not on every node: {} did not {}".format("; ".join(missing), what))
 
 
-def _ask(name: str, conf: str, script: str) -> str:
-    with bounded([*_start(name, conf), "sh", "-c", script], _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
+def ask(start: List[str], script: str, node: str = "head node") -> str:
+    """Return what a shell script prints in the image, in which the words `start` start a command; `node` is where that is.
+
+    Raises:
+        Refusal: it failed.
+    """
+    with bounded([*start, "sh", "-c", script], _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
         said = list(child.lines())
         status = child.status()
     if status != 0:
-        raise Refusal(f"the image does not start on the head node: {cause(said)}")
+        raise Refusal(f"the image does not start on the {node}: {cause(said)}")
     return "\n".join(said)
 
 
@@ -299,7 +306,7 @@ rc() {{
     )
 
 
-def sha256(path: str) -> str:
+def _sha256(path: str) -> str:
     """Return the sha256 of a file, which may be larger than memory."""
     digest = hashlib.sha256()
     with open(path, "rb") as source:

@@ -34,8 +34,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     wanted = request.container
     assert wanted is not None  # noqa: S101 - called only with an image
     _refuse_without(wanted)
-    file = container_image.found(wanted, request.run_id, say, deadline)
-    digest = container_image.sha256(file)
+    file, digest = container_image.found(wanted, request.run_id, say, deadline)
     say(f"image {container_image.name(wanted)}: {file} with sha256 {digest}, {os.path.getsize(file) / 1e9:.1f} GB")
     root = jobs.root()
     check = f"mkdir -p {shlex.quote(root)} && echo {shlex.quote(digest + '  ' + file)} | sha256sum --check --quiet --strict -"
@@ -46,8 +45,8 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     asking = os.path.join(here, "asking.sh")
     with jobs.text(asking, "w") as target:
         target.write(_script({}))
-    homes = installed.inside(wanted.homes, _ask(inside.alone(asking), installed.script(wanted.homes)))
-    versions = container_image.read_versions(_ask(inside.alone(asking), container_image.versions_script(homes)))
+    homes = installed.inside(wanted.homes, _ask(inside, asking, installed.script(wanted.homes)))
+    versions = container_image.read_versions(_ask(inside, asking, container_image.versions_script(homes)))
     image = {"reference": container_image.name(wanted), "file": file, "sha256": digest, "bytes": os.path.getsize(file)}
     versions.update(image=container_image.name(wanted), image_sha256=digest)
     return inside._replace(conf=_script(homes), homes=homes, image=image, versions=versions)
@@ -68,13 +67,8 @@ def _said(words: List[str]) -> str:
         return "\n".join(child.lines())
 
 
-def _ask(start: List[str], script: str) -> str:
-    with bounded([*start, "sh", "-c", script], _ASK_TIMEOUT_S) as child:
-        said = list(child.lines())
-        status = child.status()
-    if status != 0:
-        raise Refusal(f"the image does not start on the first node: {container_image.cause(said)}")
-    return "\n".join(said)
+def _ask(inside: Inside, asking: str, script: str) -> str:
+    return container_image.ask(inside.alone(asking), script, "first node")
 
 
 def _srun(file: str, name: str, root: str) -> List[str]:

@@ -23,7 +23,7 @@ from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre
 from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model
-from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some
+from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some, three_numbers
 from config.slurm import ALWAYS_ON, Scheduler
 from config.units import Gb, GbitS, MbS
 
@@ -225,16 +225,10 @@ def _reference(value: str) -> str:
     return value
 
 
-def _version(value: str) -> str:
-    if not re.fullmatch(r"\d+\.\d+\.\d+", value):
-        raise ValueError(f"is {value!r}; it must be a version of three numbers, such as 2.2.0")
-    return value
-
-
 class Distribution(Model):
     """nerdctl's full distribution, one archive with containerd, runc, CNI plugins and nerdctl, as first boot installs it."""
 
-    version: Annotated[str, AfterValidator(_version)] = Field(
+    version: Annotated[str, three_numbers("2.2.0")] = Field(
         default=NERDCTL, description="Its version; 2.2.0 contains containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
     )
     sums: Sha256 = Field(
@@ -257,7 +251,7 @@ class Container(Model):
         examples=["containerd"],
     )
     containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run it.")
-    toolkit: Annotated[str, AfterValidator(_version)] = Field(
+    toolkit: Annotated[str, three_numbers("2.2.0")] = Field(
         default=TOOLKIT,
         description="Version of NVIDIA Container Toolkit, which describes the GPUs to containerd (CDI).",
         examples=["1.18.2"],
