@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from elastic import FakeCloud, KilledError, Steps
+from own_folders import OWN_FOLDERS
 
 from scheduler import programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
@@ -43,6 +44,7 @@ SHORTER = {
 }
 #: A machine: its own network, name and folders; munge's socket is the controller's.
 MACHINE = r"""
+set -e
 hostname $1; mount --make-rprivate /
 mkdir -p /tmp/munge.$1; mount --bind /run/munge /tmp/munge.$1
 for folder in /run /var/lib/slurm; do mount -t tmpfs tmpfs $folder; done
@@ -51,15 +53,13 @@ exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 """
 
 #: A machine as it boots: its own /etc and /usr/local too, no munge key, and sshd. systemd is none: `systemctl` starts daemons.
-BOOTED = r"""
+BOOTED = rf"""
 set -e
 hostname ip-$1; mount --make-rprivate /
+{OWN_FOLDERS}
 mount -t tmpfs -o mode=755 tmpfs /run
-for folder in /etc /usr/local /var/lib /var/log; do
-  mkdir -p /run/own$folder/upper /run/own$folder/work
-  mount -t overlay -o lowerdir=$folder,upperdir=/run/own$folder/upper,workdir=/run/own$folder/work overlay $folder
-done
-rm -rf /etc/munge/munge.key /etc/slurm; mkdir -p /run/sshd /run/munge /var/log/slurm; chown munge /run/munge
+rm -rf /etc/munge/munge.key /etc/slurm
+mkdir -p /run/sshd /run/munge /var/log/slurm /var/lib/slurm; chown munge /run/munge /etc/munge
 cat > /usr/local/bin/systemctl <<'END'
 #!/bin/sh
 case "$*" in

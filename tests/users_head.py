@@ -15,6 +15,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from own_folders import OWN_FOLDERS
+
 from scheduler import accounting, programs
 from scheduler.cluster import Cluster, Cores, Gpus, Hardware, Node, NodeSet, Queue
 from scheduler.files import files, scripts
@@ -67,14 +69,10 @@ case $verb in
 esac
 """
 #: A machine as it boots, on its own copy of the system's folders: the daemons' folders, no key of munge, and sshd with PAM.
-BOOT = r"""
+BOOT = rf"""
 set -e
 hostname "$1"; mount --make-rprivate /
-mount -t tmpfs -o mode=755 tmpfs /mnt
-for folder in /etc /usr/local /var/lib /var/log; do
-  mkdir -p /mnt/own$folder/upper /mnt/own$folder/work
-  mount -t overlay -o lowerdir=/run/pristine$folder,upperdir=/mnt/own$folder/upper,workdir=/mnt/own$folder/work overlay $folder
-done
+{OWN_FOLDERS}
 hosts="$3"
 mount -t tmpfs -o mode=755 tmpfs /run
 printf '%s' "$hosts" > /run/hosts; mount --bind /run/hosts /etc/hosts
@@ -125,6 +123,7 @@ class Machine:
             "-m",
             "-u",
             "-n",
+            "-r",
             "--wdns=/",
             *PYTHON[:4],
             "HOME=/root",

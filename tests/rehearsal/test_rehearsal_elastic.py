@@ -22,6 +22,7 @@ hostname head
 ip link set lo up
 ip link add br0 type bridge; ip address add 10.255.0.1/8 dev br0; ip link set br0 up
 mount -t tmpfs -o mode=755 tmpfs /run
+mkdir -p /run/pristine; mount --bind / /run/pristine
 for folder in /etc /usr/local /var/lib /var/log; do
   mkdir -p /run/own$folder/upper /run/own$folder/work
   mount -t overlay -o lowerdir=$folder,upperdir=/run/own$folder/upper,workdir=/run/own$folder/work overlay $folder
