@@ -56,9 +56,10 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head node
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores
-	@tools/setup checks
+test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores; KUBERNETES=1 runs `make kubernetes` after it
+	@tools/setup checks $(if $(KUBERNETES),kubernetes)
 	@tools/test
+	@$(if $(KUBERNETES),tools/test kubernetes)
 
 on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 6 minutes
 	@tools/setup checks
