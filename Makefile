@@ -45,7 +45,7 @@ clear: ## remove every trace of a rehearsal: hosts, networks, planted faults, st
 	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
 
 preview: setup ## show what `up` would do and the expected bandwidth; JSON=1 for programs
-	@$(RUN) preview $(if $(JSON),--json)
+	@$(RUN) preview $(if $(JSON),--json,--suppress-outputs)
 
 down: setup ## destroy everything that `up` created
 	@$(RUN) destroy --yes --skip-preview

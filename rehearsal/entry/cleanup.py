@@ -16,7 +16,7 @@ from rehearsal.world.world import World
 #: Folders of the world that the rehearsal itself makes; the stand-in clouds own their files.
 OWN = (
     *("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "services"),
-    *("authority", "identities", "locks"),
+    *("authority", "engine", "identities", "locks"),
 )
 
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from rehearsal.entry import cleanup, existing_hosts
+from rehearsal.entry import cleanup, engine_home, existing_hosts
 from rehearsal.net import network, wires
 from rehearsal.world.world import World
 
@@ -121,12 +121,19 @@ def _operator(world: World) -> None:
 def _environment(world: World) -> dict[str, str]:
     """Return CMD's environment: ours, with the stand-ins first on PATH and without proxies."""
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
-    return kept | {
-        "PATH": f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}",
-        "SSH_AUTH_SOCK": str(world.agent_socket),
-        "BUSBAR_WORLD": str(world.path),
-        "BUSBAR_SCALE": str(world.scale),
-    }
+    path = f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}"
+    with wires.locked(world, "setup"):
+        home = engine_home.environment(world, path)
+    return (
+        kept
+        | home
+        | {
+            "PATH": path,
+            "SSH_AUTH_SOCK": str(world.agent_socket),
+            "BUSBAR_WORLD": str(world.path),
+            "BUSBAR_SCALE": str(world.scale),
+        }
+    )
 
 
 def _run(world: World, command: list[str], door: int) -> int:

@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 #: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
 ELSEWHERE = {"make test", "make figures"}
 
+#: What is watched in a terminal of 80 columns and 24 rows.
+WATCHED = ("make up", "make preview")
 #: What a person watches for: collective, size, busbw and its share of what the wire allows.
 NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire\)")
 
@@ -62,14 +64,14 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     between = [line for line in commands if line not in {"make up", "make down"}]
     ordered = ["make up", *between, "make status", "make logs", "make release", "make unlock", "make down"]
     said = {}
-    panes: list[str] = []
+    seen_of: dict[str, list[str]] = {command: [] for command in WATCHED}
     for command in ordered:
         verdicts: list[str] = []
         # Where this machine was too busy for a number, the update says how to measure again.
         for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
-            if words == "make up":  # in a terminal of 80 columns, which is watched
-                shell = ["bash", "-c", words]
-                status, text = terminal.watch(shell, panes.append, cwd=copy, environment=environment, timeout_s=300)
+            if words in WATCHED:
+                shell, see = ["bash", "-c", words], seen_of[words].append
+                status, text = terminal.watch(shell, see, cwd=copy, environment=environment, timeout_s=300)
                 done = subprocess.CompletedProcess(shell, status, text, "")
             else:
                 done = subprocess.run(
@@ -89,11 +91,15 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
         assert done.returncode == 0, "\n".join([command, done.stdout, done.stderr, *verdicts])
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]
+    assert not [line for text in said.values() for line in text.splitlines() if "from $PATH" in line], "the engine's own noise"
+    panes = seen_of["make up"]
     begun = next(number for number, seen in enumerate(panes) if NUMBER.search(seen))
     ended = next(number for number, seen in enumerate(panes) if "acceptance-measure created" in seen)
     measuring = panes[begun:ended]
     assert len({NUMBER.findall(seen)[-1] for seen in measuring if NUMBER.search(seen)}) > 1, "the number of the size that runs"
     assert not [seen for seen in measuring if not NUMBER.search(seen)], "it is visible always while it measures"
+    block = seen_of["make preview"][-1]
+    assert re.search(r"price: .*wire: .*healthy: .*gate: ", block), "a preview's block is on the screen at its end"
     assert "inst-" in said["make ssh"]
     assert said["make status"].splitlines()[-1].startswith("costs:    nothing, it is rehearsed")
     assert "dev is not locked" in said["make unlock"]

@@ -88,4 +88,5 @@ def test_all_bad_input_is_refused_at_preview_with_one_sentence_each(world, chang
     for sentence in sentences:
         assert [line for line in said if sentence in line], f"{sentence}\n{found}"
     assert "Traceback" not in found.text
+    assert "from $PATH" not in found.text, "a warning of the engine for each plugin of the rehearsal"
     assert world.resources() == []

@@ -1,0 +1,58 @@
+"""The engine's home in a world: the user's own, but its plugins are those that PATH has there, laid out as if installed.
+
+The engine prefers a plugin on PATH and warns of each, in front of everything else that it has to say. Told to look only among
+the installed ones it says nothing. The stand-ins may not be installed in the user's own home, where an update against a real
+account would find them, so a world has a home of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from rehearsal.world.world import World
+
+_PLUGIN = re.compile(r"pulumi-(language|resource|analyzer|converter|tool)-([\w.-]+)")
+#: At least any version that an SDK or an older state asks for: the engine's older search takes the greatest one.
+_VERSION = "v999.0.0"
+
+
+def environment(world: World, path: str) -> dict[str, str]:
+    """Make the home whose plugins are those on `path`, and return what the engine needs to use it."""
+    home, own = world.folder("engine"), Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    for entry in own.glob("*"):
+        if entry.name != "plugins":
+            _link(home / entry.name, entry)
+    plugins = dict(_installed(own / "plugins", path))
+    for folder in world.folder("engine", "plugins").glob("*/"):
+        if folder.name not in plugins:
+            shutil.rmtree(folder)
+    for name, files in plugins.items():
+        folder = world.folder("engine", "plugins", name)
+        for file in files:
+            _link(folder / file.name, file)
+    return {"PULUMI_HOME": str(home), "PULUMI_IGNORE_AMBIENT_PLUGINS": "true", "PULUMI_ENABLE_LEGACY_PLUGIN_SEARCH": "true"}
+
+
+def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
+    """Yield the folder of each plugin and the files in it: the first on `path`, and installed ones that it does not have."""
+    found: dict[str, Path] = {}
+    for folder in path.split(os.pathsep):
+        for file in Path(folder or ".").glob("pulumi-*-*"):
+            if (match := _PLUGIN.fullmatch(file.name)) and os.access(file, os.X_OK):
+                found.setdefault(f"{match[1]}-{match[2]}", file.absolute())
+    yield from ((f"{name}-{_VERSION}", [file]) for name, file in found.items())
+    for installed in own.glob("*-v*/"):
+        if installed.name.rpartition("-v")[0] not in found and not installed.with_name(f"{installed.name}.partial").exists():
+            yield installed.name, list(installed.iterdir())
+
+
+def _link(link: Path, target: Path) -> None:
+    """Let `link` lead to `target`; what the engine has made there itself stays."""
+    if link.readlink() != target if link.is_symlink() else not link.exists():
+        fresh = link.with_name(f".{link.name}.{os.getpid()}")
+        fresh.symlink_to(target)
+        fresh.replace(link)
