@@ -22,6 +22,10 @@ class Price:
 #: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD for a GB and month by the throughput of each TiB in MB/s. Both c3x.dev
 #: and awsnegotiations.com have the first one (read 2026-11-23); of the others no two sources were found.
 LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
+#: What costs by the hour whatever goes through it, by the engine's type; us-east-1. The gateway: zacfukuda.com (prices of
+#: 2026-06-01) and zeonedge.com (2026-04-10). The address, in use or not: doit.com and vishalvyas.com (from 2024-02-01 on; both
+#: read 2026-11-25).
+HOURLY_USD: dict[str, float] = {"aws:ec2/natGateway:NatGateway": 0.045, "aws:ec2/eip:Eip": 0.005}
 #: As AWS counts a month's price (cost estimates of its calculator).
 HOURS_PER_MONTH = 730
 

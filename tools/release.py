@@ -13,7 +13,7 @@ import json
 import sys
 from typing import Any
 
-from catalogue.prices import HOURS_PER_MONTH, LUSTRE_USD_PER_GB_MONTH
+from catalogue.prices import HOURLY_USD, HOURS_PER_MONTH, LUSTRE_USD_PER_GB_MONTH
 from tools.stack_commands import RefusedError, Run, ended, shown
 
 #: Kinds of resources that are machines, or make them.
@@ -26,7 +26,7 @@ _FREE = frozenset(
         *("Vpc", "Subnet", "SecurityGroup", "SecurityGroupIngressRule", "SecurityGroupEgressRule", "RouteTable", "Route"),
         *("RouteTableAssociation", "InternetGateway", "PlacementGroup", "LaunchTemplate", "KeyPair", "Role", "InstanceProfile"),
         *("RolePolicy", "RolePolicyAttachment", "Vcn", "SecurityList", "ServiceGateway", "InstanceConfiguration"),
-        *("AppCatalogSubscription", "MountTarget", "Export", "ExportSet", "DataRepositoryAssociation", "ConsoleHistory"),
+        *("AppCatalogSubscription", "Export", "ExportSet", "DataRepositoryAssociation", "ConsoleHistory"),
         *("VpcIpv4CidrBlockAssociation", "BucketPublicAccessBlock", "BucketOwnershipControls", "Parameter"),
     }
 )
@@ -56,22 +56,56 @@ def lines(state: dict[str, Any]) -> list[str]:
             f"{', protected' * one.get('protect', False)}{_bill(one)}"
             for one in found
         ),
+        *_sum(found),
         "to end all of it, data included: make release DATA=delete",
     ]
 
 
 def _bill(resource: dict[str, Any]) -> str:
     """Return what a resource is billed for and its price, or that it is not known; nothing for what costs nothing by itself."""
-    known = resource.get("outputs") or {}
-    kind = resource["type"].rpartition(":")[2]
-    if kind in _FREE:
+    if _free(resource):
         return ""
+    size_gib, usd = _size_gib(resource), _usd_per_hour(resource)
+    billed = ", billed" if size_gib is None else f", billed for {size_gib:g} GiB"
+    return (
+        f"{billed} at an unknown price" if usd is None else f"{billed}, about {usd:.3g} USD an hour (list price in us-east-1)"
+    )
+
+
+def _free(resource: dict[str, Any]) -> bool:
+    """Tell whether a resource costs nothing by itself."""
+    known = resource.get("outputs") or {}
+    match resource["type"].rpartition(":")[2]:
+        case "MountTarget":  # only a faster one than usual is billed (docs/oci.md)
+            return str(known.get("requestedThroughput") or 1) == "1"
+        case "VpcEndpoint":  # zacfukuda.com and usage.ai
+            return bool(known.get("vpcEndpointType", "Gateway") == "Gateway")
+        case kind:
+            return kind in _FREE
+
+
+def _size_gib(resource: dict[str, Any]) -> float | None:
+    known = resource.get("outputs") or {}
     size_gib = known.get("storageCapacity") or known.get("capacityInGbs")
-    billed = f", billed for {size_gib:g} GiB" if isinstance(size_gib, int | float) else ", billed"
-    rate = LUSTRE_USD_PER_GB_MONTH.get(known.get("perUnitStorageThroughput", 0)) if kind == "LustreFileSystem" else None
-    if rate is None or not isinstance(size_gib, int | float):
-        return f"{billed} at an unknown price"
-    return f"{billed}, about {size_gib * rate / HOURS_PER_MONTH:.3g} USD an hour (list price in us-east-1)"
+    return size_gib if isinstance(size_gib, int | float) else None
+
+
+def _usd_per_hour(resource: dict[str, Any]) -> float | None:
+    """Return the list price of a resource that is billed, or None if no two sources agree on it."""
+    size_gib = _size_gib(resource)
+    if resource["type"].endswith(":LustreFileSystem") and size_gib is not None:
+        rate = LUSTRE_USD_PER_GB_MONTH.get((resource.get("outputs") or {}).get("perUnitStorageThroughput", 0))
+        return None if rate is None else size_gib * rate / HOURS_PER_MONTH
+    return HOURLY_USD.get(resource["type"])
+
+
+def _sum(found: list[dict[str, Any]]) -> list[str]:
+    """Return the line of what all of it costs; none if none of it is billed."""
+    prices = [_usd_per_hour(one) for one in found if not _free(one)]
+    known, unknown = [usd for usd in prices if usd is not None], prices.count(None)
+    more = f"{unknown} at an unknown price: see your bill" if unknown else ""
+    total = f"about {sum(known):.3g} USD an hour (list prices in us-east-1)" if known else ""
+    return [f"in all: {', and '.join(filter(None, [total, more]))}"] if prices else ["none of it is billed"]
 
 
 def release(state: dict[str, Any], where: list[str], run: Run) -> None:

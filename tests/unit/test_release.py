@@ -30,10 +30,11 @@ def state(*resources):
 
 
 def test_remaining_resources_are_listed_with_their_ids_data_first():
-    first, data, network, last = release.lines(state(NETWORK, DATA))
+    first, data, network, sum_of_all, last = release.lines(state(NETWORK, DATA))
     assert first == "2 resources are left, 1 of them protected, as they hold data:"
     assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at an unknown price"
     assert network == "  network (Vpc): vpc-1"
+    assert sum_of_all == "in all: 1 at an unknown price: see your bill"
     assert last.endswith("make release DATA=delete")
 
 
@@ -48,6 +49,50 @@ def test_remaining_resources_show_their_billing_unit_and_their_price_if_two_sour
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
     lustre = DATA | {"type": kind, "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": throughput}}
     assert release.lines(state(lustre))[1].endswith(f"(LustreFileSystem): fs-1, protected, {says}")
+
+
+LUSTRE = DATA | {
+    "type": "aws:fsx/lustreFileSystem:LustreFileSystem",
+    "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": 125},
+}
+GATEWAY, ADDRESS, ENDPOINT = (
+    NETWORK | {"type": f"aws:ec2/{kind[0].lower()}{kind[1:]}:{kind}"} for kind in ("NatGateway", "Eip", "VpcEndpoint")
+)
+TARGET = NETWORK | {"type": "oci:FileStorage/mountTarget:MountTarget"}
+
+
+@pytest.mark.parametrize(
+    ("one", "says"),
+    [
+        (GATEWAY, ", billed, about 0.045 USD an hour (list price in us-east-1)"),
+        (ADDRESS, ", billed, about 0.005 USD an hour (list price in us-east-1)"),
+        (ENDPOINT, ""),
+        (ENDPOINT | {"outputs": {"vpcEndpointType": "Interface"}}, ", billed at an unknown price"),
+        (TARGET | {"outputs": {"requestedThroughput": "1"}}, ""),
+        (TARGET | {"outputs": {"requestedThroughput": "20"}}, ", billed at an unknown price"),
+        (
+            NETWORK | {"type": "oci:Lustre/x:FileStorageLustreFileSystem", "outputs": {"capacityInGbs": 31200}},
+            ", billed for 31200 GiB at an unknown price",
+        ),
+    ],
+)
+def test_what_is_billed_by_the_hour_has_its_price_and_what_is_free_none(one, says):
+    assert release.lines(state(one))[1] == f"  {one['urn'].rpartition('::')[2]} ({one['type'].rpartition(':')[2]}): vpc-1{says}"
+
+
+@pytest.mark.parametrize(
+    ("found", "says"),
+    [
+        ([NETWORK], "none of it is billed"),
+        ([NETWORK, GATEWAY, LUSTRE], "in all: about 0.283 USD an hour (list prices in us-east-1)"),
+        (
+            [GATEWAY, DATA, DATA],
+            "in all: about 0.045 USD an hour (list prices in us-east-1), and 2 at an unknown price: see your bill",
+        ),
+    ],
+)
+def test_the_prices_of_all_that_is_left_are_added_up(found, says):
+    assert release.lines(state(*found))[-2] == says
 
 
 @pytest.mark.parametrize("exported", [state(), {"deployment": {}}])
