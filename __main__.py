@@ -13,6 +13,7 @@ gc.disable()
 import pulumi
 
 from benchmarks.plan.passable import unpassable
+from benchmarks.records.signing_key import unusable
 from benchmarks.report import outputs
 from components.acceptance.acceptance import Acceptance
 from components.inventory import Cluster
@@ -20,7 +21,7 @@ from components.monitoring import monitored
 from config import read
 
 stack = read.load()
-if never := "\n".join(unpassable(stack)):
+if never := "\n".join([*unpassable(stack), *unusable(stack.records)]):
     raise pulumi.RunError(never)
 # A target's provider SDK costs seconds, so only that of this stack's target is imported.
 target = import_module(f"components.{stack.target}.cluster")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Annotated
 
@@ -13,8 +14,12 @@ from config.units import Days, Usd
 
 
 def _key(value: str) -> str:
-    if not Path(value).expanduser().is_file():
+    path = Path(value).expanduser()
+    if not path.is_file():
         raise ValueError(f"is {value!r}, and there is no such file; name an ed25519 private key, or leave it out")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise ValueError(f"is {value!r}, whose mode is {mode:04o}, so others may use it; type `chmod 600 {path}`")
     return value
 
 

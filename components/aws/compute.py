@@ -67,7 +67,7 @@ class Pool(pulumi.ComponentResource):
     ) -> None:
         super().__init__("busbar:aws:Pool", name, None, opts)
         self._name, self._wanted, self._key, self._parts = name, wanted, key, parts
-        self._machines = next(one for _, its, one in wanted.located if its == key)
+        self._path, self._machines = next((path, one) for path, its, one in wanted.located if its == key)
         self._label, self._made_of = f"{wanted.name}-{key}", wanted.made_of(self._machines)
         self._mine = pulumi.ResourceOptions(parent=self)
         self._may_go_on = may_go_on
@@ -106,6 +106,14 @@ class Pool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
             ),
+        )
+        # A destroy drops the block from the state, and the offering stays in the stack file.
+        block.id.apply(
+            lambda its: pulumi.log.warn(
+                f"{self._path}.purchase.confirm is still {bought.confirm}, whose Capacity Block {its} is bought and outlives "
+                "the stack. After a destroy, name it in reservation and remove offering and confirm, or another is bought.",
+                self,
+            )
         )
         return block.id
 

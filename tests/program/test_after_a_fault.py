@@ -126,6 +126,7 @@ def signing() -> Ed25519PrivateKey:
 def folder(tmp_path_factory) -> Path:
     made = tmp_path_factory.mktemp("faults")
     (made / "key.pem").write_bytes(signing().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    (made / "key.pem").chmod(0o600)
     return made
 
 

@@ -903,8 +903,14 @@ def test_machines_of_a_block_wait_until_it_has_begun():
     assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "what is staged waits for nothing"
 
 
-def test_a_block_is_bought_only_where_its_id_was_said_twice():
+def test_a_block_is_bought_only_where_its_id_was_said_twice(monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     found, _ = program(bought("capacity-block", offering="cb-1", confirm="cb-1"))
+    said = (
+        "aws.queues[0].machines[0].purchase.confirm is still cb-1, whose Capacity Block cluster-pool-gpu-p5-block-id is bought"
+    )
+    assert [text for text in told if text.startswith(said)], told
     assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
     target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationId": "cluster-pool-gpu-p5-block-id"}

@@ -392,6 +392,17 @@ def test_a_broken_rule_stops_the_program_before_anything_is_registered(monkeypat
     assert set(made) <= {"pulumi:pulumi:Stack"}
 
 
+def test_a_key_that_cannot_sign_stops_the_program_before_anything_is_registered(monkeypatch, tmp_path):
+    made, register = [], Engine.new_resource
+    monkeypatch.setattr(Engine, "new_resource", lambda self, args: made.append(args.typ) or register(self, args))
+    key = tmp_path / "key.pub"
+    key.write_text(KEY)
+    key.chmod(0o600)
+    with pytest.raises(pulumi.RunError, match=rf"^records\.certificate\.key: the signing key {key} is neither PEM nor"):
+        run_program(LINES, records={"certificate": {"key": str(key)}})
+    assert set(made) <= {"pulumi:pulumi:Stack"}
+
+
 def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
     with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running \(\S+ RUNNING\); they are billed.* destroy the stack"):
         run_program(LINES, members=1)

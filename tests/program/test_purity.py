@@ -120,6 +120,7 @@ def records(folder: Path) -> dict[str, Any]:
     """Return everything that can be kept, in `folder`."""
     key = folder / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    key.chmod(0o600)
     return {"history": str(folder / "history"), "report": str(folder / "report"), "certificate": {"key": str(key)}}
 
 

@@ -32,7 +32,9 @@ from hypothesis import strategies as st
 
 from benchmarks.records import verify as verifier
 from benchmarks.records.certificate import Acceptance, CertificateError, digest, private_key, sign, statement
+from benchmarks.records.signing_key import unusable
 from benchmarks.records.verify import UnusableError, public_key, verify
+from config.records import Records
 
 ROOT = Path(__file__).parents[2]
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
@@ -273,6 +275,24 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path):
     path.write_bytes(KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")))
     with pytest.raises(CertificateError, match="passphrase"):
         private_key(path)
+
+
+def test_a_key_that_could_not_sign_is_refused_before_anything_is_measured_for_it(tmp_path):
+    path = tmp_path / "key"
+    for text, says in (
+        (
+            KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret")),
+            f"{path} has a passphrase; ",
+        ),
+        (KEY.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH), f"{path} is neither PEM nor"),
+        (KEY.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()), None),
+    ):
+        path.write_bytes(text)
+        path.chmod(0o600)
+        found = list(unusable(Records.model_validate({"certificate": {"key": str(path)}})))
+        assert len(found) == (says is not None)
+        assert all(one.startswith(f"records.certificate.key: the signing key {says}") for one in found), found
+    assert not list(unusable(Records()))
 
 
 def test_a_key_of_openssh_with_a_passphrase_is_refused(tmp_path):

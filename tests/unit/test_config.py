@@ -172,6 +172,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
+@pytest.mark.parametrize(("mode", "says"), [(0o644, "0644"), (0o640, "0640"), (0o622, "0622"), (0o600, ""), (0o400, "")])
+def test_a_signing_key_that_others_may_read_is_refused_and_another_one_is_not(tmp_path, mode, says):
+    key = tmp_path / "key"
+    key.touch()
+    key.chmod(mode)
+    records = {"certificate": {"key": str(key)}}
+    if says:
+        sentence = f"records.certificate.key is '{key}', whose mode is {says}, so others may use it; type `chmod 600 {key}`."
+        assert sentence in refused(records=records)
+    else:
+        assert parsed(records=records).records.certificate.key == str(key)
+
+
 @pytest.mark.parametrize(("changes", "sentence"), WRONG)
 def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(changes, sentence):
     (said,) = refused(**changes)

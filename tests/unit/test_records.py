@@ -46,6 +46,7 @@ class Run:
 def keeping(tmp_path):
     key = tmp_path / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    key.chmod(0o600)
     wanted = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report"), "certificate": {"key": str(key)}}
     return Keeping("oci", Records.model_validate(wanted))
 

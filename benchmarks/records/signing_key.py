@@ -1,0 +1,23 @@
+"""Says why the key of a stack could sign nothing, before anything is rented and measured for its certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from config.records import Records
+
+
+def unusable(records: Records) -> Iterator[str]:
+    """Yield what is wrong with the signing key of `records`, in a sentence that begins with its configuration key."""
+    if not records.certificate.key:
+        return
+    from benchmarks.records import certificate  # noqa: PLC0415 - a tenth of a second that most updates need not spend
+
+    try:
+        certificate.private_key(Path(records.certificate.key).expanduser())
+    except certificate.CertificateError as error:
+        yield f"records.certificate.key: {error}"
