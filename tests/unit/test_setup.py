@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -84,6 +85,36 @@ def test_a_second_setup_does_nothing():
     )
     assert found.returncode == 0
     assert "Python packages are as locked" in found.stderr
+
+
+def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(checkout, tmp_path):
+    cache = tmp_path / "cache"
+    (cache / "busbar").mkdir(parents=True)
+    words = [str(checkout / "tools" / "setup"), "--offline", "engine"]
+    clean = {"HOME": str(checkout / "home"), "PATH": f"{tmp_path}:{PLAIN}", "XDG_CACHE_HOME": str(cache)}
+    with (cache / "busbar" / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with subprocess.Popen(words, env=clean, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            assert waiting.stderr.readline().startswith("setup: another set-up is at work on this machine")
+            (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other one brings it
+            (tmp_path / "pulumi").chmod(0o755)
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            said = waiting.stderr.read()
+    assert (waiting.returncode, said) == (0, f"setup: engine: {tmp_path}/pulumi (v3.259.0)\n")
+
+
+def test_a_setup_that_lacks_nothing_waits_for_nobody(tmp_path):
+    (tmp_path / "busbar").mkdir()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
+    with (tmp_path / "busbar" / "setup.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        found = subprocess.run(
+            [str(ROOT / "tools" / "setup"), "python"], env=environment | {"XDG_CACHE_HOME": str(tmp_path)},
+            capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+    assert "Python packages are as locked" in found.stderr
+    assert "waiting" not in found.stderr
 
 
 def test_locks_name_versions_and_hashes_and_no_index():
