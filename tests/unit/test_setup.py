@@ -90,7 +90,7 @@ def test_a_second_setup_does_nothing():
 def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(checkout, tmp_path):
     cache = tmp_path / "cache"
     (cache / "busbar").mkdir(parents=True)
-    words = [str(checkout / "tools" / "setup"), "--offline", "engine"]
+    words = [str(checkout / "tools" / "setup"), "engine"]
     clean = {"HOME": str(checkout / "home"), "PATH": f"{tmp_path}:{PLAIN}", "XDG_CACHE_HOME": str(cache)}
     with (cache / "busbar" / "setup.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
