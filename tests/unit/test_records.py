@@ -47,7 +47,7 @@ def keeping(tmp_path):
     key = tmp_path / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     key.chmod(0o600)
-    wanted = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report"), "certificate": {"key": str(key)}}
+    wanted = {"history": str(tmp_path / "history"), "report": None, "certificate": {"key": str(key)}}
     return Keeping("oci", Records.model_validate(wanted))
 
 
@@ -68,9 +68,9 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
 
 
 @pytest.fixture
-def undrawn(keeping):
-    """The same without a report, where many runs are needed and drawing takes most of their time."""
-    return replace(keeping, records=keeping.records.model_copy(update={"report": None}))
+def drawing(keeping, tmp_path):
+    """The same with a report, which takes most of a run's time."""
+    return replace(keeping, records=keeping.records.model_copy(update={"report": str(tmp_path / "report")}))
 
 
 def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:
@@ -78,19 +78,19 @@ def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:
     return stages(json.dumps(document(share=share) | dated | changes), keeping)
 
 
-def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(undrawn):
+def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(keeping):
     for number in range(1, 7):
-        assert run(undrawn, number).judged.verdict == "pass"
-    fallen = run(undrawn, 9, share=0.9)
+        assert run(keeping, number).judged.verdict == "pass"
+    fallen = run(keeping, 9, share=0.9)
     assert fallen.judged.verdict == "short"
     assert "the history of 6 passes" in fallen.judged.reasons[0]
 
 
-def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(undrawn):
-    first = run(undrawn, 1)
+def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(keeping):
+    first = run(keeping, 1)
     for number in range(2, 9):
-        run(undrawn, number, share=0.99)
-    assert run(undrawn, 1) == first
+        run(keeping, number, share=0.99)
+    assert run(keeping, 1) == first
 
 
 def test_a_run_that_passed_on_a_retest_is_kept_with_the_retests_numbers(keeping, tmp_path):
@@ -162,22 +162,22 @@ def test_a_key_that_cannot_sign_is_a_warning(keeping, tmp_path):
     assert any("no certificate was made" in warning for warning in found.kept.warnings)
 
 
-def test_a_report_is_drawn_once_and_again_only_when_something_is_different(keeping, tmp_path):
+def test_a_report_is_drawn_once_and_again_only_when_something_is_different(drawing, tmp_path):
     page = tmp_path / "report" / "dev" / "report.html"
-    assert run(keeping, 1).kept.report == str(page)
+    assert run(drawing, 1).kept.report == str(page)
     first = page.stat().st_mtime_ns
     assert ">last run<" not in page.read_text()
-    assert run(keeping, 1).kept.report == str(page)
+    assert run(drawing, 1).kept.report == str(page)
     assert page.stat().st_mtime_ns == first
-    run(keeping, 1, share=0.97)
+    run(drawing, 1, share=0.97)
     assert page.stat().st_mtime_ns != first
-    run(keeping, 2)
+    run(drawing, 2)
     assert ">last run<" in page.read_text(), "its curve has a name beside the new one's"
 
 
-def test_a_report_that_cannot_be_drawn_is_a_warning(keeping, tmp_path):
+def test_a_report_that_cannot_be_drawn_is_a_warning(drawing, tmp_path):
     (tmp_path / "report").write_text("not a folder")
-    found = run(keeping, 1)
+    found = run(drawing, 1)
     assert (found.judged.verdict, found.kept.report) == ("pass", None)
     assert any("no report was drawn" in warning for warning in found.kept.warnings)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html.parser
 import json
 import re
@@ -26,6 +27,15 @@ PASSED = flat(line())
 SHORT = flat(with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes]), SEARCHED)
 
 
+OUTPUTS = {"pass": PASSED, "short": SHORT, "nothing": flat("")}
+
+
+@functools.cache
+def page_of(kind: str) -> str:
+    """Return the page of those outputs, drawn once."""
+    return web_page.html(OUTPUTS[kind])
+
+
 class Links(html.parser.HTMLParser):
     """Everything that a page would fetch or run."""
 
@@ -38,24 +48,24 @@ class Links(html.parser.HTMLParser):
         self.found += [value for name, value in attrs if name in {"src", "href"} and not str(value).startswith("#")]
 
 
-@pytest.mark.parametrize("found", [PASSED, SHORT, flat("")], ids=["pass", "short", "nothing"])
-def test_a_page_needs_no_other_file(found):
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_page_needs_no_other_file(kind):
     links = Links()
-    links.feed(web_page.html(found))
+    links.feed(page_of(kind))
     assert links.found == []
 
 
 def test_a_page_shows_the_verdict_the_number_the_gate_and_every_check():
-    text = web_page.html(PASSED)
+    text = page_of("pass")
     for expected in ("0.049 GB/s of bus bandwidth at 64 MiB", "98.0%", ">pass<", *(one["name"] for one in PASSED["checks"])):
         assert expected in text
 
 
 def test_a_search_is_shown_as_a_matrix_and_as_sentences():
-    text = web_page.html(SHORT)
+    text = page_of("short")
     assert "Pairs of nodes" in text
     assert "rail mlx5_3 of node inst-a is slow" in text
-    assert "Pairs of nodes" not in web_page.html(PASSED)
+    assert "Pairs of nodes" not in page_of("pass")
 
 
 def test_markup_in_the_data_is_shown_and_never_interpreted():
@@ -321,7 +331,7 @@ def test_nothing_on_the_page_contradicts_the_verdict(found):
 
 
 def test_a_printed_page_shows_the_verdict_in_dark_ink_and_every_folded_row():
-    printed = web_page.html(PASSED).partition("@media print")[2].partition("</style>")[0]
+    printed = page_of("pass").partition("@media print")[2].partition("</style>")[0]
     for rule in (".badge { color: var(--ink)", "details::details-content { content-visibility: visible"):
         assert rule in printed
     (together,) = [line for line in printed.splitlines() if "break-inside: avoid" in line]
