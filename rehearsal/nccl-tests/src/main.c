@@ -116,7 +116,7 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// The largest share of the timed loops in which a rank was ready to run and had no processor. All hosts are on one machine.
+// The largest share of the timed loops in which ranks were ready to run and had no processor. All hosts are on one machine.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;

@@ -7,6 +7,9 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
+// From this size on a look at the processor's queue before and after each operation costs nothing beside the operation.
+enum { ONE_BY_ONE_BYTES = 64 * 1024 };
+
 size_t bench_stride(const struct options *o)
 {
     size_t page = 4096, bytes = o->max_bytes + 4 * (size_t)o->unalign;
@@ -100,6 +103,15 @@ static double *gather_times(struct bench *b, const double *mine)
     return largest;
 }
 
+// What processors cost all operations together: an operation ends with the rank that waited most in it.
+static double delay(struct bench *b, const double *waits)
+{
+    double *largest = gather_times(b, waits), sum = 0;
+    for (int i = 0; i < b->options->iters; i++) sum += largest[i];
+    free(largest);
+    return sum;
+}
+
 // Wrong values of all ranks of the job; -1: not checked, as nothing asks for it or the collective is not meant for one buffer.
 static int64_t check(struct bench *b, struct counts counts, bool in_place)
 {
@@ -124,7 +136,9 @@ static int64_t check(struct bench *b, struct counts counts, bool in_place)
 static void measure(struct bench *b, struct counts counts, bool in_place)
 {
     const struct options *o = b->options;
-    double *mine = calloc((size_t)o->iters, sizeof *mine), *times = NULL, busy = 0;
+    double *mine = calloc((size_t)o->iters, sizeof *mine), *waits = calloc((size_t)o->iters, sizeof *waits);
+    double *times = NULL, busy = 0;
+    bool one_by_one = layout(b)->size == b->job->at.size && 4 * larger(counts.send, counts.receive) >= ONE_BY_ONE_BYTES;
     if (o->check) fill(b, counts, in_place, FIRST_ROUND);
     arm(b);
     operate(b, counts, in_place, 0);
@@ -133,7 +147,7 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
     arm(b);
     double begin = job_now(), waited_s = host_waited_s();
     for (int i = 0; i < o->iters; i++) {
-        double start = job_now();
+        double start = job_now(), until_s = one_by_one ? host_waited_s() : 0;
         for (int j = 0; j < o->agg_iters; j++) {
             operate(b, counts, in_place, i * o->agg_iters + j);
             if (o->blocking == BLOCKING_BARRIER_INNER) job_barrier(b->job);
@@ -141,10 +155,11 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
         double took = job_now() - start;
         mine[i] = took / o->agg_iters;
         busy += took;
+        if (one_by_one) waits[i] = host_waited_s() - until_s;
         if (o->blocking == BLOCKING_BARRIER_OUTER) job_barrier(b->job);
     }
     b->timed_s += job_now() - begin;
-    b->waited_s += host_waited_s() - waited_s;
+    b->waited_s += one_by_one ? delay(b, waits) : host_waited_s() - waited_s;
     double spent = o->blocking == BLOCKING_BARRIER_OUTER ? busy : job_now() - begin;
     double time_s = averaged(b, spent / (o->iters * o->agg_iters));
     if (o->per_iter) times = gather_times(b, mine);
@@ -165,6 +180,7 @@ static void measure(struct bench *b, struct counts counts, bool in_place)
     b->bus_sum_gb_s += measured.bus_gb_s;
     b->bus_count++;
     free(times);
+    free(waits);
     free(mine);
 }
 

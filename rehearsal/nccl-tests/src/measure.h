@@ -15,7 +15,7 @@ struct bench {
     int root;
     int round;           // of the pattern, so that no check can pass on the values of the last one
     int errors;          // checks of this rank that found wrong values
-    double timed_s, waited_s; // this rank: in timed loops, and of that ready to run without a processor
+    double timed_s, waited_s; // in timed loops, and of that ready to run without a processor: this rank, or whichever waited most in each operation
     double bus_sum_gb_s;
     int bus_count;
 };
