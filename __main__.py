@@ -20,21 +20,39 @@ from components.inventory import Cluster
 from components.monitoring import monitored
 from config import read
 
-stack = read.load()
-if never := "\n".join([*unpassable(stack), *unusable(stack.records)]):
-    raise pulumi.RunError(never)
-# A target's provider SDK costs seconds, so only that of this stack's target is imported.
-target = import_module(f"components.{stack.target}.cluster")
-cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
-acceptance = Acceptance("acceptance", cluster, stack)
-scrape = monitored("monitoring", cluster, acceptance.head, stack)
+#: The executor's exit status for an error that has been shown (pulumi: sdk/python/cmd/pulumi-language-python-exec). After any
+#: other one the engine adds "an unhandled error occurred", which would be the last thing that is read of a refusal.
+_SHOWN = 32
 
-pulumi.export("schema", outputs.SCHEMA)
-pulumi.export("target", stack.target)
-pulumi.export("nodes", cluster.inventory.apply(lambda inventory: inventory.nodes()))
-pulumi.export("ssh", acceptance.ssh)
-pulumi.export("known_hosts", acceptance.known_hosts)
-pulumi.export("expected", acceptance.expected)
-pulumi.export("measured", acceptance.measured)
-pulumi.export("monitoring", scrape)
-pulumi.export("readme", acceptance.readme)
+
+def main() -> None:
+    """Register everything.
+
+    Raises:
+        pulumi.RunError: a refusal, in a sentence for each cause.
+    """
+    stack = read.load()
+    if never := "\n".join([*unpassable(stack), *unusable(stack.records)]):
+        raise pulumi.RunError(never)
+    # A target's provider SDK costs seconds, so only that of this stack's target is imported.
+    target = import_module(f"components.{stack.target}.cluster")
+    cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
+    acceptance = Acceptance("acceptance", cluster, stack)
+    scrape = monitored("monitoring", cluster, acceptance.head, stack)
+
+    pulumi.export("schema", outputs.SCHEMA)
+    pulumi.export("target", stack.target)
+    pulumi.export("nodes", cluster.inventory.apply(lambda inventory: inventory.nodes()))
+    pulumi.export("ssh", acceptance.ssh)
+    pulumi.export("known_hosts", acceptance.known_hosts)
+    pulumi.export("expected", acceptance.expected)
+    pulumi.export("measured", acceptance.measured)
+    pulumi.export("monitoring", scrape)
+    pulumi.export("readme", acceptance.readme)
+
+
+try:
+    main()
+except pulumi.RunError as refusal:
+    pulumi.log.error(str(refusal))
+    raise SystemExit(_SHOWN) from refusal

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-import runpy
 from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
 from aws_program import Cloud, account
-from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, texts
+from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, run_main, texts
 
 from config import read
 from config.stack import Stack
@@ -83,7 +82,7 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
 
     @pulumi.runtime.test
     def program() -> None:
-        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        run_main()
 
     program()
     return seen

@@ -23,6 +23,7 @@ import yaml
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
+from rehearsal.engine.language.program import EXIT_ALREADY_TOLD
 from tools.stack_changes import merged, settled
 from tools.stage import Stage
 
@@ -299,6 +300,20 @@ class _AtOnce(ThreadPoolExecutor):
         return done
 
 
+def run_main() -> None:
+    """Run the real __main__.py in this process.
+
+    Raises:
+        pulumi.RunError: what it refused, which the engine has been told before the process would have ended.
+    """
+    try:
+        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+    except SystemExit as ended:
+        if ended.code == EXIT_ALREADY_TOLD and isinstance(ended.__cause__, pulumi.RunError):
+            raise ended.__cause__ from None
+        raise
+
+
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
     """Run the real __main__.py on a recording engine, drained."""
     engine = Engine(lines, members=members)
@@ -310,7 +325,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
 
     @pulumi.runtime.test
     def program() -> None:
-        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        run_main()
 
     with contextlib.chdir(ROOT):
         program()

@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import functools
 import json
-import runpy
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
+from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line, run_main
 from consumer_program import demand
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
@@ -82,7 +81,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
 
     @pulumi.runtime.test
     def program() -> None:
-        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        run_main()
         # As a stack does: all outputs at once, as soon as the last one is known.
         pulumi.Output.all(**exported).apply(settled.update)
 

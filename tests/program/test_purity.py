@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import runpy
 import sys
 import threading
 import time
@@ -15,7 +14,7 @@ from typing import Any
 
 import pulumi
 import pytest
-from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line
+from conftest import BUILD_LINE, ROOT, Engine, configuration, ready_line, run_main
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from dev_stack import dev_asked
@@ -110,7 +109,7 @@ def run(records: dict[str, Any], *, share: float = 0.98, preview: bool = False) 
 
     @pulumi.runtime.test
     def program() -> None:
-        runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
+        run_main()
 
     program()
     return engine

@@ -89,4 +89,5 @@ def test_all_bad_input_is_refused_at_preview_with_one_sentence_each(world, chang
         assert [line for line in said if sentence in line], f"{sentence}\n{found}"
     assert "Traceback" not in found.text
     assert "from $PATH" not in found.text, "a warning of the engine for each plugin of the rehearsal"
+    assert "an unhandled error" not in found.text, "what the engine adds where the program has shown its error already"
     assert world.resources() == []
