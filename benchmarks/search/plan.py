@@ -14,15 +14,15 @@ disturbed twice.
 from itertools import chain
 from typing import Iterator, List, Optional, Tuple
 
-from benchmarks.search.baseline import baseline
 from benchmarks.search.causes import GROUP_REPEATS, Reading
 from benchmarks.search.next_trials import Round, doubts, single_rails, unproven
 from benchmarks.search.sentences import summary
-from benchmarks.search.shared_links import crowded, few_at_once
-from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, numbers_of, pair_of, trial_of, whole_pairs
+from benchmarks.search.shared_links import few_at_once
+from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, pair_of, trial_of
 
-#: Most rounds that repeat unclear pairs, that run suspects in sparse rounds, and that narrow a cause down to its rails.
-_CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 12, 10, 8
+#: Most rounds that try again a few pairs of crowded rounds, that repeat unclear pairs, that run suspects in sparse rounds, and
+#: that narrow a cause down to its rails.
+_SPARSE_ROUNDS, _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 8, 12, 10, 8
 #: How often the ring's edges are measured again if nothing was found.
 _AGAIN = 3
 
@@ -177,15 +177,17 @@ class Search:
 
     def _sparse(self) -> Iterator[List[Trial]]:
         """Yield again some of the slow pairs of each round that had many of them, few at once and spread over the cluster."""
-        healthy, drop = baseline([n for samples in self._rounds for n in numbers_of(whole_pairs(samples))])
-        limit = (healthy or 0.0) * (1 - drop)
-        slow_rounds = crowded(self._rounds, self._nodes, lambda one: one.busbw_gb_s is None or one.busbw_gb_s < limit)
-        asked, few = Round(), few_at_once(self._nodes)
-        for slow in slow_rounds:
-            picked = max(few // len(slow_rounds), 1)
-            for sample in slow[:: max(len(slow) // picked, 1)][:picked]:
-                asked.take(pair_of(*sample.trial.nodes))
-        if asked.pairs:
+        few = few_at_once(self._nodes)
+        for _ in range(_SPARSE_ROUNDS):
+            asked, unclear = Round(), self._read().unclear
+            picked = max(few // max(len(unclear), 1), 1)
+            for number, slow in enumerate(unclear[:few]):
+                stride = max(len(slow) // picked, 1)
+                first = number * stride // len(unclear)  # pairs of one leaf from each round would crowd its links again
+                for sample in slow[first::stride][:picked]:
+                    asked.take(pair_of(*sample.trial.nodes))
+            if not asked.pairs:
+                return
             yield [Trial(pair, ()) for pair in asked.pairs]
 
     def _confirm(self) -> Iterator[List[Trial]]:

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List
 from benchmarks.search.trials import PAIR, Pair, Sample, pair_of, whole_pairs
 
 #: This many slow pairs in one round may share a link.
-_COMPANY = 3
+COMPANY = 3
 
 
 def few_at_once(nodes: int) -> int:
@@ -32,4 +32,4 @@ def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], 
     """Return the slow samples of each round that ran many pairs at once and has several slow ones."""
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     slow = [[sample for sample in tried if is_slow(sample)] for tried in many]
-    return [samples for samples in slow if len(samples) >= _COMPANY]
+    return [samples for samples in slow if len(samples) >= COMPANY]

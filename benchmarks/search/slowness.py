@@ -4,12 +4,12 @@ from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from benchmarks.search.baseline import baseline
-from benchmarks.search.shared_links import crowded, few_at_once, lone_samples
+from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
 
-#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link.
-_CLEARED = 2
-#: A node counts as always slow from this share of slow numbers on: few of them have other causes.
+#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; after this many it is decided.
+_CLEARED, _TRIED_AGAIN = 2, 4
+#: A node counts as always slow from this share of slow partners on: few of them have other causes.
 _MOSTLY = 0.75
 
 
@@ -32,6 +32,7 @@ class Slowness:
         self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
         self.lone = lone_samples(rounds, nodes)
         self.is_crowded = False
+        self.unclear: List[List[Sample]] = []  # what is slow in a crowded round, and was hardly tried in sparse ones yet
         self.company = self._in_company(rounds)
         self.slow: Dict[Pair, int] = {}
         self.partners: Dict[int, List[Pair]] = {}
@@ -63,14 +64,19 @@ class Slowness:
             tried = whole_pairs(samples)
             for sample in tried if len(tried) <= few else ():
                 self.sparse.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
-        own = self._slow_by_themselves()
+        slow_rounds = crowded(rounds, self.nodes, self.is_slow)
+        self.is_crowded = bool(slow_rounds)
+        own = self._slow_by_themselves(slow_rounds)
         found: List[Sample] = []
-        for slow in crowded(rounds, self.nodes, self.is_slow):
-            self.is_crowded = True
-            again = [sample for sample in slow if pair_of(*sample.trial.nodes) in self.sparse]
+        for slow in slow_rounds:
+            rest = [sample for sample in slow if own.isdisjoint(sample.trial.nodes)]
+            again = [sample for sample in rest if pair_of(*sample.trial.nodes) in self.sparse]
             guilty = [sample for sample in again if any(map(self.is_slow, self.sparse[pair_of(*sample.trial.nodes)]))]
-            if len(again) - len(guilty) >= max(_CLEARED, 3 * len(guilty)):
-                found += [sample for sample in slow if own.isdisjoint(sample.trial.nodes)]
+            needed = max(_CLEARED, 3 * len(guilty))
+            if len(again) - len(guilty) >= needed:
+                found += rest
+            elif len(again) < _TRIED_AGAIN and len(rest) - len(guilty) >= max(needed, COMPANY):
+                self.unclear.append([sample for sample in rest if sample not in again])
         for sample in found:
             pair = pair_of(*sample.trial.nodes)
             self.pairs[pair].remove(sample)
@@ -78,14 +84,19 @@ class Slowness:
                 del self.pairs[pair]
         return found
 
-    def _slow_by_themselves(self) -> Set[int]:
-        """Return the nodes that are slow by themselves: slow in sparse rounds, and in most other trials too."""
+    def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
+        """Return the nodes that are slow by themselves: slow in sparse rounds, and with most other partners too.
+
+        What was slow in a crowded round says nothing of them: in half of the rounds all partners may be on other leaves.
+        """
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
-        counts = {node: [0, 0] for node in suspects}
+        in_doubt = {id(sample) for slow in slow_rounds for sample in slow}
+        counts = {node: [0.0, 0] for node in suspects}
         for pair, tried in self.pairs.items():
-            for node in suspects.intersection(pair):
-                counts[node][0] += sum(map(self.is_slow, tried))
-                counts[node][1] += len(tried)
+            counted = [self.is_slow(sample) for sample in tried if id(sample) not in in_doubt]
+            for node in suspects.intersection(pair) if counted else ():
+                counts[node][0] += sum(counted) / len(counted)
+                counts[node][1] += 1
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:

@@ -401,6 +401,18 @@ def test_one_bad_node_under_a_narrow_spine_is_blamed_without_any_innocent_pair(n
     assert finding.rounds <= 2 * (nodes - 1).bit_length() + 6
 
 
+@pytest.mark.parametrize("nodes", [16, 64, 128])
+@pytest.mark.parametrize("fault", [Fault("node", (5,), (), 0.5), Fault("link", (4, 5), (), 0.5)], ids=lambda one: one.kind)
+def test_a_cause_as_slow_as_the_spine_between_small_leaves_is_told_apart_from_it(nodes, fault):
+    """Most partners are on other leaves, so most rounds are slow: each of them is tried apart before anybody is blamed."""
+    leaf = max(nodes // 8, 4)
+    fabric = Fabric(nodes, 4, (fault,), 0.02, leaf=leaf, spine=0.5)
+    finding = run(fabric, Search(nodes, 4, None, 0.5 * fabric.healthy()))
+    assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [(fault.kind, fault.nodes)]
+    assert [one.kind for one in finding.culprits].count("between") == 1
+    assert finding.rounds <= 2 * (nodes - 1).bit_length() + 6
+
+
 @pytest.mark.parametrize("shared", [{"spine": 0.5}, {"ecmp": 0.1}])
 def test_links_that_pairs_share_blame_nobody(shared):
     for nodes in (8, 64):

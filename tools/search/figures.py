@@ -98,6 +98,10 @@ def in_company(say: Callable[[str, str], None]) -> None:
         spine = _fresh(Case(nodes, 40, (1,), ("node",), leaf=min(nodes // 2, 32), spine=0.5, short=True))
         name = f"search, {nodes} nodes, one bad node, spine 1:2, 40 runs"
         say(name, f"{_quality(spine)}, at most {_rounds(spine)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
+    for nodes in (64, 256):  # most partners are on other leaves, so most rounds are slow
+        small = _fresh(Case(nodes, 40, (1,), ("node", "link"), leaf=8, spine=0.5, short=True))
+        name = f"search, {nodes} nodes on leaves of 8, one bad node or link, spine 1:2, 40 runs"
+        say(name, f"{_quality(small)}, at most {_rounds(small)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
     noisy = _fresh(Case(256, 100, (1,), ("node",), disturbed=0.03))
     say(
         "search, 256 nodes, one bad node, 3 % of trials disturbed, 100 runs",
@@ -129,4 +133,4 @@ def _rounds(scores: Iterable[Score]) -> int:
 
 if __name__ == "__main__":
     for part in (figures, in_company):
-        part(lambda name, figure: print(f"{name:<72} {figure}", flush=True))  # noqa: T201 - printing is its duty
+        part(lambda name, figure: print(f"{name:<80} {figure}", flush=True))  # noqa: T201 - printing is its duty
