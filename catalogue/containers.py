@@ -42,6 +42,9 @@ NERDCTL_SUMS = "8b30e94e422ef0db386fc699ec984c6f660668a755f4f9eeb2831c66aa516b2b
 #: NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
 #: tech-knowhow/container-with-containerd).
 TOOLKIT = "1.18.0"
+#: The key that signs its repository: NVIDIA CORPORATION (Open Source Projects), 0xF796ECB0, as dnf shows it for
+#: https://nvidia.github.io/libnvidia-container/gpgkey (GoogleCloudDataproc/initialization-actions: gpu/install_gpu_driver.sh).
+TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
 #: Folders in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
 HOMES_INSIDE = Homes(

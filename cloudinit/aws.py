@@ -28,13 +28,15 @@ class Mounts:
 
     Attributes:
         lustre: DNS name and mount name of a Lustre file system, None for none; it is mounted at `lustre_at`.
-        lustre_efa: whether it is reached over EFA.
+        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the one that is served.
+        lustre_efa: sha256 of the vendor's archive that sets it up over EFA; empty reaches it without.
         home: DNS name of an OpenZFS file system, empty for none; it is mounted at `home_at`.
     """
 
     lustre: tuple[str, str] | None = None
     lustre_at: str = ""
-    lustre_efa: bool = False
+    lustre_key: str = ""
+    lustre_efa: str = ""
     home: str = ""
     home_at: str = ""
 
@@ -74,6 +76,7 @@ class ComputeBoot:
         efa: number of EFA devices that must exist; 0 skips the check.
         stack: the EFA software to install if the image has none, or an outdated one.
         enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
+        enroot_sha256: what its packages may have; empty compares nothing.
         slurm: what of Slurm to install; None installs nothing.
         actions: scripts of the user's own; None for none.
     """
@@ -85,6 +88,7 @@ class ComputeBoot:
     efa: int
     stack: Stack
     enroot: str = ""
+    enroot_sha256: tuple[str, ...] = ()
     slurm: Slurm | None = None
     actions: Actions | None = None
 
@@ -135,7 +139,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.shared_memory(),
         *fabric,
         aws_steps.scratch(boot.image),
-        *([enroot.enroot(boot.image.packages, boot.enroot, SCRATCH)] if boot.enroot else []),
+        *([enroot.enroot(boot.image.packages, boot.enroot, SCRATCH, boot.enroot_sha256)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
         *(slurm_steps.install(boot.image.packages, boot.slurm) if boot.slurm else []),
         steps.sshd_for_bursts(),
@@ -157,6 +161,7 @@ def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
 def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     if not mounts.lustre:
         return []
-    work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image)]
-    work += [aws_steps.lustre_over_efa()] if mounts.lustre_efa else [aws_steps.lustre_over_front_end()]
+    work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image, mounts.lustre_key)]
+    over_efa = mounts.lustre_efa
+    work += [aws_steps.lustre_over_efa(over_efa)] if over_efa else [aws_steps.lustre_over_front_end()]
     return [*work, aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]

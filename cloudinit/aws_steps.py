@@ -8,15 +8,17 @@ FSx for Lustre user guide (clients), aws-ofi-nccl.
 
 from __future__ import annotations
 
+from textwrap import indent
+
 from catalogue.aws import MachineImage, Stack
-from catalogue.aws.versions import HANGING, HANGS
-from cloudinit import mounts
+from catalogue.aws.versions import HANGING, HANGS, LUSTRE_EFA
+from cloudinit import downloads, mounts
 from cloudinit.steps import Step
 
 #: p5en shows its EFA devices late (awsome-distributed-training: health checks).
 _DEVICE_TRIES, _DEVICE_PAUSE_S = 3, 5
 _LEAST_EFA = "1.29"
-_INSTALLER = "https://efa-installer.amazonaws.com/aws-efa-installer"
+_INSTALLERS = "https://efa-installer.amazonaws.com"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
 #: What the Lustre source needs besides the kernel's headers; flex, bison and Python are needed too, though not declared.
@@ -25,11 +27,11 @@ _LUSTRE_BUILD = (
     *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
-_LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 #: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without its automount: a failed mount must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
+_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 _KEY_TRIES = 5  # six seconds apart
 
 
@@ -61,14 +63,15 @@ case $plugin in
 esac
 """
     archive = f"aws-efa-installer-{stack.efa}.tar.gz"
+    fetch = downloads.checked(f"{_INSTALLERS}/{archive}", f"{_DOWNLOADS}/{archive}", (stack.efa_sha256,))
     return Step(
         "efa-software",
         f"""
 have=$(sed -n 's/^# EFA installer version: //p' /opt/amazon/efa_installed_packages 2>/dev/null || true)
 if [ "$(printf '%s\\n' {_LEAST_EFA} "${{have:-0}}" | sort -V | head -n 1)" != {_LEAST_EFA} ]; then
-  curl -fsSL --retry 5 --max-time 600 -o /var/tmp/{archive} {_INSTALLER}-{stack.efa}.tar.gz
-  tar -xzf /var/tmp/{archive} -C /var/tmp
-  (cd /var/tmp/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
+{indent(fetch, "  ")}
+  tar -xzf {_DOWNLOADS}/{archive} -C {_DOWNLOADS}
+  (cd {_DOWNLOADS}/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
 fi
 {plugin if in_use else ""}""",
     )
@@ -159,11 +162,12 @@ xargs -r apt-mark hold < /run/busbar.kernel
     )
 
 
-def lustre_client(image: MachineImage) -> Step:
+def lustre_client(image: MachineImage, key: str) -> Step:
     """Install the Lustre client for the running kernel: the image's own, the vendor's package, or one built here.
 
     On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
-    (aws-parallelcluster 5746); its source package builds one in minutes.
+    (aws-parallelcluster 5746); its source package builds one in minutes. `key` is the fingerprint of the key that signs the
+    vendor's repository, which the vendor states nowhere; empty accepts the one that is served.
     """
     if image.packages == "dnf":
         return Step(
@@ -176,7 +180,7 @@ def lustre_client(image: MachineImage) -> Step:
 kernel=$(uname -r)
 module() {{ find "/lib/modules/$kernel/" -name 'lustre.ko*' 2>/dev/null | grep -q .; }}
 if ! command -v mount.lustre > /dev/null || ! module; then
-  again curl -fsSL -o /run/fsx-lustre.asc {_LUSTRE_KEYS}
+{indent(downloads.signing_key(_LUSTRE_KEYS, "/run/fsx-lustre.asc", key), "  ")}
   gpg --batch --yes --dearmor -o {ring} /run/fsx-lustre.asc
   echo 'deb [signed-by={ring}] {_LUSTRE_REPOSITORY} {image.release} main' > /etc/apt/sources.list.d/fsx-lustre.list
   lists
@@ -218,11 +222,14 @@ echo "options lnet networks=\\"tcp($front)\\"" > /etc/modprobe.d/busbar-lnet.con
     )
 
 
-def lustre_over_efa() -> Step:
+def lustre_over_efa(sha256: str) -> Step:
     """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise it gets only two or three.
 
-    The vendor's program takes at least eight if the machine has that many, and does not report when it got fewer.
+    The vendor's program takes at least eight if the machine has that many, and does not report when it got fewer. Its archive
+    has no version and no published checksum: `sha256` is that of the one that the user has read.
     """
+    archive = f"{_DOWNLOADS}/lustre-efa.zip"
+    setup = downloads.checked(LUSTRE_EFA, archive, (sha256,))
     return Step(
         "lustre-over-efa",
         f"""
@@ -232,8 +239,8 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
     echo 'busbar: Lustre is loaded and in use, so it would get only some EFA devices; nothing may load it before first boot'
     exit 1
   fi
-  again curl -fsSL -o /var/tmp/lustre-efa.zip {_LUSTRE_EFA}
-  python3 -m zipfile -e /var/tmp/lustre-efa.zip /var/tmp
+{indent(setup, "  ")}
+  python3 -m zipfile -e {archive} {_DOWNLOADS}
   devices=0
   for device in /sys/class/infiniband/*/device/driver; do
     case $(readlink "$device") in */efa) devices=$((devices + 1)) ;; esac
@@ -241,7 +248,7 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
   least=1
   set --
   if [ "$devices" -ge 8 ]; then least=8; set -- --optimized-for-gds; fi
-  (cd /var/tmp/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
+  (cd {_DOWNLOADS}/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
   have=$(lnetctl net show --net efa | grep -c 'nid:.*@efa') || true
   if [ "$have" -lt "$least" ]; then
     echo "busbar: Lustre has $have of $devices EFA devices, and should have $least at least"

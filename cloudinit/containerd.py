@@ -1,7 +1,7 @@
 """The steps of a first boot that install containerd and give its containers the GPUs; safe to run twice.
 
 Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
-state; NVIDIA's package by its repository's signed metadata, as in the vendor's own repository file.
+state; NVIDIA's package by its repository's signed metadata, and their key by its fingerprint.
 Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and what
 is on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed on
 machines that use CDI exclusively").
@@ -10,8 +10,9 @@ machines that use CDI exclusively").
 from __future__ import annotations
 
 from dataclasses import dataclass
+from textwrap import indent
 
-from cloudinit import nvidia_packages
+from cloudinit import downloads, nvidia_packages
 from cloudinit.steps import Step
 
 _RELEASES = "https://github.com/containerd/nerdctl/releases/download"
@@ -26,16 +27,18 @@ class Containerd:
         nerdctl: version of nerdctl's full distribution, which contains containerd.
         sums: sha256 of that release's SHA256SUMS.
         toolkit: version of NVIDIA Container Toolkit.
+        toolkit_key: fingerprint of the key that signs its repository.
     """
 
     nerdctl: str
     sums: str
     toolkit: str
+    toolkit_key: str
 
 
 def install(wanted: Containerd) -> list[Step]:
     """Return the steps that install and start containerd, and describe the GPUs to it."""
-    return [containerd(wanted.nerdctl, wanted.sums), gpus(wanted.toolkit)]
+    return [containerd(wanted.nerdctl, wanted.sums), gpus(wanted.toolkit, wanted.toolkit_key)]
 
 
 def containerd(version: str, sums: str) -> Step:
@@ -48,8 +51,7 @@ if [ ! -x /usr/local/bin/nerdctl ]; then
   mkdir -p {_DOWNLOADS}
   (
     cd {_DOWNLOADS}
-    curl -fsSL --retry 5 -o SHA256SUMS {_RELEASES}/v{version}/SHA256SUMS
-    echo '{sums}  SHA256SUMS' | sha256sum --check --strict -
+{indent(downloads.checked(f"{_RELEASES}/v{version}/SHA256SUMS", "SHA256SUMS", (sums,)), "    ")}
     curl -fsSL --retry 5 -o {archive} {_RELEASES}/v{version}/{archive}
     grep ' {archive}$' SHA256SUMS | sha256sum --check --strict -
     tar -C /usr/local -xzf {archive}
@@ -66,13 +68,13 @@ systemctl enable --now containerd
     )
 
 
-def gpus(version: str) -> Step:
+def gpus(version: str, key: str) -> Step:
     """Install the part of NVIDIA Container Toolkit that describes GPUs, and write the CDI specification of this machine."""
-    package = f"nvidia-container-toolkit-base-{version}-1"
+    install = nvidia_packages.installs("nvidia-ctk", f"nvidia-container-toolkit-base-{version}-1", key)
     return Step(
         "container-gpus",
         f"""
-{nvidia_packages.installs("nvidia-ctk", package)}nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
+{install}nvidia-ctk system create-device-nodes --control-devices --load-kernel-modules
 mkdir -p /etc/cdi
 nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml
 """,

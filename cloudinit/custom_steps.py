@@ -6,10 +6,10 @@ import shlex
 from collections.abc import Sequence
 from typing import Protocol
 
+from cloudinit import downloads
 from cloudinit.steps import Step
 
 _FOLDER = "/var/lib/busbar/actions"
-_FETCH_S = 120
 #: As long as a node may take to start by default.
 _RUN_S = 1800
 
@@ -67,8 +67,7 @@ def _step(name: str, action: Action) -> Step:
         name,
         f"""
 mkdir -p {_FOLDER}
-curl -fsSL --retry 5 --max-time {_FETCH_S} -o {file} {shlex.quote(action.script)}
-echo '{action.sha256}  {file}' | sha256sum --check --strict -
+{downloads.checked(shlex.quote(action.script), file, (action.sha256,))}
 chmod 700 {file}
 timeout {_RUN_S} {words}
 """,

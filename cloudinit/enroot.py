@@ -5,7 +5,9 @@ Source: enroot 4.1 (doc/installation.md, doc/configuration.md, doc/standard-hook
 
 from __future__ import annotations
 
-from cloudinit import mounts, nvidia_packages
+from textwrap import indent
+
+from cloudinit import downloads, mounts, nvidia_packages
 from cloudinit.steps import Step
 
 _RELEASES = "https://github.com/NVIDIA/enroot/releases/download"
@@ -13,29 +15,28 @@ _PACKAGES = ("enroot", "enroot+caps")
 _DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 
 
-def enroot(manager: str, version: str, scratch: str) -> Step:
+def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ()) -> Step:
     """Install enroot if the image has none, and keep what it unpacks on the machine's own disks, mounted at `scratch`.
 
     Its default folders do not work: an overlay cannot be on Lustre, and /run/user ends with the user's session. An image that
-    has enroot keeps its own settings. The `+caps` package lets users who are not root import images.
+    has enroot keeps its own settings. The `+caps` package lets users who are not root import images. `sums` are the sha256
+    that its packages may have; its vendor states none, so without them nothing is compared.
     """
-    base = f"{_RELEASES}/v{version}"
     if manager == "apt":
-        install = f"""  arch=$(dpkg --print-architecture)
-  for package in {" ".join(_PACKAGES)}; do
-    again curl -fsSL -o "{_DOWNLOADS}/$package.deb" "{base}/${{package}}_{version}-1_$arch.deb"
-  done
-  lists
-  {mounts.install(manager, " ".join(f"{_DOWNLOADS}/{package}.deb" for package in _PACKAGES))}
-"""
+        kind, arch, name, lists = "deb", "dpkg --print-architecture", f"_{version}-1_$arch.deb", "lists\n  "
     else:
-        places = " ".join(f'"{base}/{package}-{version}-1.el8.$(uname -m).rpm"' for package in _PACKAGES)
-        install = f"  dnf install -y {places}\n"
+        kind, arch, name, lists = "rpm", "uname -m", f"-{version}-1.el8.$arch.rpm", ""
+    fetch = downloads.checked(f'"{_RELEASES}/v{version}/${{package}}{name}"', f'"{_DOWNLOADS}/$package.{kind}"', sums)
     return Step(
         "enroot",
         f"""
 if ! command -v enroot > /dev/null; then
-{install}  disk=/var/lib/enroot
+  arch=$({arch})
+  for package in {" ".join(_PACKAGES)}; do
+{indent(fetch, "    ")}
+  done
+  {lists}{mounts.install(manager, " ".join(f"{_DOWNLOADS}/{package}.{kind}" for package in _PACKAGES))}
+  disk=/var/lib/enroot
   if [ -d {scratch}/ ]; then disk=$(readlink -f {scratch})/enroot; fi
   mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d
   chmod 1777 "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot
@@ -51,9 +52,11 @@ fi
     )
 
 
-def gpus(version: str) -> Step:
+def gpus(version: str, key: str) -> Step:
     """Install the program by which enroot's hook gives containers the GPUs, on images of Red Hat's family that lack it.
 
-    `version` is that of NVIDIA Container Toolkit, whose packages have one version. enroot's hook fails without that program.
+    `version` is that of NVIDIA Container Toolkit, whose packages have one version, and `key` the fingerprint of the key that
+    signs them. enroot's hook fails without that program.
     """
-    return Step("container-gpus", nvidia_packages.installs("nvidia-container-cli", f"libnvidia-container-tools-{version}-1"))
+    package = f"libnvidia-container-tools-{version}-1"
+    return Step("container-gpus", nvidia_packages.installs("nvidia-container-cli", package, key))

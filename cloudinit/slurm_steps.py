@@ -23,14 +23,18 @@ class Containers:
 
     Attributes:
         enroot: its version, where the image has none.
+        enroot_sha256: what its packages may have; empty compares nothing.
         scratch: where the machine's own disks are mounted.
         toolkit: version of NVIDIA Container Toolkit, where the image lacks what gives containers the GPUs; empty installs none.
+        toolkit_key: fingerprint of the key that signs that.
         pyxis: Slurm's plugin.
     """
 
     enroot: str
+    enroot_sha256: tuple[str, ...]
     scratch: str
     toolkit: str
+    toolkit_key: str
     pyxis: Pyxis
 
 
@@ -73,8 +77,9 @@ def install(manager: str, wanted: Slurm) -> list[Step]:
 
 
 def _containers(manager: str, wanted: Containers) -> list[Step]:
-    installs = [enroot.enroot(manager, wanted.enroot, wanted.scratch)]
-    return [*installs, *([enroot.gpus(wanted.toolkit)] if wanted.toolkit else []), pyxis.build(wanted.pyxis)]
+    installs = [enroot.enroot(manager, wanted.enroot, wanted.scratch, wanted.enroot_sha256)]
+    gpus = [enroot.gpus(wanted.toolkit, wanted.toolkit_key)] if wanted.toolkit else []
+    return [*installs, *gpus, pyxis.build(wanted.pyxis)]
 
 
 def _user() -> Step:

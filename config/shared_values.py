@@ -105,6 +105,20 @@ Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
 Cidr = Annotated[str, AfterValidator(_network)]
 SHA256_PATTERN = "^[0-9a-f]{64}$"
 Sha256 = Annotated[str, Field(pattern=SHA256_PATTERN)]
+
+
+def _fingerprint(value: str) -> str:
+    plain = "".join(str(value).split()).upper()
+    if re.fullmatch("[0-9A-F]{40}", plain) is None:
+        raise ValueError(
+            f"is {value!r}; an OpenPGP fingerprint has 40 hexadecimal digits, as `gpg --show-keys FILE` prints it, with or "
+            "without spaces"
+        )
+    return plain
+
+
+#: Of an OpenPGP key; without spaces, in capitals.
+Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
 #: What destroying the stack does to data: it fails, it leaves them, or it deletes them.

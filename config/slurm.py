@@ -7,11 +7,19 @@ from typing import Annotated
 
 from pydantic import Field
 
-from catalogue.containers import ENROOT, PYXIS, PYXIS_SHA256, Container
+from catalogue.containers import ENROOT, PYXIS, PYXIS_SHA256, TOOLKIT_KEY, Container
 from config.model import Model
-from config.shared_values import Sha256, three_numbers
+from config.shared_values import Fingerprint, Sha256, three_numbers
 from config.units import Minutes, Seconds
 from scheduler import names
+
+#: What a stack file's `enrootSha256` means wherever it may be.
+ENROOT_SUMS = (
+    "sha256 of the packages of enroot that machines may install, enroot and enroot+caps of each kind; NVIDIA states none. "
+    "Without any, machines install what GitHub serves, and a preview warns."
+)
+#: The same of `toolkitKey`.
+TOOLKIT_SIGNER = "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; another key ends the first boot."
 
 #: What a stack file's `alwaysOn` means on every cloud.
 ALWAYS_ON = (
@@ -48,6 +56,8 @@ class Containers(Model):
     enroot: Annotated[str, three_numbers(PYXIS)] = Field(
         default=ENROOT, description="Version of Enroot, where an image has none.", examples=["4.1.1"]
     )
+    enroot_sha256: tuple[Sha256, ...] = Field(default=(), description=ENROOT_SUMS, examples=[["4" * 64, "5" * 64]])
+    toolkit_key: Fingerprint = Field(default=TOOLKIT_KEY, description=TOOLKIT_SIGNER, examples=[TOOLKIT_KEY])
     pyxis: Annotated[str, three_numbers(PYXIS)] = Field(
         default=PYXIS,
         description="Version of Pyxis, which every machine builds for the Slurm that it has.",

@@ -99,6 +99,12 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
             )
 
 
+ENROOT_UNCHECKED = (
+    "is not set: where an image has no enroot, machines install as root the packages that GitHub serves, compared with "
+    "nothing; give their sha256, which the machines' log names"
+)
+
+
 def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
     """Yield nodes that are to run always and are none that the controller may start."""
     for one in entries:

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.aws.instances import INSTANCES
+from catalogue.aws.versions import LUSTRE_EFA
 from cloudinit.aws import ComputeBoot, LoginBoot, Mounts, render
 from rehearsal.aws import efa_software, host_images, metadata_service
 from rehearsal.aws.types import LOCAL_DISK
 from rehearsal.host import hosts
+from rehearsal.image import internet, signing_keys
 
 P5 = INSTANCES["p5.48xlarge"]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
 DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
+#: What the rehearsed Internet serves for AWS's archive.
+SETUP_SHA256 = hashlib.sha256(internet.served(LUSTRE_EFA) or b"").hexdigest()
 MOUNTS = Mounts(
-    lustre=(f"{LUSTRE}.{DOMAIN}", "abcdefgh"), lustre_at="/fsx", lustre_efa=True, home=f"{HOME}.{DOMAIN}", home_at="/home"
+    lustre=(f"{LUSTRE}.{DOMAIN}", "abcdefgh"),
+    lustre_at="/fsx",
+    lustre_key=signing_keys.FSX_FINGERPRINT,
+    lustre_efa=SETUP_SHA256,
+    home=f"{HOME}.{DOMAIN}",
+    home_at="/home",
 )
 PARAMETER = "/busbar/training/head-host-key"
 
@@ -27,7 +37,7 @@ def spec(stage, name, number, family, *, rails=32, **more):
     if rails:
         boot = ComputeBoot(image=image, timezone="Asia/Tokyo", keys=keys, mounts=MOUNTS, efa=rails, stack=STACK)
     else:
-        plain = replace(MOUNTS, lustre_efa=False)
+        plain = replace(MOUNTS, lustre_efa="")
         boot = LoginBoot(
             image=image, timezone="Asia/Tokyo", keys=keys, mounts=plain, region="ap-northeast-1", parameter=PARAMETER
         )

@@ -17,6 +17,10 @@ from catalogue.containers import told
 HANGING = ("1.18.0",)
 HANGS = "hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
 
+#: AWS's archive that sets the Lustre client up over EFA; it has neither a version nor a published checksum (FSx for Lustre user
+#: guide, "Configuring EFA clients").
+LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
+
 
 def parts(version: str) -> tuple[int, ...]:
     """Return a version as numbers that compare: `2.30.4-1` is (2, 30, 4, 1).
@@ -31,13 +35,14 @@ def parts(version: str) -> tuple[int, ...]:
 class Stack:
     """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them.
 
-    A part that no source states is empty, and is not checked.
+    A part that no source states is empty, and is not checked. `efa_sha256` is that of the installer's archive.
     """
 
     efa: str
     plugin: str
     nccl: str
     container: str
+    efa_sha256: str = ""
 
     @classmethod
     def of(cls, reference: str, tag: str) -> Self:
@@ -68,4 +73,6 @@ STACK = Stack(
     plugin="1.16.3",
     nccl="2.27.7-1",
     container="docker://public.ecr.aws#hpc-cloud/nccl-tests:cuda12.8.1-efa1.43.2-ofiv1.16.3-ncclv2.27.7-1-testsv2.16.9",
+    # EC2 user guide, "Verify the EFA installer using a checksum": EFA 1.43.2.
+    efa_sha256="de15c5bdbc83b952afbde876110830c604ad0796680e5157c05f7c1979a41069",
 )

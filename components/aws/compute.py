@@ -266,6 +266,7 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tup
         efa=machines.instance.efa if machines.instance and machines.has_efa else 0,
         stack=STACK,
         enroot=ENROOT if wanted.container and not (slurm and slurm.containers) else "",
+        enroot_sha256=wanted.container.enroot_sha256 if wanted.container else (),
     )
     return base64.b64encode(render(boot).encode()).decode()
 

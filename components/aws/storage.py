@@ -197,11 +197,12 @@ def _timeouts() -> pulumi.CustomTimeouts:
 
 
 def _mounts(wanted: Aws, lustre: tuple[str, ...], home: str) -> Mounts:
-    storage = wanted.storage
+    storage, its = wanted.storage, wanted.storage.lustre
     return Mounts(
-        lustre=(lustre[0], lustre[1]) if storage.lustre else None,
-        lustre_at=storage.lustre.mount if storage.lustre else "",
-        lustre_efa=bool(storage.lustre and storage.lustre.efa),
+        lustre=(lustre[0], lustre[1]) if its else None,
+        lustre_at=its.mount if its else "",
+        lustre_key=(its.client_key or "") if its else "",
+        lustre_efa=(its.efa_setup_sha256 or "") if its and its.efa else "",
         home=home,
         home_at=storage.home.mount if storage.home else "",
     )

@@ -92,7 +92,7 @@ def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...])
     front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
     trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
     own = wanted.container if not pool.dynamic else None
-    runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit) if own else None
+    runs = Containerd(own.containerd.version, own.containerd.sums, own.toolkit, own.toolkit_key) if own else None
     place_of = (wanted.timezone, place.search_domain, trusted)
     boot = render(NodeBoot(pool.family, pool.row, *place_of, mounts, runs, slurm, pool.custom_actions))
     return base64.b64encode(boot.encode()).decode()

@@ -26,5 +26,5 @@ def software(
     if wanted.containers is not None:
         its = wanted.containers
         made = Pyxis(its.pyxis, its.pyxis_sha256, plugins.PYXIS, plugins.pyxis_line())
-        containers = Containers(its.enroot, scratch, toolkit, made)
+        containers = Containers(its.enroot, its.enroot_sha256, scratch, toolkit, its.toolkit_key, made)
     return Slurm(packages, controller, wanted.users, wanted.accounting, containers)

@@ -21,8 +21,8 @@ from catalogue.containers import read as read_reference
 from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model
-from config.shared_values import Access, AllowReplace, Cidr, OnDestroy, Sha256, Timezone, some
-from config.slurm import ALWAYS_ON, Scheduler
+from config.shared_values import Access, AllowReplace, Cidr, Fingerprint, OnDestroy, Sha256, Timezone, some
+from config.slurm import ALWAYS_ON, ENROOT_SUMS, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
@@ -320,6 +320,18 @@ class Lustre(Model):
         "destroyed.",
         examples=["fs-0123456789abcdef0"],
     )
+    client_key: Fingerprint | None = Field(
+        default=None,
+        description="Fingerprint of the key that signs AWS's repository of the client for Ubuntu, which AWS states nowhere; "
+        "null accepts the key that AWS's bucket serves, and a preview warns.",
+        examples=["0123456789ABCDEF0123456789ABCDEF01234567"],
+    )
+    efa_setup_sha256: Sha256 | None = Field(
+        default=None,
+        description="sha256 of AWS's archive that sets the client up over EFA, which machines run as root; required with efa, "
+        "because AWS states none.",
+        examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
+    )
 
 
 class Home(Model):
@@ -384,6 +396,7 @@ class Container(Model):
         description="sha256 of a .sqsh file; null accepts any. An image in a registry is pinned by @sha256:...",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
+    enroot_sha256: tuple[Sha256, ...] = Field(default=(), description=ENROOT_SUMS, examples=[["4" * 64, "5" * 64]])
 
     @property
     def reference(self) -> Reference:

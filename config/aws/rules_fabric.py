@@ -10,6 +10,7 @@ from catalogue.aws.versions import Stack
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import ERROR, WARNING, Breach, known, rule
+from config.slurm_rules import ENROOT_UNCHECKED
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
@@ -178,3 +179,12 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
             f"is the checksum of a file on the nodes, and image is {wanted.container.image}; every import packs "
             "the image again, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
         )
+
+
+@rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
+def enroot_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Packages of enroot that nothing is compared with."""
+    if wanted.container is not None and not wanted.container.enroot_sha256 and not (wanted.slurm and wanted.slurm.containers):
+        yield Breach("aws.container.enrootSha256", ENROOT_UNCHECKED)
+    if wanted.slurm and wanted.slurm.containers and not wanted.slurm.containers.enroot_sha256:
+        yield Breach("aws.slurm.containers.enrootSha256", ENROOT_UNCHECKED)

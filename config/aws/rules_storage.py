@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from catalogue.aws.regions import OPENZFS_GIB, OPENZFS_MB_S, OPENZFS_MISSING, needs_second_zone
+from catalogue.aws.versions import LUSTRE_EFA
 from catalogue.file_systems import misplaced
 from config.aws.facts import Facts
 from config.aws.model import Aws
@@ -14,6 +15,7 @@ from config.rule import ERROR, WARNING, Breach, rule
 
 _FSX = "aws-parallelcluster:cli/src/pcluster/validators/fsx_validators.py"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
+_LUSTRE = "FSx for Lustre user guide,"
 _LUSTRE_API = "FSx API, LustreConfiguration"
 _SMALLEST_GIB, _STEP_GIB = 1200, 2400
 _THROUGHPUT_MB_S = (125, 250, 500, 1000)
@@ -65,6 +67,30 @@ def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
         )
     if not any(one.has_efa for _, _, one in wanted.located):
         yield Breach("aws.storage.lustre.efa", "is true, and no machine has EFA, so none could use it; turn it off, or EFA on")
+
+
+@rule("lustre-efa-setup", ERROR, f"{_LUSTRE} Configuring EFA clients; the archive has no version and no checksum", guard=True)
+def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
+    """EFA without the checksum of what sets it up as root."""
+    lustre = wanted.storage.lustre
+    if lustre is not None and lustre.efa and lustre.efa_setup_sha256 is None:
+        yield Breach(
+            "aws.storage.lustre.efaSetupSha256",
+            f"is not set, and efa is true: machines run {LUSTRE_EFA} as root, for which AWS states no checksum; read what it "
+            "does and give its sha256",
+        )
+
+
+@rule("lustre-key-unchecked", WARNING, f"{_LUSTRE} Installing the Lustre client, which states no fingerprint")
+def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
+    """Ubuntu's client, signed by a key that nothing is compared with."""
+    lustre = wanted.storage.lustre
+    if lustre is not None and lustre.client_key is None and wanted.family.release:
+        yield Breach(
+            "aws.storage.lustre.clientKey",
+            f"is not set: the key that signs the client's packages for {wanted.image_family} is the one that AWS's bucket "
+            "serves at first boot, compared with nothing; give its fingerprint, which the machines' log names",
+        )
 
 
 @rule("mirrors", ERROR, f"{_FSX} FsxS3Validator and data repository associations", number=32)

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field
 
 from catalogue import GENERIC, IMAGES, SHAPES, Homes, ImageFamily, Shape, nearest
-from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, Reference
+from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY, Reference
 from catalogue.containers import Container as RankImage
 from catalogue.containers import read as read_reference
 from catalogue.oci.imports import IMPORTS
@@ -23,8 +23,19 @@ from catalogue.oci.storage import LUSTRE_STEP_GB, MOUNT_TARGET_ADDRESSES, lustre
 from config.custom_actions import CustomActions
 from config.measure import Measure
 from config.model import Model
-from config.shared_values import Access, AllowReplace, Cidr, Globs, OnDestroy, Sha256, Timezone, some, three_numbers
-from config.slurm import ALWAYS_ON, Scheduler
+from config.shared_values import (
+    Access,
+    AllowReplace,
+    Cidr,
+    Fingerprint,
+    Globs,
+    OnDestroy,
+    Sha256,
+    Timezone,
+    some,
+    three_numbers,
+)
+from config.slurm import ALWAYS_ON, TOOLKIT_SIGNER, Scheduler
 from config.units import Gb, GbitS, MbS
 
 #: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
@@ -256,6 +267,7 @@ class Container(Model):
         description="Version of NVIDIA Container Toolkit, which describes the GPUs to containerd (CDI).",
         examples=["1.18.2"],
     )
+    toolkit_key: Fingerprint = Field(default=TOOLKIT_KEY, description=TOOLKIT_SIGNER, examples=[TOOLKIT_KEY])
 
     @property
     def reference(self) -> Reference:

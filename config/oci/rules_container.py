@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from catalogue.containers import NERDCTL, NERDCTL_SUMS
 from config.oci.facts import Facts
 from config.oci.model import Oci
-from config.rule import ERROR, Breach, rule
+from config.rule import ERROR, WARNING, Breach, rule
+from config.slurm_rules import ENROOT_UNCHECKED
 
 
 @rule("container-single", ERROR, "benchmarks/launch/containerd.py: the image's mpirun reaches no other node", guard=True)
@@ -44,3 +45,10 @@ def container_sums(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             f"is that of {NERDCTL}, and version is {own.version}; give the sha256 of SHA256SUMS that the notes of "
             f"https://github.com/containerd/nerdctl/releases/tag/v{own.version} state",
         )
+
+
+@rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
+def enroot_unchecked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
+    """Packages of enroot that nothing is compared with."""
+    if wanted.slurm and wanted.slurm.containers and not wanted.slurm.containers.enroot_sha256:
+        yield Breach("oci.slurm.containers.enrootSha256", ENROOT_UNCHECKED)

@@ -23,8 +23,12 @@ def archive(name: str, package: Package) -> bytes:
     told = [("./control", 0o644, f"{about}Description: a stand-in\n".encode(), "")]
     if after := package.get("postinst"):
         told.append(("./postinst", 0o755, f"#!/bin/sh -e\n{after}".encode(), ""))
-    control = gzip.compress(_tar(told))
-    members = {"debian-binary": b"2.0\n", "control.tar.gz": control, "data.tar.gz": gzip.compress(_tar(_laid(package)))}
+    control = gzip.compress(_tar(told), mtime=0)
+    members = {
+        "debian-binary": b"2.0\n",
+        "control.tar.gz": control,
+        "data.tar.gz": gzip.compress(_tar(_laid(package)), mtime=0),
+    }
     packed = b"!<arch>\n"
     for member, content in members.items():
         packed += f"{member:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(content):<10}`\n".encode() + content

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import io
 import re
@@ -11,10 +10,9 @@ import zipfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
-from rehearsal.image import debian, packages
+from rehearsal.image import debian, packages, signing_keys
 
 #: Hosts whose files are here; every other address is asked over the network.
 HOSTS = frozenset(
@@ -22,6 +20,7 @@ HOSTS = frozenset(
         "efa-installer.amazonaws.com",
         "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
         "docs.aws.amazon.com",
+        "nvidia.github.io",
         "github.com",
         "scripts.example.com",
     }
@@ -94,7 +93,7 @@ def pyxis(source: Path) -> bytes:
 
 def _stored(files: dict[str, str]) -> bytes:
     """Return a .tar.gz that has the same bytes everywhere: stored, because versions of zlib compress differently (RFC 1952)."""
-    plain = _tar(files, packed="w")
+    plain = _tar(files)
     stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
     ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
     return b"\x1f\x8b\x08" + bytes(6) + b"\xff" + stored.compress(plain) + stored.flush() + ends
@@ -108,7 +107,7 @@ def served(address: str) -> bytes | None:
     where = f"{place.hostname}{place.path}"
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
-        return _tar({"aws-efa-installer/efa_installer.sh": _INSTALLER % EFA}) if installer[1] == _version() else None
+        return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER % EFA}) if installer[1] == _version() else None
     if where in _FILES:
         return _FILES[where]()
     if where.startswith(_RELEASE):
@@ -129,9 +128,9 @@ def _version() -> str:
     return found[1] if found else ""
 
 
-def _tar(files: dict[str, str], packed: Literal["w", "w:gz"] = "w:gz") -> bytes:
+def _tar(files: dict[str, str]) -> bytes:
     whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode=packed) as tar:
+    with tarfile.open(fileobj=whole, mode="w") as tar:
         for name, text in files.items():
             member = tarfile.TarInfo(name)
             member.mode, member.size = 0o755, len(text)
@@ -143,20 +142,8 @@ def _zip(files: dict[str, str]) -> bytes:
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as file:
         for name, text in files.items():
-            file.writestr(name, text)
+            file.writestr(zipfile.ZipInfo(name), text)
     return packed.getvalue()
-
-
-def _armoured(content: bytes) -> bytes:
-    """Return some bytes in OpenPGP's ASCII armour (RFC 4880, section 6)."""
-    checksum = 0xB704CE
-    for octet in content:
-        checksum ^= octet << 16
-        for _ in range(8):
-            checksum = (checksum << 1) ^ (0x1864CFB if checksum & 0x800000 else 0)
-    lines = [base64.b64encode(content).decode(), f"={base64.b64encode((checksum & 0xFFFFFF).to_bytes(3, 'big')).decode()}"]
-    block = "PGP PUBLIC KEY BLOCK-----"
-    return "\n".join([f"-----BEGIN {block}", "", *lines, f"-----END {block}", ""]).encode()
 
 
 #: A script of a user's own.
@@ -167,9 +154,8 @@ printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note
 _FILES: dict[str, Callable[[], bytes]] = {
     "scripts.example.com/note.sh": NOTE.encode,
     PYXIS: lambda: pyxis(LIBRARY / "pyxis.c"),
-    "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": lambda: _armoured(
-        b"the rehearsal's repository key, by which nothing is signed"
-    ),
+    "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": signing_keys.FSX.encode,
+    "nvidia.github.io/libnvidia-container/gpgkey": signing_keys.NVIDIA.encode,
     "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip": lambda: _zip(
         {"configure-efa-fsx-lustre-client/setup.sh": _EFA_LUSTRE}
     ),

@@ -378,8 +378,8 @@ def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
 
 def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
     with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
-        owned(mounted(lustre={"existing": "fs-1", "efa": True}))
-    assert owned(mounted(lustre={"existing": "fs-efa", "efa": True}))[0].made
+        owned(mounted(lustre={"existing": "fs-1", "efa": True, "efaSetupSha256": "e" * 64}))
+    assert owned(mounted(lustre={"existing": "fs-efa", "efa": True, "efaSetupSha256": "e" * 64}))[0].made
     far = mounted(home={"existing": "fs-2"})
     with pytest.raises(
         pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
@@ -466,7 +466,7 @@ def test_efa_traffic_leaves_to_the_group_itself_by_its_id(cloud):
 
 
 def test_lustre_over_efa_lets_all_traffic_through_between_servers_and_nodes():
-    found, _ = program(storage(lustre={"efa": True, "size": "19200 GiB"}))
+    found, _ = program(storage(lustre={"efa": True, "efaSetupSha256": "e" * 64, "size": "19200 GiB"}))
     for pair in ((STORAGE, STORAGE), (STORAGE, NODES), (NODES, STORAGE)):
         assert (*pair, ALL) in rules(found, "Ingress") & rules(found, "Egress")
     assert found.one("LustreFileSystem")["efaEnabled"] is True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from shlex import quote
 
@@ -12,6 +13,7 @@ from rehearsed_hosts import CONTAINED, Stage, end_world, vcn
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
+from cloudinit import enroot, mounts
 from cloudinit.aws import ComputeBoot, Mounts, render
 from config.custom_actions import Action, CustomActions
 from rehearsal.host import hosts
@@ -76,6 +78,19 @@ def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_di
     )
     assert again.returncode == 0, again.stderr
     assert "enroot" not in again.stdout, "an image that has enroot is left as it is"
+
+
+@pytest.mark.parametrize("name", NODES)
+def test_packages_of_enroot_are_named_with_their_sums_and_others_than_those_asked_for_are_not_installed(stage, name):
+    log = stage.inside(name, "grep 'sha256 .* was compared with nothing' /var/log/cloud-init-output.log").stdout
+    known = tuple(re.findall("sha256 ([0-9a-f]{64})", log))
+    assert len(set(known)) == 2, log
+    manager = MACHINE_IMAGES[NODES[name][0]].packages
+    for sums, status in ((("0" * 64, known[0]), 1), (known, 0)):
+        again = enroot.enroot(manager, ENROOT, "/scratch", sums).shell.replace("! command -v enroot", "true")
+        done = stage.inside(name, f"{mounts.tools().shell}\nset -eu\n{again}")
+        assert done.returncode == status, done
+        assert (f"sha256 {known[1]} is not {'0' * 64} or {known[0]}, of" in done.stdout) == bool(status)
 
 
 @pytest.mark.parametrize("name", NODES)

@@ -13,10 +13,12 @@ import pytest
 from aws_hosts import DOMAIN, HOME, LUSTRE, P5, PARAMETER, spec
 from rehearsed_hosts import Stage, end_world, vcn
 
+from catalogue.aws import STACK
 from rehearsal.aws import efa_software, host_images, parameters
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.host import cables, hosts, images, storage
 from rehearsal.host.spec import load
+from rehearsal.image import signing_keys
 from rehearsal.net import network, wires
 from rehearsal.oci import host_images as oci_images
 
@@ -231,19 +233,38 @@ def test_a_loader_that_does_not_find_the_plugin_is_no_efa_and_the_boot_step_cure
     assert "NET/Libfabric rails=32" in found.stdout
 
 
-def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached(stage):
-    step = "sed -n '/^step=efa-software/,/^step=efa-devices/p' /var/lib/busbar/first-boot | sh -eu"
+def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_and_it_is_what_the_vendor_states(stage):
+    once = "s/^  for pause in [0-9 ]*;/  for pause in 0;/"
+    step = f"sed -n '/^step=efa-software/,/^step=efa-devices/{{{once};p}}' /var/lib/busbar/first-boot"
     gone = "rm -rf /opt/amazon/efa_installed_packages /opt/amazon/ofi-nccl; ldconfig"
     plugin = "ldconfig -p | grep -c libnccl-net.so"
     assert stage.inside("linux", f"{gone}; {plugin}").stdout == "0\n"
     try:
         network.apply_vcn(stage.world, vcn(routes=()))
-        assert "Connection timed out" in stage.inside("linux", step).stderr
+        assert "Connection timed out" in stage.inside("linux", f"{step} | sh -eu").stderr
     finally:
         network.apply_vcn(stage.world, vcn())
-    assert stage.inside("linux", f"{step}; {plugin}").stdout.endswith("1\n")
+    # The rehearsed archive is not the vendor's, whose sum the program has.
+    refused = stage.inside("linux", f"{step} | sh -eu").stdout
+    found = re.search(f"sha256 ([0-9a-f]{{64}}) is not {STACK.efa_sha256}, of https://efa-installer", refused)
+    assert found is not None, refused
+    assert stage.inside("linux", plugin).stdout == "0\n"
+    done = stage.inside("linux", f"{step} | sed s/{STACK.efa_sha256}/{found[1]}/ | sh -eu; {plugin}")
+    assert done.stdout.endswith("1\n"), done
     other = "curl -fsSL -o /tmp/x https://efa-installer.amazonaws.com/aws-efa-installer-0.1.tar.gz"
     assert stage.inside("linux", other).returncode == 22
+
+
+def test_a_repository_key_other_than_the_one_asked_for_ends_the_boot_in_the_step_of_that_name(stage):
+    wrong = spec(stage, "otherkey", 34, "ubuntu2204")
+    text = wrong.user_data.decode().replace(signing_keys.FSX_FINGERPRINT, "F" * 40)
+    hosts.boot(stage.world, replace(wrong, user_data=text.encode()))
+    stage.ready("otherkey")
+    assert '"step": "lustre-client"' in stage.inside("otherkey", "cat /var/lib/busbar/boot.json").stdout
+    said = stage.inside("otherkey", "cat /var/log/cloud-init-output.log; ls /etc/apt/sources.list.d").stdout
+    assert f"busbar: fingerprint {signing_keys.FSX_FINGERPRINT} is not {'F' * 40}, of https://fsx-lustre-client-repo-" in said
+    assert "fsx-lustre.list" not in said
+    hosts.stop(stage.world, "otherkey")
 
 
 def test_an_instance_without_a_metadata_service_cannot_sign(stage):

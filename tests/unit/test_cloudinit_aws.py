@@ -46,7 +46,7 @@ def node(family: str, mounts: Mounts = MOUNTS, efa: int = 32) -> ComputeBoot:
 
 
 BOOTS = {f"aws-{noun}-{family}": make(family) for noun, make in (("login", login), ("node", node)) for family in MACHINE_IMAGES}
-BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa=True))
+BOOTS["aws-node-lustre-efa"] = node("ubuntu2204", replace(MOUNTS, lustre_efa="e" * 64))
 BOOTS |= {f"aws-node-container-{family}": replace(node(family), enroot=ENROOT) for family in MACHINE_IMAGES}
 SLURM = software(NOBLE, Scheduler(users=True, containers=Containers()), scratch=SCRATCH)
 BOOTS["aws-node-slurm-containers"] = replace(node("ubuntu2404"), slurm=SLURM)

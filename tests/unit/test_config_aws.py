@@ -85,6 +85,8 @@ def mirrors(*paths: str) -> dict[str, Any]:
     return lustre(mirrors=[{"path": path} for path in paths])
 
 
+#: A fingerprint as gpg prints it.
+PRINT = "0123 4567 89ab cdef 0123  4567 89ab cdef 0123 4567"
 TAGS = {f"t{n}": "x" for n in range(41)}
 OWN = "aws.network.existing"
 
@@ -254,7 +256,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{OWN}.groups.storage is sg-3, which blocks udp 111 from sg-1, udp 2049 from sg-1, udp 20001 from",
         ),
         (
-            merged(EXISTING, lustre(efa=True, size="19200 GiB") | {}),
+            merged(EXISTING, lustre(efa=True, efaSetupSha256="e" * 64, size="19200 GiB") | {}),
             also(NODES, *rules_of(STORED, "tcp", (0, 65535)), less=[STORED]),
             f"{OWN}.groups.nodes is sg-1, which blocks everything from sg-3, everything to sg-3",
         ),
@@ -664,14 +666,40 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "lustre-efa": [
         (
-            lustre(efa=True, size="4800 GiB", throughput="500 MB/s"),
+            lustre(efa=True, efaSetupSha256="e" * 64, size="4800 GiB", throughput="500 MB/s"),
             FACTS,
             "aws.storage.lustre.size is 4800 GiB with EFA and 500 MB/s for each TiB; with EFA it must be a multiple of 9600",
         ),
         (
-            lustre(efa=True, size="4800 GiB", throughput="1000 MB/s") | nodes(efa=False),
+            lustre(efa=True, efaSetupSha256="e" * 64, size="4800 GiB", throughput="1000 MB/s") | nodes(efa=False),
             FACTS,
             "aws.storage.lustre.efa is true, and no machine has EFA, so none could use it",
+        ),
+    ],
+    "lustre-efa-setup": [
+        (
+            lustre(efa=True, size="4800 GiB", throughput="1000 MB/s"),
+            FACTS,
+            "aws.storage.lustre.efaSetupSha256 is not set, and efa is true: machines run https://docs.aws.amazon.com/fsx/",
+        )
+    ],
+    "lustre-key-unchecked": [
+        (
+            {},
+            FACTS,
+            "aws.storage.lustre.clientKey is not set: the key that signs the client's packages for ubuntu2204 is the one",
+        )
+    ],
+    "enroot-unchecked": [
+        (
+            {"container": {"image": STACK.container}},
+            FACTS,
+            "aws.container.enrootSha256 is not set: where an image has no enroot, machines install as root the packages",
+        ),
+        (
+            {"slurm": {"containers": {}}},
+            FACTS,
+            "aws.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install as root",
         ),
     ],
     "mirrors": [
@@ -810,14 +838,14 @@ SOUND = [
     ({"tags": dict(list(TAGS.items())[:39])}, FACTS),
     (lustre(size="4800 GiB"), FACTS),
     (lustre(throughput="1000 MB/s"), FACTS),
-    (lustre(efa=True, size="9600 GiB", throughput="500 MB/s"), FACTS),
+    (lustre(efa=True, efaSetupSha256="e" * 64, size="9600 GiB", throughput="500 MB/s"), FACTS),
     (mirrors("/a", "/b"), FACTS),
     (lustre(mount="/data"), FACTS),
     (home(onDestroy="retain"), FACTS),
     (home(throughput="320 MB/s"), FACTS),
     ({"storage": {"lustre": None, "home": None}}, FACTS),
 ]
-_EXPECTED = {"not-nvidia", "placement-off", "image-system", "dynamic-unstarted"}
+_EXPECTED = {"not-nvidia", "placement-off", "image-system", "dynamic-unstarted", "lustre-key-unchecked", "enroot-unchecked"}
 
 
 @pytest.mark.parametrize(("changes", "facts"), SOUND)
@@ -826,7 +854,10 @@ def test_a_configuration_that_the_rules_allow_passes(changes, facts):
 
 
 def test_a_good_cluster_has_nothing_reported():
-    assert check(RULES, built({}), FACTS) == ()
+    assert check(RULES, built(lustre(clientKey=PRINT)), FACTS) == ()
+    inside = {"container": {"image": STACK.container, "enrootSha256": ["1" * 64, "2" * 64]}}
+    assert {one.rule for one in check(RULES, built(inside), FACTS)} == {"lustre-key-unchecked"}
+    assert check(RULES, built({"imageFamily": "al2023", "image": None, "login": {"image": None}}), FACTS) == ()
 
 
 @pytest.mark.parametrize(
@@ -845,6 +876,14 @@ def test_a_good_cluster_has_nothing_reported():
         (nodes(purchase={"showOfferings": "-1 h"}), f"{P5}.purchase.showOfferings is '-1 h'; write a number and its unit"),
         ({"tags": {"Name": "mine"}}, "aws.tags has 'Name'; tags are keys of your own, not Name, busbar:... or aws:..."),
         ({"tags": ["team=x"]}, "aws.tags is ['team=x']; it must be a map."),
+        (
+            lustre(clientKey="0xF796ECB0"),
+            "aws.storage.lustre.clientKey is '0xF796ECB0'; an OpenPGP fingerprint has 40 hexadecimal digits, as",
+        ),
+        (
+            {"container": {"image": STACK.container, "enrootSha256": ["abc"]}},
+            "aws.container.enrootSha256[0] is 'abc'; it must be 64 hexadecimal digits",
+        ),
         (lustre(gib=1200), "aws.storage.lustre.gib is not a key of the configuration; known are size,"),
         (home(onDestroy="keep"), "aws.storage.home.onDestroy is 'keep'; it must be one of 'refuse', 'retain', 'delete'."),
         (lustre(efa="yes"), "aws.storage.lustre.efa is 'yes'; it must be true or false."),
@@ -906,7 +945,7 @@ def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason():
 
 
 def test_without_an_account_the_rules_that_need_one_say_so_and_report_nothing():
-    found = check(RULES, built({}), Facts())
+    found = check(RULES, built(lustre(clientKey=PRINT)), Facts())
     assert {each.severity for each in found} == {NOTE}
     assert {each.rule for each in found} == {
         "usage-class",
@@ -929,7 +968,7 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
 
 
 def test_the_seeds_own_defaults_are_refused_where_the_seed_would_fail():
-    seed = built(home(deployment="SINGLE_AZ_HA_1", throughput="512 MB/s"))
+    seed = built(merged(lustre(clientKey=PRINT), home(deployment="SINGLE_AZ_HA_1", throughput="512 MB/s")))
     assert {found.rule for found in check(RULES, seed, FACTS)} == {"openzfs-type"}
 
 

@@ -560,6 +560,13 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "oci.pools[0].image is ubuntu2404-nv580, which the first update imports into the compartment as Canonical",
         )
     ],
+    "enroot-unchecked": [
+        (
+            on_demand() | {"slurm": {"containers": {}}},
+            facts(),
+            "oci.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install as root",
+        )
+    ],
     "limit-unknown": [
         ({}, facts(available={"gpu4-count": None}), "oci.pools[0].nodes is 2, and the service does not report what is left of")
     ],
@@ -582,7 +589,9 @@ def test_a_value_that_the_account_cannot_satisfy_is_refused_by_its_rule_with_its
     (mine, *_) = [one for one in found if one.rule == name and one.sentence.startswith(sentence)] or [
         one for one in found if one.rule == name
     ]
-    assert mine.severity == (WARNING if name in {"image-import", "limit-unknown", "machines-ending"} else ERROR)
+    assert mine.severity == (
+        WARNING if name in {"image-import", "limit-unknown", "machines-ending", "enroot-unchecked"} else ERROR
+    )
     assert mine.sentence.startswith(sentence)
     assert begins_with_a_path(mine.sentence)
 
@@ -596,7 +605,7 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
     # Whether an image is imported yet, the account need not say: without its word nodes of it may be the first.
-    assert {one.rule for one in notes} == set(ASKED) - {"image-import"}
+    assert {one.rule for one in notes} == set(ASKED) - {"image-import", "enroot-unchecked"}
 
 
 def test_a_pool_may_set_where_its_software_is():

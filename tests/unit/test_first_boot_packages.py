@@ -17,6 +17,7 @@ from rehearsal.image import internet
 
 SETUP = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 KERNEL = host_images.image("ubuntu2204-aws").kernel
+KEY = "A" * 40
 CONFIGURATION = """Dir::State::status "{0}/var/lib/dpkg/status"; Dir::State::lists "{0}/var/lib/apt/lists";
 Dir::Etc::sourcelist "/dev/null"; Dir::Etc::sourceparts "/dev/null"; Dir::Etc::parts "/dev/null";
 Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "--force-not-root";}};
@@ -94,13 +95,14 @@ def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_l
 @pytest.mark.parametrize(("has", "does"), [("6.8.0-1063-aws", "exact"), ("6.8.0-1066-aws", "built"), ("none", "failed")])
 def test_the_lustre_client_is_the_exact_package_or_built_or_the_named_step_fails(image, has, does):
     kernel = has if has != "none" else "6.8.0-1070-aws"
-    fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; curl() {{ :; }}; gpg() {{ :; }}
+    fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; curl() {{ :; }}
+gpg() {{ printf 'pub:\\nfpr:::::::::{KEY}:\\n'; }}
 timeout() {{ :; }}
 apt_get() {{ echo "apt-get $*"; case $* in *lustre-client-modules-{kernel}*) [ {kernel} = 6.8.0-1063-aws ] ;; esac; }}
 tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
 [ {has} = none ] || : > {image}/lustre-client-modules-{kernel}_2.15.6_amd64.deb
 """
-    step = aws_steps.lustre_client(MACHINE_IMAGES["ubuntu2204"]).shell.replace("apt-get", "apt_get")
+    step = aws_steps.lustre_client(MACHINE_IMAGES["ubuntu2204"], KEY).shell.replace("apt-get", "apt_get")
     step = step.replace("/etc/apt/sources.list.d", str(image)).replace("find /usr/src", f"find {image}")
     step = step.replace("/usr/src", f"{image}/src").replace("/var/log", str(image))
     done = run(image, "set -eu\n" + fakes + step)
@@ -114,4 +116,4 @@ def test_awss_script_for_lustre_over_efa_is_run_by_bash(image):
     program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
     assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2
     assert subprocess.run(["bash", "-n", program], capture_output=True, check=False).returncode == 0
-    assert "bash ./setup.sh" in aws_steps.lustre_over_efa().shell
+    assert "bash ./setup.sh" in aws_steps.lustre_over_efa("e" * 64).shell

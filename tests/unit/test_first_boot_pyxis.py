@@ -104,7 +104,7 @@ def test_a_plugin_that_srun_does_not_load_fails_the_boot_in_sruns_words(machine)
 def test_an_archive_with_another_sum_is_not_built(machine):
     done = machine.boot("0" * 64)
     assert done.returncode != 0
-    assert "FAILED" in done.stdout
+    assert f"is not {'0' * 64}, of https://github.com/NVIDIA/pyxis/" in done.stdout
     assert not (machine.root / "usr/local").exists()
 
 

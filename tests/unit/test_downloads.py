@@ -1,0 +1,138 @@
+"""What first boot downloads and trusts as root is compared before it is used: with the real sha256sum and the real gpg."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from catalogue.aws import MACHINE_IMAGES, STACK
+from catalogue.containers import TOOLKIT, TOOLKIT_KEY
+from cloudinit import aws_steps, downloads, enroot, nvidia_packages
+
+pytestmark = pytest.mark.programs
+GOLDEN = Path(__file__).parents[1] / "golden/cloudinit"
+PLACE = "https://vendor.example/archive.tar.gz"
+CONTENT = b"a program that root will run\n"
+RIGHT, OTHER = hashlib.sha256(CONTENT).hexdigest(), "0" * 64
+
+
+def run(folder, shell, served, fails=0):
+    """Run a part of a step in dash; the Internet serves the bytes `served` after so many failures."""
+    (folder / "served").write_bytes(served)
+    world = f"""set -eu
+sleep() {{ echo "pause $1"; }}
+curl() {{
+  echo x >> {folder}/tries
+  [ "$(grep -c x {folder}/tries)" -gt {fails} ] || return 6
+  while [ "$1" != -o ]; do shift; done
+  cp {folder}/served "$2"
+}}
+"""
+    words = ["dash", "-c", f"{world}{shell}\necho used"]
+    home = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "GNUPGHOME": str(folder)}
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, cwd=folder, env=home)
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory):
+    """Public keys made here by gpg, and their fingerprints: `vendor` has a subkey, `other` stands for somebody else."""
+    home = tmp_path_factory.mktemp("gnupg")
+    home.chmod(0o700)
+
+    def gpg(*words):
+        done = subprocess.run(["gpg", "--homedir", home, "--batch", *words], capture_output=True, check=True, timeout=60)
+        return done.stdout
+
+    found = {}
+    for name in ("vendor", "other"):
+        gpg("--passphrase", "", "--quick-generate-key", f"{name} <{name}@invalid>", "ed25519", "sign", "never")
+        listed = gpg("--with-colons", "--list-keys", f"{name}@invalid").decode()
+        (print_,) = re.findall(r"^fpr:+([0-9A-F]{40}):", listed, re.MULTILINE)
+        if name == "vendor":
+            gpg("--passphrase", "", "--quick-add-key", print_, "cv25519", "encr", "never")
+        found[name] = (print_, gpg("--armor", "--export", f"{name}@invalid"))
+    subprocess.run(["gpgconf", "--homedir", home, "--kill", "all"], check=True, timeout=60)
+    return found
+
+
+@pytest.mark.parametrize("sums", [(RIGHT,), (OTHER, RIGHT)])
+def test_a_file_with_one_of_the_sums_is_used(tmp_path, sums):
+    done = run(tmp_path, downloads.checked(PLACE, "archive", sums), CONTENT)
+    assert (done.returncode, done.stdout) == (0, "used\n")
+
+
+def test_a_file_with_another_sum_ends_the_step_with_both_sums(tmp_path):
+    done = run(tmp_path, downloads.checked(PLACE, "archive", (OTHER,)), CONTENT)
+    assert (done.returncode, done.stdout) == (1, f"busbar: sha256 {RIGHT} is not {OTHER}, of {PLACE}\n")
+
+
+def test_a_file_that_nothing_is_compared_with_is_named_with_its_sum(tmp_path):
+    done = run(tmp_path, downloads.checked(PLACE, "archive", ()), CONTENT)
+    assert (done.returncode, done.stdout) == (0, f"busbar: sha256 {RIGHT} was compared with nothing, of {PLACE}\nused\n")
+
+
+@pytest.mark.parametrize(("fails", "status"), [(4, 0), (5, 2)])
+def test_a_download_is_tried_five_times_also_before_names_resolve(tmp_path, fails, status):
+    done = run(tmp_path, downloads.checked(PLACE, "archive", (RIGHT,)), CONTENT, fails)
+    assert done.returncode == status, done
+    assert done.stdout.count("pause") == fails
+
+
+def test_the_vendors_key_is_taken_by_its_primary_fingerprint(tmp_path, keys):
+    print_, text = keys["vendor"]
+    done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
+    assert (done.returncode, done.stdout) == (0, "used\n")
+
+
+def test_another_key_ends_the_step_with_both_fingerprints(tmp_path, keys):
+    (print_, _), (other, text) = keys["vendor"], keys["other"]
+    done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
+    assert (done.returncode, done.stdout) == (1, f"busbar: fingerprint {other} is not {print_}, of {PLACE}\n")
+
+
+@pytest.mark.parametrize("asked", ["vendor", ""])
+@pytest.mark.parametrize("second", ["other", "nothing"])
+def test_a_file_of_two_keys_or_of_none_is_refused_even_if_one_is_the_vendors(tmp_path, keys, asked, second):
+    served = keys["vendor"][1] + keys["other"][1] if second == "other" else b"<html>404</html>"
+    done = run(tmp_path, downloads.signing_key(PLACE, "key", keys["vendor"][0] if asked else ""), served)
+    assert (done.returncode, done.stdout) == (1, f"busbar: there is not one key at {PLACE}\n")
+
+
+def test_a_key_that_nothing_is_compared_with_is_named_with_its_fingerprint(tmp_path, keys):
+    print_, text = keys["vendor"]
+    done = run(tmp_path, downloads.signing_key(PLACE, "key", ""), text)
+    assert (done.returncode, done.stdout) == (0, f"busbar: fingerprint {print_} was compared with nothing, of {PLACE}\nused\n")
+
+
+def test_every_step_compares_what_it_downloads_with_what_the_vendor_or_the_stack_file_states():
+    key = "A" * 40
+    for shell, known in (
+        (aws_steps.efa_software(STACK, in_use=True).shell, STACK.efa_sha256),
+        (aws_steps.lustre_client(MACHINE_IMAGES["ubuntu2204"], key).shell, key),
+        (aws_steps.lustre_over_efa("e" * 64).shell, "e" * 64),
+        (enroot.enroot("dnf", "4.1.2", "/scratch", ("b" * 64,)).shell, "b" * 64),
+        (nvidia_packages.installs("nvidia-ctk", f"nvidia-container-toolkit-base-{TOOLKIT}-1", TOOLKIT_KEY), TOOLKIT_KEY),
+    ):
+        assert f' is not {known}, of" ' in shell
+
+
+def test_no_first_boot_uses_a_download_before_the_line_that_compares_it():
+    compares = re.compile(
+        r"sum=\$\(sha256sum < |key=\$\(gpg --batch --with-colons --show-keys |grep '[^']+' SHA256SUMS \| sha256sum --check"
+    )
+    fetched = 0
+    for path in sorted(GOLDEN.iterdir()):
+        lines = [line.strip() for line in path.read_text().splitlines()]
+        for line, after in pairwise(lines):
+            if re.search(r"\bcurl -", line):
+                fetched += 1
+                assert compares.match(after), f"{path.name}: {line}"
+            assert not re.search(r"\b(wget|apt-key|rpm --import)\b|(dnf|yum|apt-get) [^#]*https?://", line), (
+                f"{path.name}: {line}"
+            )
+    assert fetched > 10
