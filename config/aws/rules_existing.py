@@ -43,6 +43,10 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
         )
 
 
+#: What is said of the machines that mount a file system, whoever made it.
+_OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256"}
+
+
 @rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)
 def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
     """A file system that exists, with keys of one that is made, or out of reach."""
@@ -50,7 +54,7 @@ def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
         if system.existing is None:
             continue
         path = f"aws.storage.{key}"
-        for name in sorted(system.model_fields_set - {"existing", "mount", "efa"}):
+        for name in sorted(system.model_fields_set - _OF_MACHINES):
             yield Breach(
                 f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; set only one"
             )
