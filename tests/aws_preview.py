@@ -17,8 +17,8 @@ from tools.stack_changes import merged
 
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
-#: A stack that says nothing of destroying, so that the only warnings are a test's own.
-_QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse"}, "home": {"onDestroy": "refuse"}}}}
+#: A stack that says nothing of destroying or of keys, so that the only warnings are a test's own.
+_QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse", "clientKey": "0" * 40}, "home": {"onDestroy": "refuse"}}}}
 
 
 def parsed(**changes: Any) -> Stack:
