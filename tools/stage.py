@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -185,9 +186,29 @@ class Stage:
 
     def engine(self, verb: str, *words: str, **changes: Any) -> list[str]:
         """Return the command of one engine operation in the world."""
-        path = self.configure(**changes)
-        where = ("--stack", self.stack, "--config-file", str(path), "--non-interactive")
-        return [*self.door, "pulumi", verb, *where, *words]
+        self.configure(**changes)
+        return [*self.door, "pulumi", verb, *self._where(), "--non-interactive", *words]
+
+    def _where(self) -> tuple[str, ...]:
+        return ("--stack", self.stack, "--config-file", str(self.folder / "config" / f"Pulumi.{self.stack}.yaml"))
+
+    def again(self) -> Finished:
+        """Update the stack with its stack file as it is now, which a tool may have changed."""
+        return self.command(*self.door, "pulumi", "up", *self._where(), "--non-interactive", "--yes", "--skip-preview")
+
+    def replace(self, node: str) -> Finished:
+        """Do what `make replace` does: one command that ends with an update."""
+        return self._with_state("replace", node, *self._where())
+
+    def exclude(self, node: str) -> Finished:
+        """Do what `make exclude` does before its update: it changes the stack file."""
+        _, stack, _, file = self._where()
+        return self._with_state("exclude", node, stack, file)
+
+    def _with_state(self, tool: str, *words: str) -> Finished:
+        typed = shlex.join([sys.executable, "-m", f"tools.{tool}", *words])
+        exported = f"pulumi stack export --stack {self.stack}"
+        return self.inside("bash", "-o", "pipefail", "-c", f"{exported} | {typed}")
 
     def preview(self, **changes: Any) -> Finished:
         """Preview the stack with `changes`."""
