@@ -23,6 +23,15 @@ _PCIE = (
     (r"NVIDIA L4", 32.0),
     (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", 64.0),
 )
+#: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
+#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Sources contradict each other on B200
+#: and B300 (Gen5 or Gen6), GB200 and GB300 are joined to their processor by NVLink, and AWS publishes nothing of its A10G.
+_PCIE_LINK = (
+    (r"NVIDIA A100.*", (4, 16)),
+    (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
+    (r"NVIDIA H[12]00(?: .*)?", (5, 16)),
+    (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", (5, 16)),
+)
 #: busbw of a large all-reduce inside one healthy machine of eight, GB/s, with reduction in the NVLink switch (NVLS):
 #: Azure/ai-infrastructure-on-azure (H100 480), stas00/ml-engineering (H200 482.3; B200 845.7).
 _NVLS = (
@@ -37,6 +46,11 @@ _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 def pcie_gbytes_per_s(gpu: str) -> float | None:
     """Return one PCIe GPU's rate, GB/s in one direction; None for GPUs with NVLink and for models that are not known."""
     return _of(_PCIE, gpu)
+
+
+def pcie_link(gpu: str) -> tuple[int, int] | None:
+    """Return generation and lanes of a GPU's PCIe link; None for models of which no source states it."""
+    return next((link for pattern, link in _PCIE_LINK if re.fullmatch(pattern, gpu)), None)
 
 
 def nvls_gbytes_per_s(gpu: str) -> float | None:

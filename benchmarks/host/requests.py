@@ -41,7 +41,7 @@ from benchmarks.plan.proofs import proofs
 from benchmarks.plan.ranks import Place, exports, ranks, result
 from benchmarks.plan.ranks import launch as launch_of
 from benchmarks.plan.steps import MEDIAN_ITERATIONS, Step, repeated, steps
-from catalogue import ENVIRONMENTS, GENERIC
+from catalogue import ENVIRONMENTS, GENERIC, gpus
 from catalogue.containers import HOMES_INSIDE
 
 if TYPE_CHECKING:
@@ -240,6 +240,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         results=where.results,
         logs=where.logs,
         gpu=shape.gpu,
+        gpu_pcie=list(gpus.pcie_link(shape.gpu) or ()),
         # A plugin's devices may report another rate: older EFA drivers report 100 Gb/s for every device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
         # The image was unpacked by the build; its sha256 does not belong to a file in this folder.

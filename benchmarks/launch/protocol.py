@@ -210,6 +210,7 @@ class Measure(NamedTuple):
         logs: folder on every node for NCCL's logs.
         evidence: the first measurement's evidence, if this is a retest.
         gpu: the GPU model of the shape; empty if unknown.
+        gpu_pcie: generation and lanes of its PCIe link by its data sheet; empty if unknown.
         port_gbit_s: line rate of each rail of the shape; 0 if the rate that drivers report cannot be compared with it.
         binaries: folder of the programs on every node.
         programs: sha256 of each file that the build put there, by name; checked before the first step.
@@ -230,6 +231,7 @@ class Measure(NamedTuple):
     logs: str
     evidence: Optional[Evidence] = None
     gpu: str = ""
+    gpu_pcie: List[int] = []  # noqa: RUF012 - never changed
     port_gbit_s: int = 0
     binaries: str = "."
     programs: Optional[Dict[str, str]] = None

@@ -131,7 +131,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[Tuple[float, float]]) -> List[str]:
-    shape = (request.hcas, request.gpu, request.port_gbit_s)
+    shape = (request.hcas, request.gpu, request.port_gbit_s, request.gpu_pcie)
     return node_differences.differences(request.nodes, before, asked_at, *shape)
 
 

@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any, Collection, Dict, List, Sequence, Tuple
 
 from benchmarks.launch.protocol import Node
+from benchmarks.runner import pcie_links
 
 #: With clocks further apart, log lines and certificates of different nodes contradict each other.
 CLOCK_LIMIT_S = 5.0
@@ -32,6 +33,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     hcas: Sequence[str],
     gpu: str = "",
     port_gbit_s: int = 0,
+    gpu_pcie: Sequence[int] = (),
 ) -> List[str]:
     """Return a sentence for each way in which a node differs from the other nodes or from its shape.
 
@@ -42,6 +44,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
         hcas: the rails of the shape; empty if unknown.
         gpu: the GPU model of the shape; empty if unknown.
         port_gbit_s: line rate of the shape's rails; 0 if unknown.
+        gpu_pcie: generation and lanes of the GPUs' PCIe link by their data sheet; empty if unknown.
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
@@ -56,6 +59,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
         others = sorted({one for one in its.get("gpus", ()) if gpu and one != gpu and not one.startswith(gpu + " SXM")})
         if others:  # newer drivers add the board to the model's name
             sentences.append("{} has {}, but its shape has {}".format(name, ", ".join(others), gpu))
+        sentences.extend(pcie_links.slow(name, its, gpu_pcie, hcas, port_gbit_s))
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
             sentences.append(f"{name}: its clock differs by {apart:.0f} s from the head node's")

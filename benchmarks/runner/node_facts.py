@@ -53,6 +53,7 @@ def inventory() -> Dict[str, Any]:
         host=socket.gethostname(),
         machine=_read("/sys/class/dmi/id/product_uuid") or _read("/etc/machine-id"),
         clock=time.time(),
+        virtual=is_virtual(_read("/proc/cpuinfo")),
         kernel=platform.release(),
         os=_os_name(),
         gpus=[row[0] for row in gpus],
@@ -99,6 +100,12 @@ def busy(used: List[List[str]]) -> List[str]:
         for index, mib, percent in (row for row in used if len(row) == 3)  # noqa: PLR2004 - the columns of the query
         if mib.isdigit() and percent.isdigit() and (int(mib) >= _IDLE_MIB or int(percent) >= _IDLE_PCT)
     ][:_BUSY_KEPT]
+
+
+def is_virtual(cpuinfo: str) -> Optional[bool]:
+    """Tell whether a hypervisor runs this node, by its processors' flags; None on processors that do not tell (Arm)."""
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
+    return "hypervisor" in flags.group(1).split() if flags else None
 
 
 def _rows(query: str) -> List[List[str]]:

@@ -1,0 +1,119 @@
+"""PCIe links are held against the data sheets of GPUs and the line rates of rails, also where every node is alike."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from measurement_line import place
+
+from benchmarks.host import requests
+from benchmarks.launch.protocol import Node
+from benchmarks.plan.asked import Asked
+from benchmarks.runner import node_differences, node_facts, pcie_links
+from catalogue import SHAPES, gpus
+from config.measure import Measure
+
+GEN5 = (5, 16)
+RAIL = "mlx5_0"
+
+
+def node(*, generation="5", width="16", link="32.0 GT/s x16", virtual=False):
+    limits = {key: said for key, said in (("pcie_generation", generation), ("pcie_width", width)) if said}
+    hca = {"active": True, "rate": "400 Gb/sec (4X NDR)", "pcie": link}
+    return {"clock": 1.0, "virtual": virtual, "gpu_limits": {"gpu0": limits}, "hca": {RAIL: hca}, "interfaces": {}}
+
+
+def said(its, gpu_pcie=GEN5, port_gbit_s=400):
+    return pcie_links.slow("n0", its, gpu_pcie, [RAIL], port_gbit_s)
+
+
+def test_a_link_as_the_data_sheet_and_the_port_have_it_is_no_difference():
+    assert said(node()) == []
+    assert said(node(generation="6")) == []
+
+
+@pytest.mark.parametrize(
+    ("its", "sentence"),
+    [
+        (
+            {"width": "8"},
+            "n0: gpu0 has PCIe generation 5 and width 8, but its data sheet has generation 5 and width 16",
+        ),
+        (
+            {"generation": "4"},
+            "n0: gpu0 has PCIe generation 4 and width 16, but its data sheet has generation 5 and width 16",
+        ),
+        (
+            {"generation": "", "width": "4"},
+            "n0: gpu0 has PCIe generation unknown and width 4, but its data sheet has generation 5 and width 16",
+        ),
+        (
+            {"link": "16.0 GT/s x16"},
+            "n0: rail mlx5_0 has a PCIe link of 16.0 GT/s x16, which carries 252 Gbit/s of the port's 400",
+        ),
+        (
+            {"link": "5.0 GT/s x16"},
+            "n0: rail mlx5_0 has a PCIe link of 5.0 GT/s x16, which carries 64 Gbit/s of the port's 400",
+        ),
+    ],
+)
+def test_a_link_below_what_the_shape_has_is_named_with_both_values(its, sentence):
+    assert said(node(**its)) == [sentence]
+
+
+@pytest.mark.parametrize("virtual", [True, None])
+def test_a_virtual_machine_is_not_judged_by_the_links_that_its_hypervisor_shows(virtual):
+    assert said(node(width="1", link="2.5 GT/s x1", virtual=virtual)) == []
+
+
+def test_what_nobody_publishes_or_the_node_does_not_tell_is_not_judged():
+    assert said(node(width="8", link="8.0 GT/s x8"), (), 0) == []
+    assert said(node(generation="", width="", link="")) == []
+
+
+def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory():
+    nodes = [Node(f"n{index}", f"10.0.0.{index}") for index in range(2)]
+    found = [node(width="8", link="16.0 GT/s x16") for _ in nodes]
+    sentences = node_differences.differences(nodes, found, [(0.0, 2.0)] * 2, [RAIL], "", 400, GEN5)
+    assert [one.split(" PCIe ")[0] for one in sentences] == [
+        "n0: gpu0 has",
+        "n0: rail mlx5_0 has a",
+        "n1: gpu0 has",
+        "n1: rail mlx5_0 has a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "virtual"),
+    [
+        ("processor : 0\nflags\t\t: fpu vme hypervisor lahf_lm\n", True),
+        ("processor : 0\nflags\t\t: fpu vme lahf_lm\n", False),
+        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm's processors do not tell
+        ("", None),
+    ],
+)
+def test_a_node_tells_whether_it_is_virtual_by_its_processors_flags(cpuinfo, virtual):
+    assert node_facts.is_virtual(cpuinfo) is virtual
+
+
+@pytest.mark.parametrize(
+    ("gpu", "link"),
+    [
+        ("NVIDIA H100 80GB HBM3", (5, 16)),
+        ("NVIDIA H200", (5, 16)),
+        ("NVIDIA A100-SXM4-80GB", (4, 16)),
+        ("NVIDIA L40S", (4, 16)),
+        ("NVIDIA B200", None),  # sources contradict each other
+        ("NVIDIA GB200", None),
+        ("Tesla V100-SXM2-16GB", None),
+    ],
+)
+def test_links_of_gpus_are_those_of_their_data_sheets_and_unknown_elsewhere(gpu, link):
+    assert gpus.pcie_link(gpu) == link
+
+
+@pytest.mark.parametrize(("shape", "link"), [("BM.GPU.H100.8", [5, 16]), ("BM.GPU.GB200.4", [])])
+def test_a_request_tells_the_runner_the_link_of_its_shapes_gpus(shape, link):
+    asked = Asked(Measure(exports={"NCCL_MNNVL_ENABLE": "0"}), SHAPES[shape], 2)
+    assert json.loads(requests.measure(place(asked), asked, []))["gpu_pcie"] == link
