@@ -18,6 +18,7 @@ _ML = "stas00/ml-engineering:network/README.md, todo.md"
 _HPC, _OKE = "oracle-quickstart/oci-hpc:documentation", "oracle-quickstart/oci-hpc-oke:docs"
 _AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
 _CW = "coreweave/nccl-tests:README"
+_AZURE = "Azure/ai-infrastructure-on-azure"
 #: What NCCL itself chooses on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
@@ -64,13 +65,18 @@ ROWS = (
     Published("OCI A100", _B4, 64, _AR, 8 * _GIB, 200, "Oracle blog, GPU OCI AI and HPC jobs (read from a figure)"),
     Published("OCI MI300X", _MI300X, 2, _AR, 16 * _GIB, 358.37, _OKE),
     Published("MI300X", _MI300X, 2, _AR, 8 * _GIB, 339, "dstack blog (339 to 350; size not stated)"),
+    Published("OCI H100", _OCI_H100, 2, _AR, 1 * _GIB, 449.5, f"{_HPC}/Troubleshooting.md", _TREE),
+    Published("OCI H100", _OCI_H100, 2, _AR, 4 * _GIB, 467.4, f"{_HPC}/Troubleshooting.md", _TREE),
+    Published("OCI H100", _OCI_H100, 2, _AR, 8 * _GIB, 469.8, f"{_HPC}/Troubleshooting.md", _TREE),
     Published("OCI H100", _OCI_H100, 2, _AR, 16 * _GIB, 471.2, f"{_HPC}/Troubleshooting.md", _TREE),
     Published("OCI H100, PyTorch", _OCI_H100, 2, _AR, 4 * 10**9, 338.96, "modal-labs/multinode-training-guide issue 7"),
+    Published("OCI H100, any order", _OCI_H100, 4, _AR, 8 * _GIB, 370, "oracle-quickstart/oci-hpc issue 48, on some nodes"),
     Published("OCI H100, ring order", _OCI_H100, 4, _AR, 8 * _GIB, 390, "oracle-quickstart/oci-hpc issue 48, on some nodes"),
     Published("AWS p4d", _P4D, 2, _AR, 2 * _GIB, 77.9, "skypilot-org/skypilot:examples/aws_efa/README.md", _TREE),
     Published("AWS p4de", _P4DE, 2, _AR, 2 * _GIB, 78.33, f"{_AWSOME}/README.md", _TREE),
     Published("AWS p5, EKS", _P5, 2, _AR, 2 * _GIB, 437.8, f"{_AWSOME}/README.md", _TREE),
     Published("AWS p5", _P5, 2, _AR, 16 * 10**9, 487.87, _NVCRE, _TREE),
+    Published("AWS p5", _P5, 2, _AR, _GIB // 8, 289, f"{_AWSOME}/README.md", _TREE),
     Published("AWS p5", _P5, 2, _AR, 16 * _GIB, 487.09, f"{_AWSOME}/README.md", _TREE),
     Published("AWS p5", _P5, 2, _AR, 16 * _GIB, 480, "awslabs/awsome-distributed-ai issue 1120", _TREE),
     Published("AWS p5", _P5, 2, _AG, 16 * 10**9, 338.57, _NVCRE),
@@ -81,15 +87,20 @@ ROWS = (
     Published("AWS p5en, NVLSTree forced", _P5EN, 4, _AR, 16 * _GIB, 310.07, _ML, {"NCCL_ALGO": "NVLSTree"}),
     Published("AWS p5en", _P5EN, 16, _AR, 16 * _GIB, 369.86, f"{_AWSOME}/slurm/topology-aware-nccl-tests/README.md"),
     Published("AWS p6-b200", _P6_B200, 4, _AR, 16 * _GIB, 381.80, _ML),
+    Published("AWS p6-b200", _P6_B200, 4, _AR, _GIB, 362, _ML),
+    Published("AWS p6-b200", _P6_B200, 4, _AR, _GIB // 2, 327, _ML),
+    Published("AWS p6-b200", _P6_B200, 4, _AR, _GIB // 4, 229, _ML),
     Published("AWS p6-b200", _P6_B200, 2, _AR, 16 * _GIB, 654, "awslabs/awsome-distributed-ai issue 1120", _TREE),
     Published("AWS p6-b300", _P6_B300, 2, _AR, 16 * _GIB, 760, "awslabs/awsome-distributed-ai issue 1120"),
     Published("CoreWeave H100", _H100, 12, _AR, 8 * _GIB, 386.56, _CW),
     Published("CoreWeave GB200, one rack", _GB200, 18, _AR, 16 * _GIB, 834.6, _CW, _RACK),
     Published("CoreWeave GB200, two racks", _GB200, 36, _AR, 16 * _GIB, 810, _CW, _RACK),
     Published("CoreWeave GB200, 20 racks", _GB200, 360, _AR, 16 * _GIB, 405.7, _CW, _RACK),
-    Published("Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, "Azure/ai-infrastructure-on-azure", _SHARP),
-    Published("Azure GB300, one rack", _GB300, 18, _AR, 16 * _GIB, 937, "Azure/ai-infrastructure-on-azure", _RACK),
+    Published("Azure H100, SHARP", _H100, 8, _AR, 16 * _GIB, 450, _AZURE, _SHARP),
+    Published("Azure GB300, one rack", _GB300, 18, _AR, 16 * _GIB, 937, _AZURE, _RACK),
+    Published("Azure GB300, across racks", _GB300, 36, _AR, 16 * _GIB, 200, f"{_AZURE} (nodes not stated)", _RACK),
     Published("GCP A3 High, TCPX", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 50.2, "dstackai/dstack:examples/clusters/gcp.md"),
+    Published("GCP A3 High, TCPX", SERVERS["HGX-H100.8"], 2, _AG, _GIB // 2, 71, "cluster-toolkit:examples/gke-a3-highgpu"),
     Published("GCP A3 Mega, TCPXO", SERVERS["HGX-H100.8"], 2, _AG, 8 * _GIB, 188.7, "cluster-toolkit:examples/gke-a3-megagpu"),
     Published("GCP A3 Ultra", _H200, 2, _AG, 8 * _GIB, 328.9, "cluster-toolkit:examples/gke-consumption-options"),
     Published("GCP A4", _B200, 2, _AR, 8 * _GIB, 683.5, "dstackai/dstack:examples/clusters/gcp.md", _TREE),
