@@ -3,6 +3,7 @@
 The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has it without that.
 """
 
+import json
 import math
 import os
 import re
@@ -15,6 +16,10 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
+#: So much is written where a result could not be read, to see whether that had any room.
+_ROOM_BYTES = 1 << 20
+#: Status of a command that found room, or whose node did not answer: then nobody knows.
+_UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: It then returns its own status (testNumResults, 7 in 2.19.6); from this status on, a signal killed it.
@@ -72,6 +77,7 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
 
     Raises:
         Refusal: it did not start, did not finish in time or failed; the message has the likely cause.
+        OSError: its result is missing or cut, and the disk that it was written to is full.
     """
     result = _Result(job)
     result.drop()  # otherwise nccl-tests writes to another name
@@ -80,6 +86,8 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
         text = _run(job, os.path.join(here, job.name + ".txt"), see)
         seconds = time.monotonic() - began
         exact = _exact(result)
+        if not _is_whole(exact):
+            result.find_room()
         found, problems = compared(text, exact, job.name, job.cycles)
     finally:
         result.drop()
@@ -114,6 +122,35 @@ class _Result:
         if answer.status != 0:
             raise OSError(f"{self._address}: {answer.why}")
         return answer.out
+
+    def find_room(self) -> None:
+        """Write a file beside it, and remove that.
+
+        Raises:
+            OSError: there is no room, so what was written before is cut, which says nothing about the run.
+        """
+        path = self._path + ".room"
+        if self._address:
+            here = shlex.quote(path)
+            written = f"head -c {_ROOM_BYTES} /dev/zero >{here}; status=$?; rm -f {here}; exit $status"
+            answer = fanout.on(self._address, written, b"", _FETCH_TIMEOUT_S)
+            if answer.status not in _UNKNOWN:
+                raise OSError(f"{self._address}: {answer.why}")
+            return
+        try:
+            with open(path, "wb") as target:
+                target.write(bytes(_ROOM_BYTES))
+        finally:
+            if os.path.exists(path):
+                os.unlink(path)
+
+
+def _is_whole(exact: Union[str, OSError]) -> bool:
+    """Tell whether a result was read and is one JSON document."""
+    try:
+        return not isinstance(exact, OSError) and json.loads(exact) is not None
+    except (ValueError, RecursionError):
+        return False
 
 
 def environment(argv: List[str]) -> Dict[str, str]:

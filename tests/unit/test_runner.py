@@ -463,6 +463,37 @@ def test_a_head_node_without_disk_space_or_rights_reports_it_in_the_line_and_the
     assert "failed" not in asked(head, request)
 
 
+@pytest.mark.parametrize(("left", "refused"), [("", False), ("head -c 4096 $HOME/plan/result.json >$HOME/cut", True)])
+def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_attempt_measures(head, left, refused):
+    """Whatever is written to /dev/full finds no room. The rest of a result is only missing where there is room for it."""
+    room = head.home / "plan" / "result.json.room"
+    body = f"{REAL_RUN}{left}\n[ -z '{left}' ] || mv $HOME/cut $HOME/plan/result.json; ln -s /dev/full {room}\n"
+    request = json.dumps(measure_request(head, body))
+    found = asked(head, request)
+    assert ("failed" in found) == refused, found
+    if refused:
+        assert "No space left on device" in found["failed"]
+        request = json.dumps(measure_request(head, body.replace("ln -s /dev/full", ": ")))
+        again = asked(head, request)
+        assert "the JSON result is cut" in again["steps"][0]["problems"][0], "with room for it, it is a finding"
+
+
+def test_a_full_disk_of_the_node_that_writes_the_result_is_named_with_its_address_and_a_silent_node_is_not(head, monkeypatch):
+    monkeypatch.setenv("PATH", head.environment["PATH"])
+    result = head.home / "plan" / "result.json"
+    job = program_run.Job("all_reduce", ["cat", str(GOLDEN / "h200x2.txt")], str(result), 30, result_at="10.0.1.3")
+    head.tool("ssh", 'for last; do :; done; exec sh -c "$last"\n')
+    result.parent.mkdir()
+    result.with_name("result.json.room").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"^10\.0\.1\.3: .*No space left on device$"):
+        program_run.run(job, str(head.home), lambda _: None)
+    found = program_run.run(job, str(head.home), lambda _: None)
+    assert "the JSON result could not be used" in found.problems[0]
+    head.tool("ssh", "exit 255\n")
+    found = program_run.run(job, str(head.home), lambda _: None)
+    assert "the JSON result could not be used: 10.0.1.3: " in found.problems[0]
+
+
 @pytest.fixture
 def near():
     """A home that is not deep: a socket's path is short."""
