@@ -21,6 +21,8 @@ LINE_LIMIT_BYTES = 64 * 1024
 #: How long to keep waiting after the worker's own time limit.
 _GRACE_S = 300
 _POLL_S = 0.05
+#: So much is written to see whether a disk has room: more than any file of a run but its evidence.
+ROOM_BYTES = 1 << 20
 Say = Callable[[str], None]
 
 
@@ -110,7 +112,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
         if os.path.exists(os.path.join(here, "failed.txt")):
             raise Refusal(_read(os.path.join(here, "failed.txt")))
         if not running:
-            raise Refusal(f"the work on the head node ended without a result; last log line: {_last_line(here)}")
+            raise Refusal(f"the work on the head node ended without a result; {_cause(here)}")
         if time.monotonic() > deadline:
             raise Refusal(f"run {run_id} is still running after its limit of {int(bound_s)} s")
         time.sleep(_POLL_S)
@@ -140,6 +142,29 @@ def _show(path: str, shown: int) -> int:
 
 def _requested_timeout_s(here: str) -> float:
     return float(json.loads(_read(os.path.join(here, "request.json")))["timeout_s"])
+
+
+def find_room(path: str) -> None:
+    """Write a file of that name, and remove it.
+
+    Raises:
+        OSError: there is no room for it.
+    """
+    try:
+        with open(path, "wb") as target:
+            target.write(bytes(ROOM_BYTES))
+    finally:
+        if os.path.exists(path):
+            os.unlink(path)
+
+
+def _cause(here: str) -> str:
+    """Return what is known of a worker that is gone: on a full disk it could leave no word."""
+    try:
+        find_room(os.path.join(here, "room"))
+    except OSError as error:
+        return f"its disk: {error.strerror}"
+    return f"last log line: {_last_line(here)}"
 
 
 def _last_line(here: str) -> str:

@@ -16,8 +16,6 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: So much is written where a result could not be read, to see whether that had any room.
-_ROOM_BYTES = 1 << 20
 #: Status of a command that found room, or whose node did not answer: then nobody knows.
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
@@ -132,17 +130,12 @@ class _Result:
         path = self._path + ".room"
         if self._address:
             here = shlex.quote(path)
-            written = f"head -c {_ROOM_BYTES} /dev/zero >{here}; status=$?; rm -f {here}; exit $status"
+            written = f"head -c {jobs.ROOM_BYTES} /dev/zero >{here}; status=$?; rm -f {here}; exit $status"
             answer = fanout.on(self._address, written, b"", _FETCH_TIMEOUT_S)
             if answer.status not in _UNKNOWN:
                 raise OSError(f"{self._address}: {answer.why}")
-            return
-        try:
-            with open(path, "wb") as target:
-                target.write(bytes(_ROOM_BYTES))
-        finally:
-            if os.path.exists(path):
-                os.unlink(path)
+        else:
+            jobs.find_room(path)
 
 
 def _is_whole(exact: Union[str, OSError]) -> bool:

@@ -104,6 +104,14 @@ def test_a_run_that_ended_without_a_line_says_why(here, files, why):
     assert str(refused.value) == why
 
 
+def test_a_run_that_ended_on_a_full_disk_says_so(here):
+    """It could leave no word; whatever is written to /dev/full finds no room."""
+    (here / "room").symlink_to("/dev/full")
+    with pytest.raises(Refusal, match=r"^the work on the head node ended without a result; its disk: No space left on device$"):
+        jobs.wait("r1", 5)
+    assert not (here / "room").exists()
+
+
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
 def test_waiting_stops_some_minutes_after_the_workers_own_limit(here, monkeypatch, given, bound):
     clock = SimpleNamespace(now=1000.0)
