@@ -142,6 +142,7 @@ class Reading(Rails):
 
     def _of_groups(self, guilty: Set[int]) -> List[Culprit]:
         """Return the shortest stretches of the ring that are slow together although some part of them is not."""
+        doubtful = [set(pair) for pair in self.open if not self.is_innocent(pair)]
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
         found = []
         for group in slow:
@@ -149,8 +150,8 @@ class Reading(Rails):
             if any(set(other) < set(group) for other in slow) or not (fine or len(group) <= 4):  # noqa: PLR2004 - halves are pairs
                 continue
             tried = self.groups[group]
-            if len(tried) <= GROUP_REPEATS:
-                continue
+            if len(tried) <= GROUP_REPEATS or any(pair <= set(group) for pair in doubtful):
+                continue  # luck may make a group of one pair that comes and goes
             evidence = tuple(tried) + tuple(sample for other in fine for sample in self.groups[other])
             found.append(Culprit("group", group, (), self.ratio(tried), False, evidence, _sureness(len(tried))))
         return found

@@ -23,7 +23,7 @@ from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, pair
 #: Most rounds that try again a few pairs of crowded rounds, that repeat unclear pairs, that run suspects in sparse rounds, and
 #: that narrow a cause down to its rails.
 _SPARSE_ROUNDS, _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 8, 12, 10, 8
-#: How often the ring's edges are measured again if nothing was found.
+#: How often the ring's edges are measured again if nothing was found, or no more than a group of nodes.
 _AGAIN = 3
 
 
@@ -110,7 +110,7 @@ class Search:
         if not reading.is_explained() and len(clean) > PAIR:
             yield from self._bisect(clean)
             for _ in range(_AGAIN):
-                if not self._read().blames:  # it comes and goes
+                if all(one.kind == "group" for one in self._read().blames):  # a pair of it may come and go
                     yield from self._again()
 
         if self._off_ring and not self._read().blames:

@@ -189,7 +189,11 @@ class Suspects(Slowness):
 
     def is_settled(self, pair: Pair) -> bool:
         """Say whether more trials of a pair that is slow at times would change nothing."""
-        return self.flaps(pair) or self.evidence_since(pair) <= _INNOCENT or len(self.pairs[pair]) >= _MIXED_TRIALS
+        return self.flaps(pair) or self.is_innocent(pair) or len(self.pairs[pair]) >= _MIXED_TRIALS
+
+    def is_innocent(self, pair: Pair) -> bool:
+        """Say whether a pair was fine so often since it was slow that something else explains that."""
+        return self.evidence_since(pair) <= _INNOCENT
 
     def drop_of(self, pair: Pair) -> float:
         """Return by which share the slow numbers of a pair lie below healthy."""

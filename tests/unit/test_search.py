@@ -466,6 +466,14 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
         assert finding.rounds <= 2 * 8 + 6
 
 
+@pytest.mark.parametrize("first", [22, 69, 169])
+def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first):
+    """Rings with the link in them were slow five times by luck, and the link itself was fine whenever it ran."""
+    (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
+    assert [one.kind for one in score.finding.culprits] in ([], ["link"])
+    assert not score.wrong
+
+
 def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
     """The link comes and goes: single rails were run three times while it was fine, then while it was not."""
     search, ran = Search(16, 4, None, 20.0), 0
