@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import pulumi
 import pytest
+from aws_facts import parsed as aws_parsed
 from parsed_stack import parsed, refused
 
 from catalogue import SHAPES, gpus
@@ -39,6 +41,24 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
     # The vendor makes no cluster network of OCI's, whatever is measured.
     (said,) = refused(oci=one_pool(shape))
     assert said.endswith("[shape-joined]")
+
+
+def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_cannot_be():
+    bought = {"option": "capacity-block", "reservation": "cr-1"}
+
+    def said(count: int, **measure) -> str:
+        machines = [{"type": "p6e-gb200.36xlarge", "static": count, "placement": "none", "purchase": bought}]
+        try:
+            aws_parsed(aws={"login": {"type": "m7g.8xlarge"}, "queues": [{"machines": machines}]}, measure=measure)
+        except pulumi.RunError as refusal:
+            return str(refusal)
+        return ""
+
+    assert not said(18)
+    joined = "aws.queues[0].machines[0].type is p6e-gb200.36xlarge, whose NVLink joins nodes"
+    assert said(19).startswith(f"{joined} of one rack, which are 18, and 19 are asked for")
+    assert said(2, collectives=["alltoall"]).startswith(f"{joined}, and busbar knows no limit of alltoall over it")
+    assert not said(19, collectives=["alltoall"], exports={"NCCL_MNNVL_ENABLE": "0"})
 
 
 @pytest.mark.parametrize(
