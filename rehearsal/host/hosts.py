@@ -86,7 +86,8 @@ def _build(world: World, image: images.Image) -> Path:
         sources = Path(__file__).parent
         gcc = ["gcc", "-O2", "-Wall", "-Werror", "-s"]
         made = {name: ["-static", str(sources / f"{name}.c")] for name in ("init", "counters")}
-        made["libmemory.so"] = ["-shared", "-fPIC", str(images.IMAGE_FOLDER / "system/memory.c")]
+        made["supplicant"] = ["-static", str(images.IMAGE_FOLDER / "system/supplicant.c")]
+        made["libshape.so"] = ["-shared", "-fPIC", str(images.IMAGE_FOLDER / "system/shape.c")]
         made |= {name: list(words) for name, words in image.builds.items()}
         folder = world.folder("build", f"nccl-{image.nccl}")
         write_whole(folder / "nccl.h", images.nccl_header(image.nccl))
@@ -189,6 +190,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         made |= authority.texts(world)  # machines of a cloud call its services
     if spec.processors:
         made["etc/rehearsal/processors"] = (f"{' '.join(map(str, spec.processors))} {spec.memory_mib}\n", 0o644)
+        made["etc/ld.so.preload"] = ("/usr/lib/rehearsal/libshape.so\n", 0o644)
     protocols = {rail.protocol for rail in spec.rails if rail.driver == "efa"}
     if protocols:
         made["etc/rehearsal/efa"] = (f"{protocols.pop()}\n", 0o644)

@@ -16,6 +16,8 @@ DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
 UBUNTU = {"apt-get": "apt-get"}
+#: A file that builds look for and nothing runs: it cannot be run.
+NVCC = ("There is no CUDA compiler here.\n", 0o644)
 #: The machine's own, which of the rehearsed images only Ubuntu's have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
 #: Debian's own tools, which only an image of Debian's family has.
@@ -63,6 +65,7 @@ class Image:
         pretty: its full name.
         user: the login user.
         commands: stand-ins by name, and the file in image/bin that each is.
+        real: the machine's own commands that only some images have.
         cuda: CUDA's version, or "" for an image without GPU software.
         driver: the GPU driver's version.
         mpi: MPI's folder, or "".
@@ -85,6 +88,7 @@ class Image:
     pretty: str = ""
     user: str = ""
     commands: Mapping[str, str] = field(default_factory=dict)
+    real: tuple[str, ...] = ()
     cuda: str = ""
     driver: str = ""
     mpi: str = ""
@@ -109,7 +113,7 @@ def nccl_header(version: str) -> str:
 
 def absent(one: Image) -> list[str]:
     """Return commands of this machine, and files of its development packages, that the image does not have: their paths."""
-    gone = [name for name in FOREIGN if name not in one.commands and not (name == "mount.lustre" and one.lustre)]
+    gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
     # The machine's MPI only runs below the image's own.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
@@ -141,12 +145,10 @@ def links(one: Image) -> dict[str, str]:
 def copies(one: Image, built: Path) -> dict[str, str]:
     """Return the image's files that are copied from stand-ins and from what was compiled."""
     nccl = built / f"nccl-{one.nccl}"
-    made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "libmemory.so")}
+    made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "supplicant", "libshape.so")}
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}
     if one.mpi:
         made[f"{one.mpi.lstrip('/')}/bin/mpirun"] = str(IMAGE_FOLDER / "bin/mpirun")
-    if one.cuda:
-        made[f"usr/local/cuda-{one.cuda}/bin/nvcc"] = str(IMAGE_FOLDER / "bin/nvcc")
     if one.lustre:
         made["usr/sbin/mount.lustre"] = str(IMAGE_FOLDER / "system/mount.shared")
     for path, source in one.own_copies.items():
@@ -178,6 +180,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
     if one.cuda:
         major, _, minor = one.cuda.partition(".")
         root = f"usr/local/cuda-{one.cuda}"
+        made[f"{root}/bin/nvcc"] = NVCC
         made[f"{root}/version.json"] = (f'{{"cuda" : "{one.cuda}"}}\n', 0o644)
         header = f"#ifndef CUDA_H_\n#define CUDA_H_\n#define CUDA_VERSION {int(major) * 1000 + int(minor) * 10}\n#endif\n"
         made[f"{root}/include/cuda.h"] = (header, 0o644)

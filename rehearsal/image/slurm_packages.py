@@ -31,9 +31,9 @@ def daemon(name: str) -> list[tuple[str, str, str]]:
         f"ExecStart=/usr/sbin/{name} -D -s ${name.upper()}_OPTIONS\nExecReload=/bin/kill -HUP $MAINPID\n{after}"
         "LimitNOFILE=65536\nTasksMax=infinity\n\n[Install]\nWantedBy=multi-user.target\n"
     )
-    own = "slurmstepd" if name == "slurmd" else name
-    programs = [("link", f"/usr/sbin/{own}", f"{_MACHINE}/sbin/{own}{'' if name == 'slurmdbd' else '-wlm'}")]
-    programs += [("program", "/usr/sbin/slurmd", "slurmd")] if name == "slurmd" else []
+    both = ("slurmd", "slurmstepd") if name == "slurmd" else (name,)
+    ending = "" if name == "slurmdbd" else "-wlm"
+    programs = [("link", f"/usr/sbin/{one}", f"{_MACHINE}/sbin/{one}{ending}") for one in both]
     return [*programs, ("text", f"/usr/lib/systemd/system/{name}.service", unit)]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rehearsal.host import etc_files
-from rehearsal.host.images import DNF, EVERYWHERE, IFUP, SECURITY, UBUNTU, YUM, Image
+from rehearsal.host.images import DNF, EVERYWHERE, IFUP, NVCC, SECURITY, UBUNTU, YUM, Image
 
 #: What Ubuntu's images let in: SSH and nothing else (the vendor's page "Security Rules", "rules.v4 of Ubuntu images").
 _RULES = """*filter
@@ -52,9 +52,7 @@ def image(name: str) -> Image:
     gpu = kind == "gpu"
     family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
     old = base == "ol7"
-    fabric = {"nvidia-smi": "nvidia-smi", "modprobe": "modprobe"} if gpu else {}
-    if gpu and agent:
-        fabric["wpa_cli"] = "wpa_cli"
+    fabric = {"nvidia-smi": "nvidia-smi"} if gpu else {}
     mpi = "" if not gpu else "/usr/mpi/gcc/openmpi-4.1.2a1" if old else "/usr/mpi/gcc/openmpi-4.1.7a1"
     nccl = gpu and not old
     return Image(
@@ -66,6 +64,7 @@ def image(name: str) -> Image:
         pretty=f"Oracle Linux Server {release}" if family == "ol" else f"Ubuntu {release} LTS",
         user=user,
         commands=EVERYWHERE | commands | fabric | {"curl": "curl"},
+        real=(*(("modprobe",) if gpu else ()), *(("wpa_cli",) if gpu and agent else ())),
         cuda=cuda if gpu else "",
         driver=driver if gpu else "",
         mpi=mpi,
@@ -77,7 +76,7 @@ def image(name: str) -> Image:
         parent_domain=True,
         own_texts=_texts(family, release, mpi) | (_modules(family) if gpu else {}),
         own_links=_links(family, nccl=nccl),
-        own_copies=_copies(family, nccl=nccl),
+        own_copies=_copies(nccl=nccl),
     )
 
 
@@ -94,16 +93,18 @@ def _driver_only() -> Image:
         name="ol9-driver",
         release="9.6",
         pretty="Oracle Linux Server 9.6",
-        commands={**plain.commands, "nvidia-smi": "nvidia-smi", "modprobe": "modprobe"},
+        commands={**plain.commands, "nvidia-smi": "nvidia-smi"},
+        real=("modprobe",),
         # Links and the program below this folder are made as any image's MPI is; no image family looks there.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")
         | _modules("ol")
         | {
             "etc/rehearsal/driver": (f"{driver}\n", 0o644),
+            f"{_INSIDE}/cuda/bin/nvcc": NVCC,
             f"{_INSIDE}/cuda/version.json": (f'{{"cuda" : "{cuda}"}}\n', 0o644),
         },
-        own_copies=_copies("ol", nccl=False) | {f"{_INSIDE}/cuda/bin/nvcc": "bin/nvcc"},
+        own_copies=_copies(nccl=False),
     )
 
 
@@ -119,12 +120,18 @@ def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[
     return made
 
 
+#: A module that the real modprobe is told to load is a mark here, which what looks for the module finds.
+MODULES = "/run/rehearsal/modules"
+
+
 def _modules(family: etc_files.Family) -> dict[str, tuple[str, int]]:
     """Modules that the GPU driver brings. Only Ubuntu's images load them at boot.
 
     Source: oci-hpc-images 9263b5f: nvidia_driver/tasks/install-ubuntu-cuda-repo.yml, lines 87-91.
     """
-    made = {"etc/rehearsal/modules": ("nvidia_peermem\n", 0o644)}
+    mark = f"{MODULES}/nvidia_peermem"
+    loads = f"install nvidia_peermem /bin/mkdir -p {MODULES} && /bin/touch {mark}\nremove nvidia_peermem /bin/rm -f {mark}\n"
+    made = {"etc/modprobe.d/rehearsal.conf": (loads, 0o644)}
     if family == "ubuntu":
         made["etc/modules-load.d/nvidia-peermem.conf"] = ("nvidia_peermem\n", 0o644)
     return made
@@ -138,12 +145,9 @@ def _links(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
     return made
 
 
-def _copies(family: etc_files.Family, *, nccl: bool) -> dict[str, str]:
-    made = {"usr/libexec/oci-growfs": "bin/oci-growfs"} if family == "ol" else {}
-    if nccl:
-        made["usr/lib64/libnccl.so.2"] = f"build/nccl-{NCCL}/libnccl.so.2"
-        made["usr/include/nccl.h"] = f"build/nccl-{NCCL}/nccl.h"
-    return made
+def _copies(*, nccl: bool) -> dict[str, str]:
+    built = {"usr/lib64/libnccl.so.2": "libnccl.so.2", "usr/include/nccl.h": "nccl.h"}
+    return {path: f"build/nccl-{NCCL}/{name}" for path, name in built.items()} if nccl else {}
 
 
 def _oracle_linux(version: str) -> dict[str, tuple[str, int]]:

@@ -153,7 +153,8 @@ def test_firewalls_refuse_all_but_ssh_until_they_are_stopped(stage):
 
 @pytest.mark.parametrize(("name", "image"), [("gpu0", "ol7-gpu"), ("nine", "ol9-gpu"), ("jammy", "ubuntu2204-gpu")])
 def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
-    commands = [*host_images.image(image).commands, f"{host_images.image(image).mpi}/bin/mpirun", "/usr/local/cuda/bin/nvcc"]
+    ours = host_images.image(image)
+    commands = [*ours.commands, *ours.real, f"{ours.mpi}/bin/mpirun", "/usr/local/cuda/bin/nvcc", "/usr/libexec/oci-growfs"]
     each = "for one in {}; do $one --no-such-option >/dev/null 2>&1 </dev/null && echo $one; done"
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
