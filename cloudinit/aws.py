@@ -164,4 +164,4 @@ def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image, mounts.lustre_key)]
     over_efa = mounts.lustre_efa
     work += [aws_steps.lustre_over_efa(over_efa)] if over_efa else [aws_steps.lustre_over_front_end()]
-    return [*work, aws_steps.lustre(*mounts.lustre, mounts.lustre_at)]
+    return [*work, aws_steps.lustre(*mounts.lustre, mounts.lustre_at), aws_steps.lustre_tuning(mounts.lustre_at)]

@@ -27,6 +27,9 @@ _LUSTRE_BUILD = (
     *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
+_TUNING = "/usr/local/sbin/busbar-lustre-tuning"
+#: What is large to AWS's settings of the Lustre client: more vCPUs than this, and more memory than 64 GiB.
+_MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
 #: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without its automount: a failed mount must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
@@ -217,8 +220,15 @@ def lustre_over_front_end() -> Step:
 front=$(ip -4 -o route show default | sed -n '1s/.* dev \\([^ ]*\\).*/\\1/p')
 [ -n "$front" ]
 mkdir -p /etc/modprobe.d
-echo "options lnet networks=\\"tcp($front)\\"" > /etc/modprobe.d/busbar-lnet.conf
-""",
+{
+  echo "options lnet networks=\\"tcp($front)\\""
+  # Threads and messages for clients of many processors; over EFA AWS's own archive sets both.
+  if [ "$(nproc)" -gt MANY ]; then
+    echo 'options ptlrpc ptlrpcd_per_cpt_max=32'
+    echo 'options ksocklnd credits=2560'
+  fi
+} > /etc/modprobe.d/busbar-lnet.conf
+""".replace("MANY", str(_MANY_PROCESSORS)),
     )
 
 
@@ -262,6 +272,52 @@ fi
 def lustre(server: str, name: str, path: str) -> Step:
     """Mount the Lustre file system, writable by every user."""
     return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS))
+
+
+def lustre_tuning(path: str) -> Step:
+    """Set the mounted Lustre client as AWS recommends for its size, now and after each boot: the settings do not last.
+
+    Source: FSx for Lustre user guide, "Performance tips": clients with more than 64 GiB, with more than 64 vCPUs, and any.
+    """
+    return Step(
+        "lustre-tuning",
+        f"""
+cat > {_TUNING} << 'END'
+#!/bin/sh
+set -eu
+processors=$(nproc)
+memory_kib=$(awk '$1 == "MemTotal:" {{ print $2 }}' /proc/meminfo)
+lctl set_param 'llite.*.statahead_max=512' 'llite.*.statahead_agl=1'
+if [ "$memory_kib" -gt {_MUCH_KIB} ]; then
+  lctl set_param 'ldlm.namespaces.*.lru_max_age=600000' "ldlm.namespaces.*.lru_size=$((100 * processors))"
+fi
+if [ "$processors" -gt {_MANY_PROCESSORS} ]; then
+  lctl set_param 'osc.*OST*.max_rpcs_in_flight=32' 'mdc.*.max_rpcs_in_flight=64' 'mdc.*.max_mod_rpcs_in_flight=50'
+fi
+END
+chmod 755 {_TUNING}
+cat > /etc/systemd/system/busbar-lustre-tuning.service << END
+[Unit]
+Description=AWS's settings for the Lustre client at {path}
+RequiresMountsFor={path}
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={_TUNING}
+
+[Install]
+WantedBy=multi-user.target
+END
+systemctl daemon-reload
+if command -v lctl > /dev/null; then
+  systemctl enable --now busbar-lustre-tuning.service
+else
+  echo 'busbar: this Lustre client has no lctl and keeps its own settings'
+fi
+""",
+        precaution=True,
+    )
 
 
 def publish_host_key(region: str, parameter: str) -> Step:

@@ -111,6 +111,56 @@ tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
     assert (f"no Lustre client for kernel {kernel}" in done.stdout) == (does == "failed")
 
 
+@pytest.mark.parametrize(
+    ("processors", "memory_gib", "settings"),
+    [
+        (16, 64, ["llite.*.statahead_max=512 llite.*.statahead_agl=1"]),
+        (64, 65, ["llite.*.statahead_max=512 llite.*.statahead_agl=1", "ldlm.namespaces.*.lru_max_age=600000 lru_size=6400"]),
+        (
+            192,
+            2048,
+            [
+                "llite.*.statahead_max=512 llite.*.statahead_agl=1",
+                "ldlm.namespaces.*.lru_max_age=600000 lru_size=19200",
+                "osc.*OST*.max_rpcs_in_flight=32 mdc.*.max_rpcs_in_flight=64 mdc.*.max_mod_rpcs_in_flight=50",
+            ],
+        ),
+    ],
+)
+def test_a_lustre_client_is_set_as_aws_recommends_for_its_size_now_and_after_each_boot(image, processors, memory_gib, settings):
+    (image / "bin").mkdir()
+    (image / "meminfo").write_text(f"MemTotal: {memory_gib << 20} kB\n")
+    fakes = {
+        "nproc": f"echo {processors}",
+        "lctl": f'shift; echo "$*" | sed "s/ldlm.namespaces.[*].lru_size/lru_size/" >> {image}/set',
+        "systemctl": f'case "$1" in enable) {image}/tuning ;; esac; echo "systemctl $*"',
+    }
+    for name, body in fakes.items():
+        (image / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
+        (image / "bin" / name).chmod(0o755)
+    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin/busbar-lustre-tuning", f"{image}/tuning")
+    step = step.replace("/etc/systemd/system", str(image)).replace("/proc/meminfo", f"{image}/meminfo")
+    done = run(image, f"set -eu\nPATH={image}/bin:$PATH\n{step}")
+    assert done.returncode == 0, done
+    assert (image / "set").read_text().splitlines() == settings
+    unit = (image / "busbar-lustre-tuning.service").read_text()
+    assert "RequiresMountsFor=/fsx\n" in unit
+    assert "systemctl enable --now busbar-lustre-tuning.service" in done.stdout
+    network = aws_steps.lustre_over_front_end().shell.replace("/etc/modprobe.d", str(image))
+    network = network.replace("ip -4 -o route show default", "echo default via 10.0.0.1 dev ens5 proto dhcp")
+    assert run(image, f"set -eu\nPATH={image}/bin:$PATH\n{network}").returncode == 0
+    options = (image / "busbar-lnet.conf").read_text().splitlines()
+    assert options[0] == 'options lnet networks="tcp(ens5)"'
+    many = ["options ptlrpc ptlrpcd_per_cpt_max=32", "options ksocklnd credits=2560"]
+    assert options[1:] == (many if processors > 64 else [])
+
+
+def test_a_client_without_lctl_keeps_its_settings_and_the_boot_goes_on(image):
+    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin/busbar-lustre-tuning", f"{image}/tuning")
+    done = run(image, "set -eu\nsystemctl() { :; }\n" + step.replace("/etc/systemd/system", str(image)))
+    assert (done.returncode, done.stdout) == (0, "busbar: this Lustre client has no lctl and keeps its own settings\n")
+
+
 def test_awss_script_for_lustre_over_efa_is_run_by_bash(image):
     program = image / "setup.sh"
     program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
