@@ -1,8 +1,8 @@
 """Packages of Slurm and of what its users need, by distribution.
 
-Sources: packages.fedoraproject.org (epel8, epel9), which Oracle serves as a repository of its own; Fedora's slurm.spec (19.05:
-built with PMIx, which it requires); packages.ubuntu.com (noble; jammy has Slurm 21.08, which tells programs nothing of jobs).
-Oracle Linux 8 has no OpenLDAP server (oci-hpc issue 43).
+Sources: packages.fedoraproject.org, whose EPEL Oracle serves as a repository of its own (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
+20.11.9-1.el8, which is too old here); Fedora's slurm.spec (19.05: built with PMIx, which it requires); packages.ubuntu.com
+(noble; jammy has Slurm 21.08, which tells programs nothing of jobs).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class SlurmPackages:
         containers: what tasks in containers take: the headers of this Slurm and a compiler, with which its plugin is built, and
             PMIx, which Slurm loads by a name that on Ubuntu only the development package has.
         users: what asks the directory of users, on all machines.
-        directory: the directory's server and its tools, on the controller; empty if the distribution has none.
+        directory: the directory's server and its tools, on the controller.
         accounting: Slurm's database of jobs, and MariaDB behind it, on the controller.
     """
 
@@ -39,7 +39,6 @@ class SlurmPackages:
 _EL_SLURM = ("slurm", "slurm-slurmctld", "slurm-slurmd", "munge")
 _EL_ACCOUNTING = ("slurm-slurmdbd", "mariadb-server")
 _EL_CONTAINERS = ("slurm-devel", "gcc", "make", "pmix")
-EL8 = SlurmPackages("22.05.9", ("oracle-epel-release-el8",), _EL_SLURM, _EL_CONTAINERS, ("sssd-ldap",), (), _EL_ACCOUNTING)
 EL9 = SlurmPackages(
     "22.05.9",
     ("oracle-epel-release-el9",),

@@ -143,13 +143,11 @@ def queue_name(path: str, name: str) -> Iterator[Breach]:
         yield Breach(path, f"is {name!r}; {why}")
 
 
-def software(slurm: Scheduler, login: str, family: str, packages: SlurmPackages | None) -> Iterator[Breach]:
-    """Yield why a controller of the image family at the path `login` has no Slurm, or lacks what its users need."""
+def software(login: str, family: str, packages: SlurmPackages | None) -> Iterator[Breach]:
+    """Yield why a controller of the image family at the path `login` has no Slurm."""
     if packages is None:
         yield Breach(login, f"is {family}, for which there is no package of Slurm 22.05 or later; take {_ABLE[login[:3]]}")
-    elif slurm.users and not packages.directory:
-        yield Breach(login, f"is {family}, which has no package of OpenLDAP's server for slurm.users; take ol9 or ubuntu2404")
 
 
 #: Image families with Slurm, by the cloud's group.
-_ABLE = {"oci": "ol8, ol9 or ubuntu2404", "aws": "ubuntu2404"}
+_ABLE = {"oci": "ol9 or ubuntu2404", "aws": "ubuntu2404"}

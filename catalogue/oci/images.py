@@ -121,7 +121,6 @@ _ROWS = (
         mpi_home="/usr/mpi/gcc/openmpi-*",
         cuda_home="/usr/local/cuda*",
         nccl_home="/usr",
-        slurm=slurm_packages.EL8,
     ),
     ImageFamily(
         key="ol9",

@@ -55,7 +55,7 @@ def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
     """Images whose repositories have no Slurm, or another version than the controller's."""
     if wanted.slurm is None:
         return
-    yield from slurm_rules.software(wanted.slurm, "aws.login.imageFamily", wanted.login.image_family, wanted.login.family.slurm)
+    yield from slurm_rules.software("aws.login.imageFamily", wanted.login.image_family, wanted.login.family.slurm)
     if wanted.family.slurm is None:
         yield Breach(
             "aws.imageFamily",

@@ -29,9 +29,10 @@ def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     for path, pool in wanted.located:
         key = "container" if wanted.container else "slurm.containers" if wanted.slurm and wanted.slurm.containers else ""
         if key and pool.family.packages != "dnf":
+            able = "ol8 and ol9" if wanted.container else "ol9"
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.family.key}, and oci.{key} is set; first boot can install the container runtime only on ol8 and ol9",
+                f"is {pool.family.key}, and oci.{key} is set; first boot can install the container runtime only on {able}",
             )
 
 

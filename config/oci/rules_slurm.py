@@ -56,7 +56,7 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     if wanted.slurm is None:
         return
     own = wanted.login.family.slurm
-    yield from slurm_rules.software(wanted.slurm, "oci.login.imageFamily", wanted.login.image_family, own)
+    yield from slurm_rules.software("oci.login.imageFamily", wanted.login.image_family, own)
     for path, pool in wanted.located:
         its = pool.family.slurm
         if own and pool.dynamic and (its is None or its.version != own.version):

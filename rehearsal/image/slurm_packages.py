@@ -98,7 +98,7 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 def epel(release: str) -> dict[str, Package]:
     """Return Slurm as in Oracle's mirror of EPEL. Its packages make no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
-    version = f"22.05.9-1.el{release}"
+    version = f"{'20.11.9' if release == '8' else '22.05.9'}-1.el{release}"
     texts = [("text", "/etc/slurm/slurm.conf", _EXAMPLE), ("text", "/etc/slurm/cgroup.conf", "CgroupAutomount=yes\n")]
     return {
         "slurm": {

@@ -37,8 +37,8 @@ FACTS = {
 IDENTITY = json.dumps({"public_key": "ssh-ed25519 AAAA busbar-controller", "region": "us-rehearsed-1", "facts": FACTS})
 WAITS = "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
 NONE = json.dumps({"run_id": "x", "failed": WAITS, "kind": "job", "schema": 2})
-POOL = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
-LOGIN = {"image": "ocid1.image.oc1..rehearsed-ol8", "imageFamily": "ol8", "shape": "VM.Standard.E5.Flex"}
+POOL = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol9-gpu", "imageFamily": "ol9"}
+LOGIN = {"image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9", "shape": "VM.Standard.E5.Flex"}
 OCI = {"pools": [POOL], "login": LOGIN, "storage": {"home": {}}, "slurm": {}, "tenancy": "ocid1.tenancy.oc1..a"}
 
 
@@ -106,7 +106,7 @@ def test_both_first_boots_install_slurm_after_the_home_folders_are_mounted(on_de
     for metadata in (launch["metadata"], given(on_demand, "cluster-login-instance")["metadata"]):
         boot = base64.b64decode(metadata["user_data"]).decode()
         assert boot.index("step=home") < boot.index("step=slurm-user") < boot.index("step=slurm-packages")
-        assert "dnf install -y oracle-epel-release-el8" in boot
+        assert "dnf install -y oracle-epel-release-el9" in boot
 
 
 TENSORFLOW = "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"

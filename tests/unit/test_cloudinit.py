@@ -13,7 +13,7 @@ from first_boot_texts import Texts
 
 from catalogue import IMAGES, SHAPES
 from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY
-from catalogue.slurm_packages import EL8
+from catalogue.slurm_packages import EL9
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from cloudinit.steps import LOCAL_DISKS
@@ -55,15 +55,15 @@ TEXTS["node-ol9-container"] = render(
         containerd=Containerd(NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY),
     )
 )
-TEXTS["node-ol8-slurm-containers"] = render(
+TEXTS["node-ol9-slurm-containers"] = render(
     NodeBoot(
-        IMAGES["ol8"],
+        IMAGES["ol9"],
         SHAPES["BM.GPU4.8"],
         "Asia/Tokyo",
         DOMAIN,
         ("10.0.1.0/24", "10.224.0.0/12"),
         (HOMES,),
-        slurm=software(EL8, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
+        slurm=software(EL9, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
     )
 )
 CHECKED = Texts(TEXTS)

@@ -114,8 +114,8 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
 #: Rule -> what breaks it, and the beginning of the sentence.
 def on_demand(**fields: Any) -> dict[str, Any]:
     """Return a cluster whose nodes Slurm starts."""
-    own = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
-    found = {"slurm": {}, "storage": {"home": {}}, "login": {"image": "ocid1.image.oc1..rehearsed-ol8", "imageFamily": "ol8"}}
+    own = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol9-gpu", "imageFamily": "ol9"}
+    found = {"slurm": {}, "storage": {"home": {}}, "login": {"image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}}
     return found | pool(**{**own, **fields})
 
 
@@ -199,11 +199,15 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "slurm-software": [
         (
             on_demand() | {"login": {"imageFamily": "ol7"}},
-            "oci.login.imageFamily is ol7, for which there is no package of Slurm 22.05 or later; take ol8, ol9 or",
+            "oci.login.imageFamily is ol7, for which there is no package of Slurm 22.05 or later; take ol9 or ubuntu2404",
         ),
         (
-            on_demand() | {"slurm": {"users": True}},
-            "oci.login.imageFamily is ol8, which has no package of OpenLDAP's server for slurm.users; take ol9 or",
+            on_demand() | {"login": {"imageFamily": "ol8"}},
+            "oci.login.imageFamily is ol8, for which there is no package of Slurm 22.05 or later; take ol9 or ubuntu2404",
+        ),
+        (
+            on_demand(image="ocid1.image.oc1..a", imageFamily="ol8"),
+            "oci.pools[0].image is ocid1.image.oc1..a of family ol8, which has no package of Slurm 22.05 or later, and the",
         ),
         (
             on_demand(image="ocid1.image.oc1..a", imageFamily="ubuntu2404"),
