@@ -6,7 +6,7 @@ nothing and the stack file neither, the log names what came, so that it can be c
 
 from __future__ import annotations
 
-_TRY_S = 600
+_CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
 
 
@@ -39,8 +39,8 @@ case $key in *[!0-9A-F]* | '') echo "busbar: there is not one key at" {address};
 
 def _fetched(address: str, file: str) -> str:
     """Return the shell that tries several times, also before names resolve; curl itself repeats only what a server answers."""
-    pauses = " ".join(map(str, _PAUSES_S))
-    return f"for pause in {pauses}; do ! curl -fsSL --max-time {_TRY_S} -o {file} {address} || break; sleep $pause; done"
+    pauses, limits = " ".join(map(str, _PAUSES_S)), f"--connect-timeout {_CONNECT_S} --max-time {_TRY_S}"
+    return f"for pause in {pauses}; do ! curl -fsSL {limits} -o {file} {address} || break; sleep $pause; done"
 
 
 def _compared(what: str, address: str, found: str, known: tuple[str, ...]) -> str:

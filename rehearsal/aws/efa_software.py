@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-INSTALLER, PLUGIN, LIBFABRIC = "1.43.2", "1.16.3", "2.1"
+from rehearsal.image.internet import EFA_INSTALLER
+
+INSTALLER, PLUGIN, LIBFABRIC = EFA_INSTALLER, "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
 NCCL = "2.27.7"
 #: Versions that the compiled plugin prints, by macro.

@@ -6,7 +6,7 @@ from rehearsal.aws import efa_software
 from rehearsal.host import etc_files
 from rehearsal.host.images import DNF, EVERYWHERE, IMAGE_FOLDER, UBUNTU, Image
 
-_COMMANDS = {"aws": "aws", "curl": "curl", "nvidia-smi": "nvidia-smi"}
+_COMMANDS = {"aws": "aws", "nvidia-smi": "nvidia-smi"}
 _CUDA, _DRIVER = "12.8", "570.133.20"
 
 #: Name -> family, release, full name, login user, commands.

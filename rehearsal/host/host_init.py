@@ -137,7 +137,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
         (upper / "usr/lib/rehearsal" / name).chmod(0o755)
     real = upper / "usr/lib/rehearsal/real"
     real.mkdir()
-    for name in ("mount", "curl"):
+    for name in ("mount",):
         if Path("/usr/bin", name).exists():
             shutil.copy2(Path("/usr/bin", name), real / name)
     (upper / "usr/bin").mkdir(parents=True, exist_ok=True)

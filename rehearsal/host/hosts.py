@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import authority, cables, cgroups, images, metadata, rdma_devices
+from rehearsal.host import authority, cables, cgroups, images, metadata, rdma_devices, sites
 from rehearsal.host.spec import HostSpec, Rail, alive, keep, namespace
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -57,6 +57,7 @@ def boot(world: World, spec: HostSpec) -> None:
     cables.plug_rails(world, spec, name)
     cables.refault(world, spec)
     if spec.metadata:
+        sites.start(world)
         metadata.start(world, spec.id, name, spec.metadata_program)
     # A time namespace lets the host's uptime be its own.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-_OWN = Path("/usr/lib/rehearsal")
+#: A host's own stand-ins, or the checkout's where the rehearsed Internet serves packages.
+_HOSTS = Path("/usr/lib/rehearsal")
+_OWN = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
 
 def archive(name: str, package: Package) -> bytes:

@@ -30,14 +30,17 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-LIBRARY = Path("/usr/lib/rehearsal")
-EFA = LIBRARY / "efa"
+#: What packages are made of: a host's own copy, or the checkout's where the sites are served.
+_HOSTS = Path("/usr/lib/rehearsal")
+LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
+#: The one version of EFA's installer that is there; what it installs is on each host of AWS's.
+EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
 . /usr/lib/rehearsal/record
 [ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
-cp -a %s/. / && ldconfig && echo "EFA installation complete."
+cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
 #: The vendor's is written for bash: arrays and [[ ]], which dash does not read. Which devices it takes: FSx for Lustre user
 #: guide, "Configuring EFA clients"; the first and the last, or as many as eight for GPUDirect Storage.
@@ -107,7 +110,7 @@ def served(address: str) -> bytes | None:
     where = f"{place.hostname}{place.path}"
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
-        return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER % EFA}) if installer[1] == _version() else None
+        return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER}) if installer[1] == EFA_INSTALLER else None
     if where in _FILES:
         return _FILES[where]()
     if where.startswith(_RELEASE):
@@ -120,12 +123,6 @@ def served(address: str) -> bytes | None:
             else package["name"].encode()
         )
     return None
-
-
-def _version() -> str:
-    """Return the installer's archive of a version, or None."""
-    found = re.search(r"installer version: (\S+)", (EFA / "opt/amazon/efa_installed_packages").read_text())
-    return found[1] if found else ""
 
 
 def _tar(files: dict[str, str]) -> bytes:

@@ -63,7 +63,7 @@ def image(name: str) -> Image:
         kernel=_UBUNTU_KERNEL if family == "ubuntu" else "",
         pretty=f"Oracle Linux Server {release}" if family == "ol" else f"Ubuntu {release} LTS",
         user=user,
-        commands=EVERYWHERE | commands | fabric | {"curl": "curl"},
+        commands=EVERYWHERE | commands | fabric,
         real=(*(("modprobe",) if gpu else ()), *(("wpa_cli",) if gpu and agent else ())),
         cuda=cuda if gpu else "",
         driver=driver if gpu else "",

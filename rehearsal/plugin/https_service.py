@@ -38,7 +38,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: a `body` that is no text is sent as JSON; None is no body at all."""
+    """One answer: a `body` is sent as it is if it is bytes, as XML if it is text, and else as JSON; None is no body at all."""
 
     status: int
     body: Any = None
@@ -46,6 +46,8 @@ class Answer:
 
     def content(self) -> tuple[bytes, str]:
         """Return the body's bytes and type."""
+        if isinstance(self.body, bytes):
+            return self.body, "application/octet-stream"
         if isinstance(self.body, str):
             return self.body.encode(), "text/xml;charset=UTF-8"
         return (b"" if self.body is None else json.dumps(self.body).encode()), "application/json"

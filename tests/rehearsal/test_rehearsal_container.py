@@ -101,7 +101,8 @@ def test_a_users_own_scripts_have_run_as_root_before_and_after_the_rest_with_the
 def test_a_package_of_an_unknown_version_is_not_found(stage):
     place = "https://github.com/NVIDIA/enroot/releases/download/v9.9.9/enroot{}"
     assert "404" in stage.inside("node0", f"curl -fsSL -o /dev/null {place.format('_9.9.9-1_amd64.deb')}").stderr
-    assert "404" in stage.inside("linux", f"dnf install -y {place.format('-9.9.9-1.el8.x86_64.rpm')}").stderr
+    assert "404" in stage.inside("linux", f"curl -fsSL -o /dev/null {place.format('-9.9.9-1.el8.x86_64.rpm')}").stderr
+    assert "Can not load RPM file: /tmp/none.rpm" in stage.inside("linux", "dnf install -y /tmp/none.rpm").stderr
     assert "Unable to locate package enroot" in stage.inside("node0", "rm -f /tmp/x; apt-get install -y enroot-hardened").stderr
 
 

@@ -137,14 +137,14 @@ MAY = {
     "rehearsal": set(),
     "rehearsal/world": {"rehearsal.world"},
     "rehearsal/net": {"rehearsal.world", "rehearsal.net"},
-    "rehearsal/host": {"rehearsal.world", "rehearsal.net", "rehearsal.host"},
     "rehearsal/image": {"rehearsal.image"},
+    "rehearsal/host": {"rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host"},
     "rehearsal/kubernetes": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes"),
         "rehearsal.oci.shapes",
     },
     "rehearsal/plugin": {
-        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin"),
+        *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin"),
         *("grpc", "google", "pulumi", "typing_extensions"),
     },
     "rehearsal/oci/api": {
@@ -156,7 +156,7 @@ MAY = {
         *("rehearsal.protocol", "typing_extensions"),
     },
     "rehearsal/aws": {
-        *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
+        *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
     # Existing hosts are machines of OCI's shapes; nothing else of a vendor is known at the entry.

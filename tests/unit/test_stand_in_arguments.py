@@ -14,7 +14,6 @@ IMAGE = ROOT / "rehearsal" / "image"
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "bin/apt-get": [(), ("install", "nfs-common"), ("update",)],
     "bin/aws": [(), ("ssm", "put-parameter")],
-    "bin/curl": [("https://github.com/NVIDIA/enroot",)],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
     "bin/ifup": [(), ("rdma0",)],
     "bin/nvidia-smi": [(), ("-L",)],
