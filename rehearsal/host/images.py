@@ -163,6 +163,7 @@ def texts(one: Image) -> dict[str, tuple[str, int]]:
         "etc/os-release": (etc_files.os_release(one.family, one.release, one.pretty), 0o644),
         "etc/environment": ('PATH="/usr/local/bin:/usr/bin:/usr/local/sbin:/usr/sbin"\n', 0o644),
         "etc/sudoers": (etc_files.SUDOERS, 0o440),
+        "etc/systemd/system/.keep": ("", 0o644),
         "etc/nsswitch.conf": ("passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nservices: files\n", 0o644),
         "etc/fstab": ("/dev/sda1 / xfs defaults 0 0\n", 0o644),
         "etc/profile": (etc_files.PROFILE, 0o644),

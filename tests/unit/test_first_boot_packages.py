@@ -133,12 +133,12 @@ def test_a_lustre_client_is_set_as_aws_recommends_for_its_size_now_and_after_eac
     fakes = {
         "nproc": f"echo {processors}",
         "lctl": f'shift; echo "$*" | sed "s/ldlm.namespaces.[*].lru_size/lru_size/" >> {image}/set',
-        "systemctl": f'case "$1" in enable) {image}/tuning ;; esac; echo "systemctl $*"',
+        "systemctl": f'case "$1" in enable) {image}/busbar-lustre-tuning ;; esac; echo "systemctl $*"',
     }
     for name, body in fakes.items():
         (image / "bin" / name).write_text(f"#!/bin/sh\n{body}\n")
         (image / "bin" / name).chmod(0o755)
-    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin/busbar-lustre-tuning", f"{image}/tuning")
+    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin", str(image))
     step = step.replace("/etc/systemd/system", str(image)).replace("/proc/meminfo", f"{image}/meminfo")
     done = run(image, f"set -eu\nPATH={image}/bin:$PATH\n{step}")
     assert done.returncode == 0, done
@@ -156,7 +156,7 @@ def test_a_lustre_client_is_set_as_aws_recommends_for_its_size_now_and_after_eac
 
 
 def test_a_client_without_lctl_keeps_its_settings_and_the_boot_goes_on(image):
-    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin/busbar-lustre-tuning", f"{image}/tuning")
+    step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin", str(image))
     done = run(image, "set -eu\nsystemctl() { :; }\n" + step.replace("/etc/systemd/system", str(image)))
     assert (done.returncode, done.stdout) == (0, "busbar: this Lustre client has no lctl and keeps its own settings\n")
 
