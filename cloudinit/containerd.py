@@ -70,7 +70,7 @@ systemctl enable --now containerd
 
 def gpus(version: str, key: str) -> Step:
     """Install the part of NVIDIA Container Toolkit that describes GPUs, and write the CDI specification of this machine."""
-    install = nvidia_packages.installs("nvidia-ctk", f"nvidia-container-toolkit-base-{version}-1", key)
+    install = nvidia_packages.installs("dnf", "nvidia-ctk", version, ("nvidia-container-toolkit-base",), key)
     return Step(
         "container-gpus",
         f"""

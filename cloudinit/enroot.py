@@ -52,11 +52,12 @@ fi
     )
 
 
-def gpus(version: str, key: str) -> Step:
-    """Install the program by which enroot's hook gives containers the GPUs, on images of Red Hat's family that lack it.
+def gpus(manager: str, version: str, key: str) -> Step:
+    """Install the program by which enroot's hook gives containers the GPUs, on images that lack it.
 
     `version` is that of NVIDIA Container Toolkit, whose packages have one version, and `key` the fingerprint of the key that
     signs them. enroot's hook fails without that program.
     """
-    package = f"libnvidia-container-tools-{version}-1"
-    return Step("container-gpus", nvidia_packages.installs("nvidia-container-cli", package, key))
+    tools, library = "libnvidia-container-tools", "libnvidia-container1"
+    packages = (tools, library) if manager == "apt" else (tools,)  # dnf takes the library of the same version by itself
+    return Step("container-gpus", nvidia_packages.installs(manager, "nvidia-container-cli", version, packages, key))

@@ -1,22 +1,47 @@
-"""Packages of NVIDIA's repository for containers, whose signed metadata dnf checks, as in the vendor's own repository file.
+"""Packages of NVIDIA's repository for containers, whose signed metadata apt and dnf check, as the vendor's own files say.
 
-Source: NVIDIA Container Toolkit, install guide.
+Source: NVIDIA Container Toolkit, install guide ("With apt", "With dnf").
 """
 
 from __future__ import annotations
 
 from textwrap import indent
 
-from cloudinit import downloads
+from cloudinit import downloads, mounts
 
 _PLACE = "https://nvidia.github.io/libnvidia-container"
 _KEY = "/etc/pki/rpm-gpg/RPM-GPG-KEY-nvidia-container-toolkit"
+_RING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.gpg"
+_FETCHED = "/run/nvidia-container-toolkit.asc"
 
 
-def installs(command: str, package: str, key: str) -> str:
-    """Return the shell that installs `package` with dnf unless the machine has `command`; `key` is the signer's fingerprint."""
-    return f"""if ! command -v {command} > /dev/null; then
-  mkdir -p /etc/pki/rpm-gpg
+def installs(manager: str, command: str, version: str, packages: tuple[str, ...], key: str) -> str:
+    """Return the shell that installs `packages` unless the machine has `command`.
+
+    Args:
+        manager: `apt`, whose steps must have defined `lists`, or `dnf`.
+        command: the program that is wanted.
+        version: the packages'.
+        packages: those that have it, with what they need of the same version.
+        key: fingerprint of the key that signs the repository.
+    """
+    work = _by_apt(version, packages, key) if manager == "apt" else _by_dnf(version, packages, key)
+    return f"if ! command -v {command} > /dev/null; then\n{work}fi\n"
+
+
+def _by_apt(version: str, packages: tuple[str, ...], key: str) -> str:
+    names = " ".join(f"{one}={version}-1" for one in packages)
+    return f"""{indent(downloads.signing_key(f"{_PLACE}/gpgkey", _FETCHED, key), "  ")}
+  gpg --batch --yes --dearmor -o {_RING} {_FETCHED}
+  echo "deb [signed-by={_RING}] {_PLACE}/stable/deb/\\$(ARCH) /" > /etc/apt/sources.list.d/nvidia-container-toolkit.list
+  lists
+  {mounts.install("apt", names)}
+"""
+
+
+def _by_dnf(version: str, packages: tuple[str, ...], key: str) -> str:
+    names = " ".join(f"{one}-{version}-1" for one in packages)
+    return f"""  mkdir -p /etc/pki/rpm-gpg
 {indent(downloads.signing_key(f"{_PLACE}/gpgkey", _KEY, key), "  ")}
   cat > /etc/yum.repos.d/nvidia-container-toolkit.repo << 'END'
 [nvidia-container-toolkit]
@@ -28,6 +53,5 @@ enabled=1
 gpgkey=file://{_KEY}
 sslverify=1
 END
-  dnf install -y {package}
-fi
+  dnf install -y {names}
 """

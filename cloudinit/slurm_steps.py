@@ -78,7 +78,7 @@ def install(manager: str, wanted: Slurm) -> list[Step]:
 
 def _containers(manager: str, wanted: Containers) -> list[Step]:
     installs = [enroot.enroot(manager, wanted.enroot, wanted.scratch, wanted.enroot_sha256)]
-    gpus = [enroot.gpus(wanted.toolkit, wanted.toolkit_key)] if wanted.toolkit else []
+    gpus = [enroot.gpus(manager, wanted.toolkit, wanted.toolkit_key)] if wanted.toolkit else []
     return [*installs, *gpus, pyxis.build(wanted.pyxis)]
 
 

@@ -25,14 +25,13 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("container-image", ERROR, "NVIDIA Container Toolkit, install guide: packages by dnf", guard=True)
 def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container on an image whose package manager first boot does not ask for NVIDIA Container Toolkit."""
+    """A container beside an image whose package manager first boot does not ask for NVIDIA Container Toolkit."""
     for path, pool in wanted.located:
-        key = "container" if wanted.container else "slurm.containers" if wanted.slurm and wanted.slurm.containers else ""
-        if key and pool.family.packages != "dnf":
-            able = "ol8 and ol9" if wanted.container else "ol9"
+        if wanted.container and not pool.dynamic and pool.family.packages != "dnf":
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.family.key}, and oci.{key} is set; first boot can install the container runtime only on {able}",
+                f"is {pool.family.key}, and oci.container is set; first boot can install the container runtime only on ol8 and "
+                "ol9",
             )
 
 

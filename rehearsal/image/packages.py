@@ -145,7 +145,13 @@ TOOLKIT: dict[str, Package] = {
         "files": [("program", "/usr/bin/nvidia-container-cli", "nvidia-container-cli")],
     },
 }
+#: The same repository for apt, which asks for a version by `NAME=VERSION`.
+TOOLKIT_FOR_UBUNTU: dict[str, Package] = {
+    "libnvidia-container-tools": TOOLKIT["libnvidia-container-tools-1.18.0-1"],
+    "libnvidia-container1": {"version": "1.18.0-1"},
+}
 _AT: dict[str, dict[str, Package]] = {
+    "nvidia.github.io/libnvidia-container/stable/deb/amd64": TOOLKIT_FOR_UBUNTU,
     "nvidia.github.io/libnvidia-container/stable/rpm": TOOLKIT,
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,

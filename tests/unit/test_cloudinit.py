@@ -13,7 +13,7 @@ from first_boot_texts import Texts
 
 from catalogue import IMAGES, SHAPES
 from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY
-from catalogue.slurm_packages import EL9
+from catalogue.slurm_packages import EL9, NOBLE
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from cloudinit.steps import LOCAL_DISKS
@@ -64,6 +64,17 @@ TEXTS["node-ol9-slurm-containers"] = render(
         ("10.0.1.0/24", "10.224.0.0/12"),
         (HOMES,),
         slurm=software(EL9, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
+    )
+)
+TEXTS["node-ubuntu2404-slurm-containers"] = render(
+    NodeBoot(
+        IMAGES["ubuntu2404"],
+        SHAPES["BM.GPU4.8"],
+        "Asia/Tokyo",
+        DOMAIN,
+        ("10.0.1.0/24", "10.224.0.0/12"),
+        (HOMES,),
+        slurm=software(NOBLE, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
     )
 )
 CHECKED = Texts(TEXTS)

@@ -285,10 +285,6 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
             "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot can install the container runtime",
         ),
-        (
-            on_demand(imageFamily="ubuntu2404") | {"slurm": {"containers": {}}},
-            "oci.pools[0].imageFamily is ubuntu2404, and oci.slurm.containers is set; first boot can install the container",
-        ),
     ],
     "container-sums": [
         (

@@ -12,7 +12,7 @@ import pytest
 
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import TOOLKIT, TOOLKIT_KEY
-from cloudinit import aws_steps, downloads, enroot, nvidia_packages
+from cloudinit import aws_steps, downloads, enroot
 
 pytestmark = pytest.mark.programs
 GOLDEN = Path(__file__).parents[1] / "golden/cloudinit"
@@ -116,7 +116,8 @@ def test_every_step_compares_what_it_downloads_with_what_the_vendor_or_the_stack
         (aws_steps.lustre_client(MACHINE_IMAGES["ubuntu2204"], key).shell, key),
         (aws_steps.lustre_over_efa("e" * 64).shell, "e" * 64),
         (enroot.enroot("dnf", "4.1.2", "/scratch", ("b" * 64,)).shell, "b" * 64),
-        (nvidia_packages.installs("nvidia-ctk", f"nvidia-container-toolkit-base-{TOOLKIT}-1", TOOLKIT_KEY), TOOLKIT_KEY),
+        (enroot.gpus("dnf", TOOLKIT, TOOLKIT_KEY).shell, TOOLKIT_KEY),
+        (enroot.gpus("apt", TOOLKIT, TOOLKIT_KEY).shell, TOOLKIT_KEY),
     ):
         assert f' is not {known}, of" ' in shell
 
