@@ -82,7 +82,7 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
     assert stage.inside("oracle", "dnf install -y oracle-epel-release-el8").returncode == 0
     installed = stage.inside("oracle", "dnf install -y slurm slurm-slurmctld slurm-slurmd munge")
     assert installed.returncode == 0, installed.stderr
-    assert "Installed: slurm-slurmctld-22.05.9-1.el8" in installed.stdout
+    assert "Installed: slurm-slurmctld-20.11.9-1.el8" in installed.stdout
     assert stage.inside("ubuntu", "apt-get update -q && apt-get install -y slurmctld slurmd slurm-client munge").returncode == 0
     assert stage.inside("ubuntu", "dpkg-query -Wf '${Version}' slurmctld").stdout.startswith("23.11.4")
     for name in ("oracle", "ubuntu"):
