@@ -8,9 +8,9 @@ import pytest
 from measurement_line import place
 
 from benchmarks.host import requests
-from benchmarks.launch.protocol import Node
+from benchmarks.launch import protocol
 from benchmarks.plan.asked import Asked
-from benchmarks.runner import node_differences, node_facts, pcie_links
+from benchmarks.runner import measure, node_facts, pcie_links
 from catalogue import SHAPES, gpus
 from config.measure import Measure
 
@@ -73,15 +73,12 @@ def test_what_nobody_publishes_or_the_node_does_not_tell_is_not_judged():
 
 
 def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory():
-    nodes = [Node(f"n{index}", f"10.0.0.{index}") for index in range(2)]
-    found = [node(width="8", link="16.0 GT/s x16") for _ in nodes]
-    sentences = node_differences.differences(nodes, found, [(0.0, 2.0)] * 2, [RAIL], "", 400, GEN5)
-    assert [one.split(" PCIe ")[0] for one in sentences] == [
-        "n0: gpu0 has",
-        "n0: rail mlx5_0 has a",
-        "n1: gpu0 has",
-        "n1: rail mlx5_0 has a",
-    ]
+    asked = Asked(Measure(), SHAPES["BM.GPU.H200.8"], 2)
+    request = protocol.request(json.loads(requests.measure(place(asked), asked, [])))
+    found = [node(width="8", link="16.0 GT/s x16") for _ in request.nodes]
+    sentences = measure._differences(request, found, [(0.0, 2.0)] * 2)  # noqa: SLF001 - without a run
+    told = [one.split(" PCIe ")[0] for one in sentences if " PCIe " in one]
+    assert told == [f"inst-{index}: {which}" for index in range(2) for which in ("gpu0 has", "rail mlx5_0 has a")]
 
 
 @pytest.mark.parametrize(
@@ -93,8 +90,10 @@ def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory
         ("", None),
     ],
 )
-def test_a_node_tells_whether_it_is_virtual_by_its_processors_flags(cpuinfo, virtual):
-    assert node_facts.is_virtual(cpuinfo) is virtual
+def test_a_node_tells_whether_it_is_virtual_by_its_processors_flags(monkeypatch, cpuinfo, virtual):
+    monkeypatch.setattr(node_facts, "_read", lambda path: cpuinfo if path == "/proc/cpuinfo" else "")
+    monkeypatch.setattr(node_facts, "_rows", lambda _: [])
+    assert node_facts.inventory()["virtual"] is virtual
 
 
 @pytest.mark.parametrize(
