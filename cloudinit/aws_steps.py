@@ -8,8 +8,6 @@ FSx for Lustre user guide (clients), aws-ofi-nccl.
 
 from __future__ import annotations
 
-from textwrap import indent
-
 from catalogue.aws import MachineImage, Stack
 from catalogue.aws.versions import HANGING, HANGS, LUSTRE_EFA
 from cloudinit import downloads, mounts
@@ -72,7 +70,7 @@ esac
         f"""
 have=$(sed -n 's/^# EFA installer version: //p' /opt/amazon/efa_installed_packages 2>/dev/null || true)
 if [ "$(printf '%s\\n' {_LEAST_EFA} "${{have:-0}}" | sort -V | head -n 1)" != {_LEAST_EFA} ]; then
-{indent(fetch, "  ")}
+  {fetch}
   tar -xzf {_DOWNLOADS}/{archive} -C {_DOWNLOADS}
   (cd {_DOWNLOADS}/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
 fi
@@ -183,7 +181,7 @@ def lustre_client(image: MachineImage, key: str) -> Step:
 kernel=$(uname -r)
 module() {{ find "/lib/modules/$kernel/" -name 'lustre.ko*' 2>/dev/null | grep -q .; }}
 if ! command -v mount.lustre > /dev/null || ! module; then
-{indent(downloads.signing_key(_LUSTRE_KEYS, "/run/fsx-lustre.asc", key), "  ")}
+  {downloads.signing_key(_LUSTRE_KEYS, "/run/fsx-lustre.asc", key)}
   gpg --batch --yes --dearmor -o {ring} /run/fsx-lustre.asc
   echo 'deb [signed-by={ring}] {_LUSTRE_REPOSITORY} {image.release} main' > /etc/apt/sources.list.d/fsx-lustre.list
   lists
@@ -249,7 +247,7 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
     echo 'busbar: Lustre is loaded and in use, so it would get only some EFA devices; nothing may load it before first boot'
     exit 1
   fi
-{indent(setup, "  ")}
+  {setup}
   python3 -m zipfile -e {archive} {_DOWNLOADS}
   devices=0
   for device in /sys/class/infiniband/*/device/driver; do

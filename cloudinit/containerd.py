@@ -10,7 +10,6 @@ machines that use CDI exclusively").
 from __future__ import annotations
 
 from dataclasses import dataclass
-from textwrap import indent
 
 from cloudinit import downloads, nvidia_packages
 from cloudinit.steps import Step
@@ -51,7 +50,7 @@ if [ ! -x /usr/local/bin/nerdctl ]; then
   mkdir -p {_DOWNLOADS}
   (
     cd {_DOWNLOADS}
-{indent(downloads.checked(f"{_RELEASES}/v{version}/SHA256SUMS", "SHA256SUMS", (sums,)), "    ")}
+    {downloads.checked(f"{_RELEASES}/v{version}/SHA256SUMS", "SHA256SUMS", (sums,))}
     curl -fsSL --retry 5 -o {archive} {_RELEASES}/v{version}/{archive}
     grep ' {archive}$' SHA256SUMS | sha256sum --check --strict -
     tar -C /usr/local -xzf {archive}

@@ -5,8 +5,6 @@ Source: enroot 4.1 (doc/installation.md, doc/configuration.md, doc/standard-hook
 
 from __future__ import annotations
 
-from textwrap import indent
-
 from cloudinit import downloads, mounts, nvidia_packages
 from cloudinit.steps import Step
 
@@ -33,7 +31,7 @@ def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ())
 if ! command -v enroot > /dev/null; then
   arch=$({arch})
   for package in {" ".join(_PACKAGES)}; do
-{indent(fetch, "    ")}
+    {fetch}
   done
   {lists}{mounts.install(manager, " ".join(f"{_DOWNLOADS}/{package}.{kind}" for package in _PACKAGES))}
   disk=/var/lib/enroot

@@ -5,8 +5,6 @@ Source: NVIDIA Container Toolkit, install guide ("With apt", "With dnf").
 
 from __future__ import annotations
 
-from textwrap import indent
-
 from cloudinit import downloads, mounts
 
 _PLACE = "https://nvidia.github.io/libnvidia-container"
@@ -31,7 +29,7 @@ def installs(manager: str, command: str, version: str, packages: tuple[str, ...]
 
 def _by_apt(version: str, packages: tuple[str, ...], key: str) -> str:
     names = " ".join(f"{one}={version}-1" for one in packages)
-    return f"""{indent(downloads.signing_key(f"{_PLACE}/gpgkey", _FETCHED, key), "  ")}
+    return f"""  {downloads.signing_key(f"{_PLACE}/gpgkey", _FETCHED, key)}
   gpg --batch --yes --dearmor -o {_RING} {_FETCHED}
   echo "deb [signed-by={_RING}] {_PLACE}/stable/deb/\\$(ARCH) /" > /etc/apt/sources.list.d/nvidia-container-toolkit.list
   lists
@@ -42,7 +40,7 @@ def _by_apt(version: str, packages: tuple[str, ...], key: str) -> str:
 def _by_dnf(version: str, packages: tuple[str, ...], key: str) -> str:
     names = " ".join(f"{one}-{version}-1" for one in packages)
     return f"""  mkdir -p /etc/pki/rpm-gpg
-{indent(downloads.signing_key(f"{_PLACE}/gpgkey", _KEY, key), "  ")}
+  {downloads.signing_key(f"{_PLACE}/gpgkey", _KEY, key)}
   cat > /etc/yum.repos.d/nvidia-container-toolkit.repo << 'END'
 [nvidia-container-toolkit]
 name=nvidia-container-toolkit

@@ -6,7 +6,6 @@ Sources: Pyxis 0.24 (README.md, config.c), enroot 4.1 (conf/hooks/extra/50-slurm
 from __future__ import annotations
 
 from dataclasses import dataclass
-from textwrap import indent
 
 from cloudinit import downloads
 from cloudinit.steps import Step
@@ -58,7 +57,7 @@ echo 'ENROOT_SQUASH_OPTIONS {_SQUASH}' > /etc/enroot/enroot.conf.d/busbar-slurm.
     echo "busbar: the headers are of Slurm $headers, and the machine has $have: Pyxis would stop every srun"
     exit 1
   fi
-{indent(downloads.checked(f"{_SOURCES}/v{wanted.version}.tar.gz", "pyxis.tar.gz", (wanted.sha256,)), "  ")}
+  {downloads.checked(f"{_SOURCES}/v{wanted.version}.tar.gz", "pyxis.tar.gz", (wanted.sha256,))}
   tar -xzf pyxis.tar.gz --strip-components=1
   timeout {_BUILD_TIMEOUT_S} make > make.log 2>&1 || {{ tail -n 15 make.log; exit 1; }}
   install -D -m 644 spank_pyxis.so {wanted.plugin}

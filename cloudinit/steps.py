@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from catalogue import ImageFamily
+from cloudinit import downloads
 
 #: File in which a boot records its outcome; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
@@ -93,7 +94,7 @@ def script(work: list[Step]) -> str:
 # First boot, step by step; {MARK} says how it ended.
 set -eu
 step=start
-{_WARN if some else ""}{_ANNOUNCE if announces else ""}mark() {{
+{_WARN if some else ""}{_ANNOUNCE if announces else ""}{downloads.functions(body)}mark() {{
   status=$?
   if [ "$status" = 0 ]; then
     echo "{{\\"status\\": \\"done\\"{more}}}" > {MARK}.new

@@ -15,6 +15,7 @@ from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT, TOOLKIT, TOOLKIT_KEY
 from cloudinit import enroot, mounts
 from cloudinit.aws import ComputeBoot, Mounts, render
+from cloudinit.downloads import FUNCTIONS
 from config.custom_actions import Action, CustomActions
 from rehearsal.host import hosts
 from rehearsal.image import internet, signing_keys
@@ -88,15 +89,15 @@ def test_packages_of_enroot_are_named_with_their_sums_and_others_than_those_aske
     manager = MACHINE_IMAGES[NODES[name][0]].packages
     for sums, status in ((("0" * 64, known[0]), 1), (known, 0)):
         again = enroot.enroot(manager, ENROOT, "/scratch", sums).shell.replace("! command -v enroot", "true")
-        done = stage.inside(name, f"{mounts.tools().shell}\nset -eu\n{again}")
+        done = stage.inside(name, f"{FUNCTIONS}{mounts.tools().shell}\nset -eu\n{again}")
         assert done.returncode == status, done
         assert (f"sha256 {known[1]} is not {'0' * 64} or {known[0]}, of" in done.stdout) == bool(status)
 
 
 def test_the_program_that_gives_containers_the_gpus_comes_from_nvidias_repository_if_its_key_is_the_one_asked_for(stage):
     lost = "mv /usr/bin/nvidia-container-cli /tmp/lost"
-    begin = f"{mounts.tools().shell}\nset -eu\n"
-    other = stage.inside("node0", f"{lost}; {begin}{enroot.gpus('apt', TOOLKIT, TOOLKIT_KEY).shell}")
+    begin = f"{FUNCTIONS}{mounts.tools().shell}\nset -eu\n"
+    other = stage.inside("node0", f"{lost}\n{begin}{enroot.gpus('apt', TOOLKIT, TOOLKIT_KEY).shell}")
     assert other.returncode == 1
     assert f"fingerprint {signing_keys.NVIDIA_FINGERPRINT} is not {TOOLKIT_KEY}, of https://nvidia.github.io/" in other.stdout
     for version, says in (("9.9.9", "Version '9.9.9-1' for 'libnvidia-container-tools' was not found"), (TOOLKIT, "")):

@@ -234,8 +234,8 @@ def test_a_loader_that_does_not_find_the_plugin_is_no_efa_and_the_boot_step_cure
 
 
 def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_and_it_is_what_the_vendor_states(stage):
-    once = "s/^  for pause in [0-9 ]*;/  for pause in 0;/"
-    step = f"sed -n '/^step=efa-software/,/^step=efa-devices/{{{once};p}}' /var/lib/busbar/first-boot"
+    parts = "/^download() {/,/^mark() {/{/^mark/d;p}; /^step=efa-software/,/^step=efa-devices/p"
+    step = f"sed -n '{parts}' /var/lib/busbar/first-boot | sed 's/for pause in [0-9 ]*;/for pause in 0;/'"
     gone = "rm -rf /opt/amazon/efa_installed_packages /opt/amazon/ofi-nccl; ldconfig"
     plugin = "ldconfig -p | grep -c libnccl-net.so"
     assert stage.inside("linux", f"{gone}; {plugin}").stdout == "0\n"

@@ -95,8 +95,7 @@ def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_l
 @pytest.mark.parametrize(("has", "does"), [("6.8.0-1063-aws", "exact"), ("6.8.0-1066-aws", "built"), ("none", "failed")])
 def test_the_lustre_client_is_the_exact_package_or_built_or_the_named_step_fails(image, has, does):
     kernel = has if has != "none" else "6.8.0-1070-aws"
-    fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; curl() {{ :; }}
-gpg() {{ printf 'pub:\\nfpr:::::::::{KEY}:\\n'; }}
+    fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; signing_key() {{ :; }}; gpg() {{ :; }}
 timeout() {{ :; }}
 apt_get() {{ echo "apt-get $*"; case $* in *lustre-client-modules-{kernel}*) [ {kernel} = 6.8.0-1063-aws ] ;; esac; }}
 tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}

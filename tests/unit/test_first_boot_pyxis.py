@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cloudinit.downloads import FUNCTIONS
 from cloudinit.pyxis import Pyxis, build
 
 pytestmark = pytest.mark.programs
@@ -64,7 +65,7 @@ class Machine:
         text = build(wanted).text
         for folder in ("/usr/share/", "/usr/include/", "/etc/", "/var/tmp/"):  # noqa: S108 - where root builds
             text = text.replace(f" {folder}", f" {self.root}{folder}")
-        text = 'again() { "$@"; }\nset -eu\n' + text
+        text = f"{FUNCTIONS}sleep() {{ :; }}\nset -eu\n{text}"
         path = f"{self.root}/bin:{os.environ['PATH']}"
         return subprocess.run(["sh", "-c", text], env={"PATH": path}, capture_output=True, text=True, check=False, timeout=60)
 
