@@ -1,8 +1,8 @@
 """Downloads that run or are trusted as root: their sha256, or the fingerprint of a signing key, is compared before any use.
 
 Steps call functions of POSIX shell, which a first boot has once, because user-data is short. They end the step, and with it the
-boot, if something else came. Where neither the vendor nor the stack file states anything, the log names what came, so that it can
-be compared later.
+boot, if something else came. Where neither the vendor nor the stack file states anything, the log names what came, so that it
+can be compared later.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ VAR_FOLDERS = [
 ]  # fmt: skip
 #: Where packages find the machine's own programs that an image lacks until then.
 MACHINE = "usr/lib/rehearsal/machine"
-PROGRAMS = ("usr/libexec", "usr/lib/rehearsal/init", "usr/lib/rehearsal/counters")
+PROGRAMS = ("usr/lib/rehearsal/init", "usr/lib/rehearsal/counters", "usr/lib/rehearsal/supplicant")
 KEPT_UIDS_BELOW = 1000
 #: Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number.
 SAMPLE_MAJOR = 42

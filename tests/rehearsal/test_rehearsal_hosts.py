@@ -159,6 +159,16 @@ def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
+def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_says_so(stage):
+    names = stage.inside("nine", "ls -v /run/wpa_supplicant").stdout.split()
+    assert names == [f"rdma{number}" for number in range(len(names))] != []
+    for name in names:
+        said = stage.inside("nine", f"wpa_cli status -i {name}").stdout
+        assert "Supplicant PAE state=AUTHENTICATED\n" in said
+    assert stage.inside("nine", "wpa_cli status -i rdma99").returncode == 255
+    assert stage.inside("nine", "wpa_cli -i rdma0 scan").stdout == "UNKNOWN COMMAND\n"
+
+
 def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
