@@ -169,6 +169,17 @@ def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_says_so(stage):
     assert stage.inside("nine", "wpa_cli -i rdma0 scan").stdout == "UNKNOWN COMMAND\n"
 
 
+@pytest.mark.parametrize(("name", "loaded"), [("nine", False), ("jammy", True)])
+def test_the_real_modprobe_loads_and_removes_what_the_images_gpu_driver_brings_and_nothing_else(stage, name, loaded):
+    mark = "test -e /run/rehearsal/modules/nvidia_peermem"
+    assert (stage.inside(name, mark).returncode == 0) == loaded, "Ubuntu's images load it at boot"
+    assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
+    assert stage.inside(name, f"modprobe -r nvidia_peermem && ! {mark}").returncode == 0
+    other = stage.inside(name, "modprobe frobnicate")
+    assert (other.returncode, "Module frobnicate not found" in other.stderr) == (1, True)
+    assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
+
+
 def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
