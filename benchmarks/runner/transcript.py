@@ -277,7 +277,7 @@ def _number(value: Any) -> float:
     if isinstance(value, bool):
         raise ValueError(f"{value} is not a number")
     number = float(value)
-    if not math.isfinite(number) or number < 0:
+    if not math.isfinite(number) or math.copysign(1, number) < 0:  # nothing prints "-0.0"
         raise ValueError(f"{value} is not a measurement")
     return number
 
