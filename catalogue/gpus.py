@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import TypeVar
+
+_Fact = TypeVar("_Fact")
 
 #: NVLink of one GPU in one direction, GB/s: half of what data sheets print, because they add both directions. The first match
 #: wins. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50. Cards
@@ -50,7 +53,7 @@ def pcie_gbytes_per_s(gpu: str) -> float | None:
 
 def pcie_link(gpu: str) -> tuple[int, int] | None:
     """Return generation and lanes of a GPU's PCIe link; None for models of which no source states it."""
-    return next((link for pattern, link in _PCIE_LINK if re.fullmatch(pattern, gpu)), None)
+    return _of(_PCIE_LINK, gpu)
 
 
 def nvls_gbytes_per_s(gpu: str) -> float | None:
@@ -77,7 +80,7 @@ def spans_nodes(gpu: str) -> bool:
     return re.fullmatch(r"NVIDIA GB[23]00(?: .*)?", gpu) is not None
 
 
-def _of(rows: tuple[tuple[str, float], ...], gpu: str) -> float | None:
+def _of(rows: tuple[tuple[str, _Fact], ...], gpu: str) -> _Fact | None:
     return next((value for pattern, value in rows if re.fullmatch(pattern, gpu)), None)
 
 

@@ -32,7 +32,6 @@ _MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
 #: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
-_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 _KEY_TRIES = 5  # six seconds apart
 
 
@@ -64,15 +63,15 @@ case $plugin in
 esac
 """
     archive = f"aws-efa-installer-{stack.efa}.tar.gz"
-    fetch = downloads.checked(f"{_INSTALLERS}/{archive}", f"{_DOWNLOADS}/{archive}", (stack.efa_sha256,))
+    fetch = downloads.checked(f"{_INSTALLERS}/{archive}", f"{downloads.FOLDER}/{archive}", (stack.efa_sha256,))
     return Step(
         "efa-software",
         f"""
 have=$(sed -n 's/^# EFA installer version: //p' /opt/amazon/efa_installed_packages 2>/dev/null || true)
 if [ "$(printf '%s\\n' {_LEAST_EFA} "${{have:-0}}" | sort -V | head -n 1)" != {_LEAST_EFA} ]; then
   {fetch}
-  tar -xzf {_DOWNLOADS}/{archive} -C {_DOWNLOADS}
-  (cd {_DOWNLOADS}/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
+  tar -xzf {downloads.FOLDER}/{archive} -C {downloads.FOLDER}
+  (cd {downloads.FOLDER}/aws-efa-installer && timeout 900 ./efa_installer.sh -y)
 fi
 {plugin if in_use else ""}""",
     )
@@ -236,7 +235,8 @@ def lustre_over_efa(sha256: str) -> Step:
     The vendor's program takes at least eight if the machine has that many, and does not report when it got fewer. Its archive
     has no version and no published checksum: `sha256` is that of the one that the user has read.
     """
-    archive = f"{_DOWNLOADS}/lustre-efa.zip"
+    folder = downloads.FOLDER
+    archive = f"{folder}/lustre-efa.zip"
     setup = downloads.checked(LUSTRE_EFA, archive, (sha256,))
     return Step(
         "lustre-over-efa",
@@ -248,7 +248,7 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
     exit 1
   fi
   {setup}
-  python3 -m zipfile -e {archive} {_DOWNLOADS}
+  python3 -m zipfile -e {archive} {folder}
   devices=0
   for device in /sys/class/infiniband/*/device/driver; do
     case $(readlink "$device") in */efa) devices=$((devices + 1)) ;; esac
@@ -256,7 +256,7 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
   least=1
   set --
   if [ "$devices" -ge 8 ]; then least=8; set -- --optimized-for-gds; fi
-  (cd {_DOWNLOADS}/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
+  (cd {folder}/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
   have=$(lnetctl net show --net efa | grep -c 'nid:.*@efa') || true
   if [ "$have" -lt "$least" ]; then
     echo "busbar: Lustre has $have of $devices EFA devices, and should have $least at least"

@@ -10,7 +10,6 @@ from cloudinit.steps import Step
 
 _RELEASES = "https://github.com/NVIDIA/enroot/releases/download"
 _PACKAGES = ("enroot", "enroot+caps")
-_DOWNLOADS = "/var/tmp"  # noqa: S108 - root's downloads at first boot, before any user can log in
 
 
 def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ()) -> Step:
@@ -24,7 +23,7 @@ def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ())
         kind, arch, name, lists = "deb", "dpkg --print-architecture", f"_{version}-1_$arch.deb", "lists\n  "
     else:
         kind, arch, name, lists = "rpm", "uname -m", f"-{version}-1.el8.$arch.rpm", ""
-    fetch = downloads.checked(f'"{_RELEASES}/v{version}/${{package}}{name}"', f'"{_DOWNLOADS}/$package.{kind}"', sums)
+    fetch = downloads.checked(f'"{_RELEASES}/v{version}/${{package}}{name}"', f'"{downloads.FOLDER}/$package.{kind}"', sums)
     return Step(
         "enroot",
         f"""
@@ -33,7 +32,7 @@ if ! command -v enroot > /dev/null; then
   for package in {" ".join(_PACKAGES)}; do
     {fetch}
   done
-  {lists}{mounts.install(manager, " ".join(f"{_DOWNLOADS}/{package}.{kind}" for package in _PACKAGES))}
+  {lists}{mounts.install(manager, " ".join(f"{downloads.FOLDER}/{package}.{kind}" for package in _PACKAGES))}
   disk=/var/lib/enroot
   if [ -d {scratch}/ ]; then disk=$(readlink -f {scratch})/enroot; fi
   mkdir -p "$disk/cache" "$disk/data" "$disk/tmp" /run/enroot /etc/enroot/enroot.conf.d /etc/tmpfiles.d

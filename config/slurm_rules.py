@@ -99,10 +99,17 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
             )
 
 
+#: What is wrong with a list of packages' sums that is empty, on a Slurm cluster or not.
 ENROOT_UNCHECKED = (
     "is not set: where an image has no enroot, machines install as root the packages that GitHub serves, compared with "
     "nothing; give their sha256, which the machines' log names"
 )
+
+
+def enroot_unchecked(where: str, slurm: Scheduler | None) -> Iterator[Breach]:
+    """Yield packages of enroot that nothing is compared with."""
+    if slurm and slurm.containers and not slurm.containers.enroot_sha256:
+        yield Breach(f"{where}.containers.enrootSha256", ENROOT_UNCHECKED)
 
 
 def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from catalogue.aws.instances import BLOCK, INSTANCES
 from catalogue.aws.versions import Stack
+from config import slurm_rules
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import ERROR, WARNING, Breach, known, rule
-from config.slurm_rules import ENROOT_UNCHECKED
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
@@ -185,6 +185,5 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
 def enroot_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
     """Packages of enroot that nothing is compared with."""
     if wanted.container is not None and not wanted.container.enroot_sha256 and not (wanted.slurm and wanted.slurm.containers):
-        yield Breach("aws.container.enrootSha256", ENROOT_UNCHECKED)
-    if wanted.slurm and wanted.slurm.containers and not wanted.slurm.containers.enroot_sha256:
-        yield Breach("aws.slurm.containers.enrootSha256", ENROOT_UNCHECKED)
+        yield Breach("aws.container.enrootSha256", slurm_rules.ENROOT_UNCHECKED)
+    yield from slurm_rules.enroot_unchecked("aws.slurm", wanted.slurm)

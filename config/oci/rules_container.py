@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalogue.containers import NERDCTL, NERDCTL_SUMS
+from config import slurm_rules
 from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import ERROR, WARNING, Breach, rule
-from config.slurm_rules import ENROOT_UNCHECKED
 
 
 @rule("container-single", ERROR, "benchmarks/launch/containerd.py: the image's mpirun reaches no other node", guard=True)
@@ -50,5 +50,4 @@ def container_sums(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 @rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
 def enroot_unchecked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Packages of enroot that nothing is compared with."""
-    if wanted.slurm and wanted.slurm.containers and not wanted.slurm.containers.enroot_sha256:
-        yield Breach("oci.slurm.containers.enrootSha256", ENROOT_UNCHECKED)
+    yield from slurm_rules.enroot_unchecked("oci.slurm", wanted.slurm)

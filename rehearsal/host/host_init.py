@@ -137,9 +137,8 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
         (upper / "usr/lib/rehearsal" / name).chmod(0o755)
     real = upper / "usr/lib/rehearsal/real"
     real.mkdir()
-    for name in ("mount",):
-        if Path("/usr/bin", name).exists():
-            shutil.copy2(Path("/usr/bin", name), real / name)
+    if Path("/usr/bin/mount").exists():
+        shutil.copy2("/usr/bin/mount", real / "mount")
     (upper / "usr/bin").mkdir(parents=True, exist_ok=True)
     for name, source in plan["commands"].items():
         shutil.copyfile(image / "bin" / source, upper / "usr/bin" / name)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-#: A host's own stand-ins, or the checkout's where the rehearsed Internet serves packages.
+#: What packages are made of: a host's own stand-ins, or the checkout's where the rehearsed Internet serves them.
 _HOSTS = Path("/usr/lib/rehearsal")
-_OWN = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
+LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
 
 def archive(name: str, package: Package) -> bytes:
@@ -64,9 +64,9 @@ def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
         elif kind == "text":
             found.append((f".{path}", 0o644, source.encode(), ""))
         elif kind == "tree":
-            found.append((f".{path}", 0o644, source_tree((_OWN / source).read_bytes()), ""))
+            found.append((f".{path}", 0o644, source_tree((LIBRARY / source).read_bytes()), ""))
         else:
-            found.append((f".{path}", 0o755 if kind == "program" else 0o644, (_OWN / source).read_bytes(), ""))
+            found.append((f".{path}", 0o755 if kind == "program" else 0o644, (LIBRARY / source).read_bytes(), ""))
     return found
 
 

@@ -30,9 +30,6 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-#: What packages are made of: a host's own copy, or the checkout's where the sites are served.
-_HOSTS = Path("/usr/lib/rehearsal")
-LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 #: The one version of EFA's installer that is there; what it installs is on each host of AWS's.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
@@ -150,7 +147,7 @@ printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note
 """
 _FILES: dict[str, Callable[[], bytes]] = {
     "scripts.example.com/note.sh": NOTE.encode,
-    PYXIS: lambda: pyxis(LIBRARY / "pyxis.c"),
+    PYXIS: lambda: pyxis(debian.LIBRARY / "pyxis.c"),
     "fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc": signing_keys.FSX.encode,
     "nvidia.github.io/libnvidia-container/gpgkey": signing_keys.NVIDIA.encode,
     "docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip": lambda: _zip(
