@@ -112,9 +112,17 @@ class Stage:
     def refault(self, *faults: dict[str, Any]) -> None:
         """Plant faults on running hosts; they replace those planted before."""
         self.faults(*faults)
+        for host in self._hosts():
+            cables.refault(World.at(self.world, self.scale), host)
+
+    def _hosts(self) -> list[spec.HostSpec]:
         world = World.at(self.world, self.scale)
-        for record in sorted(self.world.glob("hosts/*/spec.json")):
-            cables.refault(world, spec.load(world, record.parent.name))
+        return [spec.load(world, record.parent.name) for record in sorted(self.world.glob("hosts/*/spec.json"))]
+
+    def launch_index(self, node: str) -> int:
+        """Return which machine of its pool a node is, by the order of launches from 0: planted faults go by it."""
+        (index,) = (host.index for host in self._hosts() if host.hostname == node)
+        return index
 
     def command(self, *words: str, timeout_s: float = _PATIENCE_S) -> Finished:
         """Run one command in the checkout's environment, outside the world."""

@@ -8,6 +8,7 @@ parameter. Profiles that the stack file names are used as they are; what their r
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import pulumi
@@ -88,8 +89,8 @@ class Iam(pulumi.ComponentResource):
         name, wanted = self._name, self._wanted
         login = self._role("login")
         self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
-        policy = pulumi.Output.all(known=known, parameter=self.parameter).apply(
-            lambda its: _policy(wanted, parameter=its["parameter"], **its["known"])
+        policy = pulumi.Output.all(known=known, parameter=self.parameter, role=login.arn).apply(
+            lambda its: _policy(wanted, its["role"].split(":")[4], its["parameter"], its["known"])
         )
         own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
         its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=wanted.named("role"), opts=self._mine)
@@ -121,41 +122,35 @@ class Iam(pulumi.ComponentResource):
         )
 
 
-def _policy(wanted: Aws, subnet: str, node_role: str, ours: _Condition, parameter: str) -> str:
-    arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:*:parameter{parameter}"
+def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any]) -> str:
+    arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:{account}:parameter{parameter}"
     statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}]
     if wanted.has_dynamic:
-        statements += _elastic(wanted, subnet, node_role, ours)
+        statements += _elastic(wanted, account, **known)
     return json.dumps({"Version": "2012-10-17", "Statement": statements})
 
 
-def _elastic(wanted: Aws, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
-    """Return what a scheduler needs, in this cluster only.
+def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
+    """Return what a scheduler's calls need, in this cluster only; scheduler/elastic/aws.py makes them.
 
-    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py.
+    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, less what its own programs call.
     """
-    ec2 = f"arn:{partition(wanted.region)}:ec2:{wanted.region}:*"
-    nouns = ("fleet", "instance", "network-interface", "volume", "security-group", "launch-template", "placement-group")
+    ec2 = f"arn:{partition(wanted.region)}:ec2:{wanted.region}:{account}"
+    nouns = ("instance", "network-interface", "volume", "security-group", "launch-template", "placement-group")
     image = f"arn:{partition(wanted.region)}:ec2:{wanted.region}::image/*"  # images have no owner in their ARN
     start = [*(f"{ec2}:{noun}/*" for noun in nouns), f"{ec2}:subnet/{subnet}", image]
     reservations = dict.fromkeys(one.purchase.reservation or "" for _, _, one in wanted.located)
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
     groups = [name for name in reservations if name.startswith("arn:")]
     passed = {"iam:PassedToService": _service(wanted.region)}
-    look = ("Instances", "InstanceStatus", "InstanceAttribute", "InstanceTypes", "InstanceTopology")
-    seen = [f"ec2:Describe{noun}" for noun in (*look, "CapacityReservations", "LaunchTemplates")]
+    made = {"ec2:CreateAction": "RunInstances"}
     found: list[dict[str, Any]] = [
-        {"Effect": "Allow", "Action": seen, "Resource": "*"},
-        {"Effect": "Allow", "Action": ["ec2:RunInstances", "ec2:CreateFleet"], "Resource": start + held},
+        # Describe calls take no resource and, but for a few, no condition.
+        {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"},
+        {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": start + held},
         # Who may tag a running machine could make it one of ours, and end it.
-        {
-            "Effect": "Allow",
-            "Action": "ec2:CreateTags",
-            "Resource": start,
-            "Condition": {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateFleet"]}},
-        },
+        {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": start, "Condition": {"StringEquals": made}},
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": f"{ec2}:instance/*", "Condition": ours},
-        {"Effect": "Allow", "Action": "ec2:GetConsoleOutput", "Resource": f"{ec2}:instance/*", "Condition": ours},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},
     ]
     if groups:

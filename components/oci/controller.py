@@ -12,6 +12,7 @@ from catalogue.oci.processors import PROCESSORS
 from components.oci.login_node import LoginNode
 from components.oci.pool import Pool
 from components.oci.preflight import Place
+from components.oci.tagged_machines import stack_tags
 from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet
 from config.oci.model import OWNER, STACK, Oci
@@ -57,7 +58,7 @@ class Rights(pulumi.ComponentResource):
             name=label,
             description=f"The login node of busbar cluster {wanted.name}, which starts and ends its nodes",
             matching_rule=instance_id.apply(lambda ocid: f"instance.id = '{ocid}'"),
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             opts=mine,
         )
         policy = identity.Policy(
@@ -66,7 +67,7 @@ class Rights(pulumi.ComponentResource):
             name=label,
             description=f"What the login node of busbar cluster {wanted.name} may do to start and end nodes",
             statements=group.name.apply(lambda one: [_statement(one, right, wanted.compartment) for right in CONTROLLER]),
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             opts=mine,
         )
         self.resources = (group, policy)

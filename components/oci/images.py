@@ -13,6 +13,7 @@ from catalogue import IMAGES
 from catalogue.oci.imports import IMPORTS
 from catalogue.oci.marketplace import MARKETPLACE
 from components.after import after
+from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
 
 #: A subscription repeats the whole agreement.
@@ -61,7 +62,7 @@ class Images(pulumi.ComponentResource):
             f"{name}-{key}",
             compartment_id=wanted.compartment,
             display_name=row.name,
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             image_source_details=core.ImageImageSourceDetailsArgs(
                 # No `source_image_type`: that is for QCOW2 and VMDK, and these have the vendor's own format.
                 source_type="objectStorageUri",

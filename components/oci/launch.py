@@ -13,8 +13,9 @@ from catalogue.containers import TOOLKIT
 from cloudinit import Containerd, Mount, NodeBoot, render
 from cloudinit.steps import LOCAL_DISKS
 from components.oci.preflight import Place
+from components.oci.tagged_machines import stack_tags
 from components.slurm.first_boot import software
-from config.oci.model import MADE_FOR, STACK, Oci, Pool
+from config.oci.model import MADE_FOR, Oci, Pool
 
 #: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
 #: takes the first network, too, where the image has no rdma_network.json.
@@ -41,7 +42,7 @@ class LaunchInputs:
 
 def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
     """Return the tags by which a preview knows the machines of `pool` again."""
-    return {**wanted.all_tags, STACK: pulumi.get_stack(), MADE_FOR: wanted.machines(pool)}
+    return {**stack_tags(wanted), MADE_FOR: wanted.machines(pool)}
 
 
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:

@@ -17,7 +17,7 @@ from cloudinit.steps import CONSOLE_KEY, LOCAL_DISKS
 from components import login_machine
 from components.left_behind import never_twice
 from components.oci.preflight import Place
-from components.oci.tagged_machines import instances_named
+from components.oci.tagged_machines import instances_named, stack_tags
 from components.reach import Machine
 from components.slurm.first_boot import software
 from config.measure import Measure
@@ -55,7 +55,7 @@ class LoginNode(pulumi.ComponentResource):
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             availability_domain=place.availability_domain,
             display_name=label,
             shape=login.shape,
@@ -84,7 +84,7 @@ class LoginNode(pulumi.ComponentResource):
         history = core.ConsoleHistory(
             f"{name}-console",
             instance_id=instance.id,
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             opts=pulumi.ResourceOptions(parent=self, depends_on=[announced]),
         )
         console = core.get_console_history_data_output(console_history_id=history.id, length=_CONSOLE_BYTES)

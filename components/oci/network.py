@@ -5,6 +5,7 @@ from __future__ import annotations
 import pulumi
 from pulumi_oci import core
 
+from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
 from scheduler import accounting
 from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
@@ -48,7 +49,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _make(self, name: str, wanted: Oci) -> None:
-        cidrs, compartment, label, tags = wanted.network, wanted.compartment, wanted.name, wanted.all_tags
+        cidrs, compartment, label, tags = wanted.network, wanted.compartment, wanted.name, stack_tags(wanted)
         mine = pulumi.ResourceOptions(parent=self)
         # Where a file system's servers stay, the VCN and what the private subnet needs stay with them.
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)

@@ -14,7 +14,7 @@ from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.left_behind import never_twice
 from components.oci.launch import LaunchInputs, details, tags
 from components.oci.preflight import Place
-from components.oci.tagged_machines import networks_named
+from components.oci.tagged_machines import networks_named, stack_tags
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import in_jobs, job_folder
@@ -61,7 +61,7 @@ class Pool(pulumi.ComponentResource):
         self.configuration = configuration = core.InstanceConfiguration(
             f"{name}-configuration",
             compartment_id=compartment,
-            freeform_tags=wanted.all_tags,
+            freeform_tags=stack_tags(wanted),
             display_name=f"{label}-node",
             source="NONE",
             instance_details=details(wanted, pool, place, parts),

@@ -13,6 +13,7 @@ from pulumi_oci import core, filestorage, lustre
 from cloudinit import Mount
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from components.oci.preflight import Place
+from components.oci.tagged_machines import stack_tags
 from config.oci.model import Export, Home, Lustre, Oci
 
 #: The provider's own for Lustre; less would halve them (terraform-provider-oci 8.28.0, lustre_file_storage).
@@ -52,7 +53,7 @@ class Storage(pulumi.ComponentResource):
         system = filestorage.FileSystem(
             f"{name}-files",
             compartment_id=self._compartment,
-            freeform_tags=self._wanted.all_tags,
+            freeform_tags=stack_tags(self._wanted),
             availability_domain=self._domain,
             display_name=f"{label}-files",
             opts=self._holding_data(home.on_destroy),
@@ -60,7 +61,7 @@ class Storage(pulumi.ComponentResource):
         target = filestorage.MountTarget(
             f"{name}-target",
             compartment_id=self._compartment,
-            freeform_tags=self._wanted.all_tags,
+            freeform_tags=stack_tags(self._wanted),
             availability_domain=self._domain,
             display_name=f"{label}-target",
             subnet_id=self._subnet_id,
@@ -77,7 +78,8 @@ class Storage(pulumi.ComponentResource):
                     source=self._wanted.network.vcn,
                     access="READ_WRITE",
                     identity_squash="NONE",
-                    require_privileged_source_port=False,
+                    # A plain user's program cannot speak NFS as root then; Linux mounts from such a port by itself, nfs(5).
+                    require_privileged_source_port=True,
                 )
             ],
             opts=pulumi.ResourceOptions(parent=self),
@@ -134,7 +136,7 @@ class Storage(pulumi.ComponentResource):
         made = lustre.FileStorageLustreFileSystem(
             f"{name}-lustre",
             compartment_id=self._compartment,
-            freeform_tags=self._wanted.all_tags,
+            freeform_tags=stack_tags(self._wanted),
             availability_domain=self._domain,
             display_name=f"{label}-lustre",
             file_system_name="lustre",

@@ -1,4 +1,4 @@
-"""Cluster networks and instances that carry this stack's tag and are neither terminated nor terminating."""
+"""This stack's tags, and the cluster networks and instances that carry them and are neither terminated nor terminating."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ import pulumi
 from pulumi_oci import core
 
 from components.left_behind import LeftBehind
-from config.oci.model import STACK
+from config.oci.model import STACK, Oci
 
 _GONE = frozenset({"TERMINATING", "TERMINATED"})
+
+
+def stack_tags(wanted: Oci) -> dict[str, str]:
+    """Return the tags of everything that this stack makes: by them it is known again in an account of several stacks."""
+    return {**wanted.all_tags, STACK: pulumi.get_stack()}
 
 
 def living(found: Sequence[Any], untagged: str = "") -> list[Any]:

@@ -25,9 +25,9 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     detach = verbs.add_parser("instance-pool-instance").add_subparsers(required=True).add_parser("detach", allow_abbrev=False)
     detach.add_argument("--instance-pool-id", required=True)
     detach.add_argument("--instance-id", required=True)
-    # The rehearsal plays a pool that keeps its size, and machines that end.
+    # The rehearsal plays machines that end. The vendor's default of the other is true.
     detach.add_argument("--is-auto-terminate", required=True, choices=["true"])
-    detach.add_argument("--is-decrement-size", required=True, choices=["false"])
+    detach.add_argument("--is-decrement-size", required=True, choices=["true", "false"])
     detach.set_defaults(work=_detach)
     listing = verbs.add_parser("cluster-network").add_subparsers(required=True).add_parser("list-instances", allow_abbrev=False)
     listing.add_argument("--compartment-id", required=True)
@@ -37,7 +37,8 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _detach(cloud: Cloud, asked: argparse.Namespace) -> None:
-    ClusterNetwork().replace(cloud, asked.instance_pool_id, asked.instance_id)
+    smaller = asked.is_decrement_size == "true"
+    ClusterNetwork().detach(cloud, asked.instance_pool_id, asked.instance_id, smaller=smaller)
 
 
 def _instances(cloud: Cloud, asked: argparse.Namespace) -> None:

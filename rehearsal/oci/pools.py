@@ -167,10 +167,10 @@ class ClusterNetwork(Kind):
                 record.id, self.outputs(now_there) | {"state": self.ready}, record.inputs, str(failures[0])
             )
 
-    def replace(self, cloud: ResourceCloud, pool: str, instance: str) -> None:
-        """Detach and terminate one instance of a pool, which provisions a new one from its instance configuration.
+    def detach(self, cloud: ResourceCloud, pool: str, instance: str, *, smaller: bool) -> None:
+        """Detach and terminate one instance of a pool, which becomes smaller, or provisions a new one as it is configured.
 
-        Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true and isDecrementSize false.
+        Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true; isDecrementSize is `smaller`.
 
         Raises:
             ServiceError: there is no such pool, or no such instance in it.
@@ -181,6 +181,10 @@ class ClusterNetwork(Kind):
             raise ServiceError(not_found("", pool if owner is None else instance), *_DETACH)
         cloud.faults.before(*_DETACH)
         cloud.remove(instance)
+        if smaller:
+            with cloud.store.change() as database:
+                owner = database.records[owner.id]
+                owner.inputs["instancePools"][0]["size"] -= 1
         self.effect(cloud, owner, owner.inputs)
 
     def _enter(self, cloud: ResourceCloud, owner: Record, configuration: Record, index: int) -> Record:

@@ -45,6 +45,7 @@ from components.reach import Access
 from config import read
 from config.aws.model import Aws
 from tools.stack_changes import merged, settled
+from tools.stage import ROOT
 
 # The SDK warns of its own older classes when it is imported.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -529,7 +530,7 @@ def test_the_login_node_may_write_its_host_key_and_nothing_else(cloud):
         {
             "Effect": "Allow",
             "Action": "ssm:PutParameter",
-            "Resource": "arn:aws:ssm:ap-northeast-1:*:parameter/busbar/cluster-iam-login/host-key",
+            "Resource": "arn:aws:ssm:ap-northeast-1:111122223333:parameter/busbar/cluster-iam-login/host-key",
         }
     ]
     assert {one["policyArn"] for one in cloud.of("RolePolicyAttachment")} == {
@@ -552,17 +553,23 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     more = {"name": "more", "static": 0, "dynamic": 8, "purchase": purchase, "placement": "none"}
     found, seen = program({"queues": [{"machines": [GPU, more]}]})
     by_action = {json.dumps(one["Action"]): one for one in policy(found)}
-    start = by_action['["ec2:RunInstances", "ec2:CreateFleet"]']["Resource"]
-    made = {"StringEquals": {"ec2:CreateAction": ["RunInstances", "CreateFleet"]}}
+    start = by_action['"ec2:RunInstances"']["Resource"]
+    made = {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
     assert by_action['"ec2:CreateTags"']["Condition"] == made, "a machine that runs cannot be tagged, and then ended"
     assert by_action['"iam:PassRole"']["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
-    assert [arn for arn in start if "subnet" in arn] == ["arn:aws:ec2:ap-northeast-1:*:subnet/cluster-network-private-id"]
+    assert [arn for arn in start if "subnet" in arn] == [
+        "arn:aws:ec2:ap-northeast-1:111122223333:subnet/cluster-network-private-id"
+    ]
     assert by_action['"ec2:TerminateInstances"']["Condition"] == {
         "ArnEquals": {"ec2:InstanceProfile": "arn:cluster-iam-node-profile"}
     }
     assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/node"
     assert by_action['"resource-groups:ListGroupResources"']["Resource"] == [GROUP]
-    assert all(one["Resource"] != "*" or one["Action"][0].startswith("ec2:Describe") for one in policy(found))
+    assert all(one["Resource"] != "*" or one["Action"].startswith("ec2:Describe") for one in policy(found))
+    assert ":*:" not in json.dumps(policy(found)), "nothing of another account"
+    called = set(re.findall(r'_call\(\s*"(\w+)"', (ROOT / "scheduler" / "elastic" / "aws.py").read_text()))
+    granted = {one["Action"] for one in policy(found)} - {"ec2:CreateTags"}
+    assert {f"ec2:{call}" for call in called} == {one for one in granted if one.startswith("ec2:")}, "no call without a use"
     assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
     tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
     assert tags == ["training"] * 4

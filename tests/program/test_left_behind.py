@@ -16,6 +16,7 @@ from components import left_behind
 from tools import take_in
 
 URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
+#: With the tags that the program gives it: see the first test.
 NETWORK = {
     "id": "ocid1.clusternetwork.oc1..lost",
     "displayName": "busbar-gpu",
@@ -53,7 +54,9 @@ def state(monkeypatch) -> set[str]:
 
 
 def test_nothing_is_created_where_a_network_of_this_stack_runs_that_the_state_does_not_have(account):
-    run_program(LINES)
+    (made,) = [inputs for _, name, inputs in run_program(LINES).resources if name == "cluster-pool-gpu-nodes"]
+    assert NETWORK["displayName"] == made["displayName"]
+    assert NETWORK["freeformTags"].items() <= made["freeformTags"].items()
     hook = HOOKS["cluster-pool-gpu-nodes-never-twice"]
     asked(hook)
     account.append(NETWORK)
@@ -95,17 +98,18 @@ def test_a_preview_refuses_it_too_and_notes_the_id_for_who_looks_for_it(account,
     assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two nobody knows which one the update was making"
 
 
-def test_a_login_node_is_looked_for_by_its_name_and_tag(monkeypatch):
-    machine = {"id": "ocid1.instance.oc1..lost", "displayName": "busbar-login", "state": "PROVISIONING", "timeCreated": "today"}
+def test_a_login_node_is_found_by_the_name_and_the_tags_that_the_program_gives_it(monkeypatch):
+    (made,) = [inputs for _, its, inputs in run_program(LINES).resources if its == "cluster-login-instance"]
+    given = {key: made[key] for key in ("displayName", "freeformTags")}
+    machine = {"id": "ocid1.instance.oc1..lost", "state": "PROVISIONING", "timeCreated": "today", **given}
     genuine = Engine.call
 
     def call(self, args):
         if not args.token.endswith(":getInstances"):
             return genuine(self, args)
-        return {"instances": [machine | {"freeformTags": {"busbar-stack": "dev"}}] if args.args.get("displayName") else []}
+        return {"instances": [machine] if args.args.get("displayName") == machine["displayName"] else []}
 
     monkeypatch.setattr(Engine, "call", call)
-    run_program(LINES)
     with pytest.raises(
         pulumi.RunError, match=r"^busbar-login \(ocid1\.instance\.oc1\.\.lost, since today\) runs in this stack's"
     ):

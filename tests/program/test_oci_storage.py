@@ -130,14 +130,14 @@ def network(ingress: str = "ssh", **systems: Any) -> Recorder:
     return recorded(lambda: Network("network", wanted(network={"ingress": ingress}, storage=systems)) and None)
 
 
-def test_files_are_exported_to_the_network_without_squash_and_mounted_over_16_connections():
+def test_files_are_exported_to_roots_of_the_network_without_squash_and_mounted_over_16_connections():
     recorder, mounts = program(home={"mount": "/fss"})
     (option,) = recorder.made["Export"]["exportOptions"]
     assert option == {
         "source": "10.0.0.0/16",
         "access": "READ_WRITE",
         "identitySquash": "NONE",
-        "requirePrivilegedSourcePort": False,
+        "requirePrivilegedSourcePort": True,
     }
     assert recorder.made["Export"]["exportSetId"] == "set"
     assert recorder.made["MountTarget"]["subnetId"] == "private"

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from wait_until import wait_until
@@ -541,6 +542,15 @@ TESTS = {
 }
 
 
+LOOKS = 4  # at most, until one of them is the wire's and not the processors'
+
+
+def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
+    """Return a row's better busbw over the most that four rails let through."""
+    best = max(row[place]["bus_bw"] for place in ("out_of_place", "in_place"))
+    return best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
+
+
 def program(with_mpi: Path, name: str) -> Path:
     return with_mpi.with_name(f"{name}_perf")
 
@@ -566,7 +576,7 @@ def test_a_program_of_another_name_is_refused(without_mpi: Path, tmp_path: Path)
 def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_hosts: Bench, with_mpi: Path, name: str) -> None:
     expected, ranks = TESTS[name], 8
     path = two_hosts.folder / f"{name}.json"
-    flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "2", "-w", "0", "-J", str(path))  # 40 B and 4 MiB less 24 B
+    flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "4", "-w", "1", "-J", str(path))  # 40 B and 4 MiB less 24 B
     done = two_hosts.perf(program(with_mpi, name), *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"# busbar rehearsal: {name} over TCP rails of this host, line rates scaled by 1/4000\n" in done.stdout
@@ -584,10 +594,12 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
             # Six decimals stand in the file.
             assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
-    # The better of two, as one operation may meet a busy machine.
-    best = max(large[place]["bus_bw"] for place in ("out_of_place", "in_place"))
-    reached = best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
-    assert 0.9 <= reached <= 1.15  # a single operation starts with full token buckets
+    # One look may meet a busy machine: it is slowed, and ranks that start late make the mean of the times shorter.
+    looks = [reached_of_wire(large, expected, ranks)]
+    while len(looks) < LOOKS and not 0.9 <= looks[-1] <= 1.1:
+        assert two_hosts.perf(program(with_mpi, name), *flags).returncode == 0
+        looks.append(reached_of_wire(json.loads(path.read_text())["results"][1], expected, ranks))
+    assert 0.9 <= looks[-1] <= 1.1, looks
     cells = next(line for line in done.stdout.splitlines() if re.match(rf"\s+{large['size']}\s", line))
     assert cells.rstrip().endswith("N/A") != expected.in_place
 

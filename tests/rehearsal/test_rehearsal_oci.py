@@ -129,7 +129,7 @@ def test_an_image_that_is_imported_is_launched_on_shapes_that_were_added_to_it(c
     assert "404-NotAuthorizedOrNotFound" in refusals(cloud, "Image", elsewhere)
 
 
-def test_an_operator_may_replace_one_node_of_a_pool_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
+def test_an_operator_may_replace_one_node_of_a_pool_or_leave_it_out_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
     stack = Stack(cloud).network()
     network_id = stack.pool(3).id
     monkeypatch.setattr(cli, "Cloud", lambda _: cloud)
@@ -150,6 +150,9 @@ def test_an_operator_may_replace_one_node_of_a_pool_and_the_others_stay(cloud, f
     assert after[1] not in before
     assert len(set(fakes.running) - running) == len(running - set(fakes.running)) == 1
     assert cli.main([*detach, *whole]) == 1, "it is gone"
+    fewer = [*detach[:-1], after[0], "--is-auto-terminate", "true", "--is-decrement-size", "true"]
+    assert cli.main(fewer) == 0
+    assert listed() == after[1:], "the pool is smaller, and makes no other"
     for unknown in (detach, [*detach, *whole, "--force"], [*detach, "--is-auto-terminate", "false", *whole[2:]]):
         with pytest.raises(SystemExit):
             cli.main(unknown)
