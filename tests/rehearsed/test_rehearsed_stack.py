@@ -394,7 +394,10 @@ def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_which_is_named_an
     assert found.status == 0, found
     three = {one["name"] for one in stage.outputs()["nodes"]}
     assert (len(three), before < three) == (3, True)
-    oldest = min(before, key=stage.launch_index)
+    (pool,) = [one["outputs"] for one in stage.resources() if one["urn"].endswith("::cluster-pool-gpu-nodes")]
+    place = ("--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"])
+    listed = json.loads(stage.inside("oci", "compute-management", "cluster-network", "list-instances", *place).text)["data"]
+    oldest = min(listed, key=lambda one: one["time-created"])["display-name"]
     fewer = merged(of_pool(2), {"oci": {"allowReplace": 1}})
     found = stage.build(**fewer)
     assert found.status == 0, found
