@@ -20,6 +20,8 @@ _NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
 _STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
+#: A number as printf writes it; Python reads more, such as `00` and `1_0`.
+_PRINTED = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?$")
 #: A row anywhere in the output: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
 #: Above any closing field of a JSON result; an integer may be larger than any float.
@@ -254,7 +256,7 @@ def _row(columns: List[str], words: List[str], in_place_first: bool) -> Row:
     first, second = placements[0], placements[1]
     if in_place_first:
         first, second = second, first
-    return Row(int(fields["size"]), int(fields["count"]), fields.get("type", ""), fields.get("redop", ""), first, second)
+    return Row(_count(fields["size"]), _count(fields["count"]), fields.get("type", ""), fields.get("redop", ""), first, second)
 
 
 def _placement(timing: Dict[str, str]) -> Placement:
@@ -277,7 +279,8 @@ def _number(value: Any) -> float:
     if isinstance(value, bool):
         raise ValueError(f"{value} is not a number")
     number = float(value)
-    if not math.isfinite(number) or math.copysign(1, number) < 0:  # nothing prints "-0.0"
+    written = not isinstance(value, str) or _PRINTED.match(value)
+    if not written or not math.isfinite(number) or math.copysign(1, number) < 0:  # nothing prints "-0.0"
         raise ValueError(f"{value} is not a measurement")
     return number
 

@@ -78,6 +78,10 @@ FAULTS: dict[str, tuple[Any, str]] = {
         lambda its: its.denied.update({"patch jobs.batch", "create pods/exec"}),
         "the kubeconfig's user may not create pods/exec, patch jobs.batch in namespace busbar (RBAC); nothing was changed",
     ),
+    "no permission for what rails need": (
+        lambda its: its.denied.add("patch network-attachment-definitions.k8s.cni.cncf.io"),
+        "the kubeconfig's user may not patch network-attachment-definitions.k8s.cni.cncf.io in namespace busbar (RBAC)",
+    ),
     "an object of somebody else": (
         lambda its: its.objects.update({("service", "busbar-ranks"): {"metadata": {"name": "busbar-ranks"}}}),
         f"{FOREIGN}service busbar-ranks is not labelled as this stack's",
