@@ -7,16 +7,18 @@ from typing import TypeVar
 
 _Fact = TypeVar("_Fact")
 
-#: NVLink of one GPU in one direction, GB/s: half of what data sheets print, because they add both directions. The first match
-#: wins. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50. Cards
-#: for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL") have none or bridge only pairs, and so have no row.
+#: Generation of NVLink of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
+#: have none or bridge only pairs, and so have no row.
 _NVLINK = (
-    (r"Tesla V100-SXM\d?-.*", 150.0),
-    (r"NVIDIA A100-SXM4-.*", 300.0),
-    (r"NVIDIA H100 \d+GB HBM\d\w?", 450.0),
-    (r"NVIDIA H200(?: SXM.*)?", 450.0),
-    (r"NVIDIA G?B[23]00(?: SXM.*)?", 900.0),
+    (r"Tesla V100-SXM\d?-.*", 2),
+    (r"NVIDIA A100-SXM4-.*", 3),
+    (r"NVIDIA H100 \d+GB HBM\d\w?", 4),
+    (r"NVIDIA H200(?: SXM.*)?", 4),
+    (r"NVIDIA G?B[23]00(?: SXM.*)?", 5),
 )
+#: Rate of one GPU's NVLink in one direction, GB/s, by generation: half of what data sheets print, because they add both
+#: directions. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50.
+_NVLINK_GB_S = {2: 150.0, 3: 300.0, 4: 450.0, 5: 900.0}
 
 #: PCIe of one GPU in one direction, GB/s, where GPUs of a machine have no NVLink: half of what the data sheets of L40S, A10, L4
 #: (Gen4 x16, 64 GB/s both ways) and RTX PRO 6000 Blackwell Server Edition (Gen5 x16, 128 GB/s) print.
@@ -73,6 +75,11 @@ def is_nvidia(gpu: str) -> bool:
 
 #: GPUs that one NVLink domain joins at most: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
+#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; published in
+#: `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4), 1.03 to 1.04
+#: (GB300, 8, 16 and 18); a ring without them reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76 (2), 0.78 (GB300, 8). All-to-all:
+#: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44. Nobody publishes others.
+RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 
 def spans_nodes(gpu: str) -> bool:
@@ -86,6 +93,12 @@ def _of(rows: tuple[tuple[str, _Fact], ...], gpu: str) -> _Fact | None:
 
 def nvlink_gbytes_per_s(gpu: str) -> float | None:
     """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs and for models that are not known."""
+    generation = nvlink_generation(gpu)
+    return None if generation is None else _NVLINK_GB_S[generation]
+
+
+def nvlink_generation(gpu: str) -> int | None:
+    """Return the generation of one GPU's NVLink, 2 to 5; None for PCIe GPUs and for models that are not known."""
     return _of(_NVLINK, gpu)
 
 

@@ -11,7 +11,7 @@ from catalogue.servers import SERVERS
 from catalogue.shape import Rdma, Shape
 
 _GIB = 1024**3
-_AR, _AG, _A2A = "all_reduce", "all_gather", "alltoall"
+_AR, _AG, _A2A, _RS = "all_reduce", "all_gather", "alltoall", "reduce_scatter"
 #: The catalogue of NVIDIA's Cluster Readiness Engine, 16 GB messages.
 _NVCRE = "NVIDIA/cluster-readiness-engine:docs/api-reference/validation-results.md"
 _ML = "stas00/ml-engineering:network/README.md, todo.md"
@@ -19,6 +19,9 @@ _HPC, _OKE = "oracle-quickstart/oci-hpc:documentation", "oracle-quickstart/oci-h
 _AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
 _CW = "coreweave/nccl-tests:README"
 _AZURE = "Azure/ai-infrastructure-on-azure"
+_GUIDE = "Azure/AI-benchmarking-guide:Azure_Results"
+#: PyTorch's collectives; its page says that nccl-tests agrees within 2 % at 16 GiB on the same node.
+_TORCH = "stas00/ml-engineering:network/benchmarks/README.md"
 #: What NCCL itself chooses on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
@@ -56,7 +59,11 @@ _P6_B200, _P6_B300 = (_rails(INSTANCES[name].shape()) for name in ("p6-b200.48xl
 _H100, _H200 = SERVERS["DGX-H100"], SERVERS["DGX-H200"]
 _B200 = _with_ports(SERVERS["HGX-B200.8"], 8, 400)
 _A100, _A100_100 = _with_ports(SERVERS["HGX-A100-80GB.8"], 8, 200), _with_ports(SERVERS["HGX-A100-80GB.8"], 8, 100)
+_TWO_H200 = replace(_H200, gpus=2)
 _SHARP = {"NCCL_COLLNET_ENABLE": "1"}
+#: Measured on a rented machine for busbar.
+_OWN = "tests/golden/transcripts/h200x2.txt"
+_RING = {"NCCL_ALGO": "Ring"}
 _RACK, _NO_RACK = {"NCCL_MNNVL_ENABLE": "1"}, {"NCCL_MNNVL_ENABLE": "0"}
 
 ROWS = (
@@ -83,7 +90,7 @@ ROWS = (
     Published("AWS p5", _P5, 2, _A2A, 16 * 10**9, 79.11, _NVCRE),
     Published("AWS p5en", _P5EN, 2, _AR, 16 * _GIB, 486.80, _ML, _TREE),
     Published("AWS p5en", _P5EN, 4, _AR, 16 * _GIB, 369.06, _ML),
-    Published("AWS p5en, ring forced", _P5EN, 4, _AR, 16 * _GIB, 364.65, _ML, {"NCCL_ALGO": "Ring"}),
+    Published("AWS p5en, ring forced", _P5EN, 4, _AR, 16 * _GIB, 364.65, _ML, _RING),
     Published("AWS p5en, NVLSTree forced", _P5EN, 4, _AR, 16 * _GIB, 310.07, _ML, {"NCCL_ALGO": "NVLSTree"}),
     Published("AWS p5en", _P5EN, 16, _AR, 16 * _GIB, 369.86, f"{_AWSOME}/slurm/topology-aware-nccl-tests/README.md"),
     Published("AWS p6-b200", _P6_B200, 4, _AR, 16 * _GIB, 381.80, _ML),
@@ -120,4 +127,44 @@ ROWS = (
     Published("GB300", _GB300, 8, _AG, 16 * 10**9, 698.7, _NVCRE, _RACK),
     Published("GB300, rails", _GB300, 2, _AR, 16 * _GIB, 387, "NVIDIA/aicr issue 1413 (nodes and size not stated)", _NO_RACK),
     Published("GB300", _GB300, 16, _AR, 16 * 10**9, 932, _NVCRE, _RACK),
+    Published("GB200, GCP", _GB200, 2, _AR, 16 * 10**9, 838.07, _NVCRE, _RACK),
+    Published("GB200, GCP", _GB200, 2, _AG, 16 * 10**9, 680.18, _NVCRE, _RACK),
+    Published("GB200, GCP", _GB200, 2, _A2A, 16 * 10**9, 683.82, _NVCRE, _RACK),
+    Published("GB300", _GB300, 8, _A2A, 16 * 10**9, 678.57, _NVCRE, _RACK),
+    Published("GB300, rails", _GB300, 8, _AR, 16 * 10**9, 376.01, _NVCRE, _NO_RACK),
+    Published("GB300, rails", _GB300, 8, _AG, 16 * 10**9, 365.68, _NVCRE, _NO_RACK),
+    Published("GB300, rails", _GB300, 8, _A2A, 16 * 10**9, 85.62, _NVCRE, _NO_RACK),
+    Published("B200", _B200, 4, _AR, 16 * _GIB, 376.71, _TORCH),
+    Published("B200", _B200, 4, _AR, _GIB, 365.99, _TORCH),
+    Published("B200", _B200, 4, _AR, _GIB // 2, 309.91, _TORCH),
+    # One machine, over its NVLink.
+    Published("Azure A100, in place", _A100, 1, _AR, 8 * _GIB, 231.58, f"{_GUIDE}/ND_A100_v4_results.md"),
+    Published("Azure A100, in place", _A100, 1, _AR, 4 * _GIB, 230.48, f"{_GUIDE}/ND_A100_v4_results.md"),
+    Published("Azure A100, in place", _A100, 1, _AR, _GIB, 228.10, f"{_GUIDE}/ND_A100_v4_results.md"),
+    Published("Azure A100, in place", _A100, 1, _AR, _GIB // 4, 213.87, f"{_GUIDE}/ND_A100_v4_results.md"),
+    Published("A100", _A100, 1, _AR, 4 * _GIB, 232.54, "NVIDIA/nccl-tests issue 175"),
+    Published("AWS p4d", _P4D, 1, _AR, _GIB, 230.77, "NVIDIA/nccl issue 527"),
+    Published("A100", _A100, 1, "sendrecv", _GIB, 195.10, "li-plus/playground:cuda/nccl.md"),
+    Published("H100, ring forced", _H100, 1, _AR, 4 * _GIB, 365, "NVIDIA/nccl issue 1455 (365 to 370, 2 to 8 GPUs)", _RING),
+    Published("H100, without NVLS", _H100, 1, _AR, 16 * _GIB, 368.76, "NVIDIA/nccl-tests issue 309 (largest size)"),
+    Published("H100", _H100, 1, _AG, 16 * _GIB, 360, "NVIDIA/nccl-tests issue 326 (about)"),
+    Published("H100, ring forced", _H100, 1, _RS, 8 * _GIB, 362.16, "NVIDIA/nccl issue 1047", _RING),
+    Published("H100, ring forced", _H100, 1, _RS, 4 * _GIB, 357.76, "NVIDIA/nccl issue 1047", _RING),
+    Published("H100, ring forced", _H100, 1, _RS, _GIB, 349.36, "NVIDIA/nccl issue 1047", _RING),
+    Published("H100, ring forced", _H100, 1, _RS, _GIB // 4, 330.94, "NVIDIA/nccl issue 1047", _RING),
+    Published("two H200", _TWO_H200, 1, _AR, 8 * _GIB, 345.38, _OWN),
+    Published("two H200", _TWO_H200, 1, _AR, _GIB, 330.30, _OWN),
+    Published("two H200", _TWO_H200, 1, _AR, _GIB // 4, 298.40, _OWN),
+    Published("Azure GB200, in place", _GB200, 1, _AR, 8 * _GIB, 679.61, f"{_GUIDE}/ND_GB200_v6_results.md"),
+    Published("Azure GB200, in place", _GB200, 1, _AR, 4 * _GIB, 673.06, f"{_GUIDE}/ND_GB200_v6_results.md"),
+    Published("Azure GB200, in place", _GB200, 1, _AR, _GIB, 646.87, f"{_GUIDE}/ND_GB200_v6_results.md"),
+    Published("Azure GB200, in place", _GB200, 1, _AR, _GIB // 4, 593.53, f"{_GUIDE}/ND_GB200_v6_results.md"),
+    Published("B200", _B200, 1, _AG, 16 * _GIB, 668.28, _TORCH),
+    Published("B200", _B200, 1, _RS, 16 * _GIB, 692.63, _TORCH),
+    Published("B200", _B200, 1, _A2A, 16 * _GIB, 659.71, _TORCH),
+    Published("B200", _B200, 1, "broadcast", 16 * _GIB, 672.71, _TORCH),
+    Published("B200", _B200, 1, "reduce", 16 * _GIB, 692.63, _TORCH),
+    Published("B200", _B200, 1, "gather", 16 * _GIB, 718.33, _TORCH),
+    Published("B200", _B200, 1, "scatter", 16 * _GIB, 717.11, _TORCH),
+    Published("B200", _B200, 1, "sendrecv", 16 * _GIB, 658.84, _TORCH),
 )

@@ -83,6 +83,11 @@ class Shape:
         return gpus.nvlink_gbytes_per_s(self.gpu)
 
     @property
+    def nvlink_generation(self) -> int | None:
+        """Return the generation of its GPUs' NVLink; None for PCIe GPUs, other makers' and unknown models."""
+        return gpus.nvlink_generation(self.gpu)
+
+    @property
     def pcie_gbytes_per_s(self) -> float | None:
         """Return one GPU's PCIe rate, GB/s in one direction, where its machine has no NVLink; None where it is not known."""
         return gpus.pcie_gbytes_per_s(self.gpu)

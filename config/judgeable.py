@@ -87,10 +87,12 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
 
 
 def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Breach]:
-    """Yield why NVLink between nodes cannot be judged beside the rails."""
+    """Yield why NVLink between nodes cannot be judged beside the rails; one node has none."""
+    if nodes == 1:
+        return
     instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'
     which = f"is {shape.name}, whose NVLink joins nodes"
-    if measure.collective != "all_reduce":
+    if measure.collective not in gpus.RACK_SHARES:
         yield Breach(path, f"{which}, and busbar knows no limit of {measure.collective} over it; {instead}")
     if nodes * shape.gpus > gpus.RACK:
         yield Breach(path, f"{which} of one rack, which are {gpus.RACK // shape.gpus}, and {nodes} are asked for; {instead}")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks.plan.fractions import RACK, fraction
+from benchmarks.plan.fractions import fraction, rack
 from benchmarks.plan.gate import gate
 from benchmarks.plan.steps import over_nvlink
 from catalogue.published import ROWS, Published
@@ -20,15 +20,22 @@ _HEAD = """# Published bandwidths and the gate
 Bus bandwidths in decimal GB/s that others published of healthy machines, and what busbar makes of each: the limit that it
 would have to reach, or the sentence with which a preview refuses it. The gate's fractions (`benchmarks/plan/fractions.py`) are
 chosen by these rows, which `catalogue/published.py` holds with their sources; `tests/unit/test_published.py` judges each as a
-whole line, and again with half of its rails, over TCP, without GPUDirect RDMA and with a slow node: each of those is short, and
-its reason names the rails, the interface, the connections or the node. `python -m tools.published_rows` writes this page.
+whole line, and again with half of its rails, over TCP, without GPUDirect RDMA and with a slow node; one machine with half of
+its NVLinks and over main memory. Each of those is short, and its reason names the rails, the interface, the connections, the
+node, NVLink or the path. `python -m tools.published_rows` writes this page.
+
+Inside one machine, the share of NVLink's rate that is required belongs to the collective and to the generation of NVLink: A100
+has the third, H100 and H200 the fourth, B200, B300, GB200 and GB300 the fifth. Nobody publishes V100, or A100 and H100 in every
+collective: there is no gate then, and a preview says so. What is required is 6 to 12 % below what was published, so half of the
+links is short.
 
 Whether the NVLink switch reduces (NVLS) is judged on a single machine, by its run with NCCL's own choice of algorithm: 480
 GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Between machines it cannot be seen, and
 hardly matters: the rails bound both ways (p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
 
 Where NVLink joins the nodes of a rack (GB200, GB300), two things are measured: the rails, by a plan that keeps NCCL to them,
-and NVLink between the nodes, by the run `nvl`. Rows of the second are held against 0.85 of one GPU's NVLink rate.
+and NVLink between the nodes, by the run `nvl`. Rows of the second are held against a share of one GPU's NVLink rate: 0.85 for
+all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
 
 On two nodes NCCL's own choice is a tree, which leaves the rails fewer bytes than a ring: such a number is above what the rails
 carry, and says little of them. busbar forces the ring there, and refuses another algorithm unless the stack sets its own limit.
@@ -70,7 +77,7 @@ def page() -> str:
     for row in ROWS:
         limit = gate(plan(row), row.shape, row.nodes).limit_gb_s
         if is_over_nvlink(row):
-            limit = (row.shape.nvlink_gbytes_per_s or 0.0) * (fraction(row.size_bytes, RACK) or 0.0)
+            limit = (row.shape.nvlink_gbytes_per_s or 0.0) * (fraction(row.size_bytes, rack(row.collective)) or 0.0)
         outcome = refusal(row) or f"{limit:.4g}"
         size = f"{row.size_bytes / 1024**3:.3g} GiB"
         lines.append(

@@ -9,7 +9,7 @@ from benchmarks.judge.checks import PASS, UNKNOWN, Check, check
 from benchmarks.judge.measurement import Groups
 from benchmarks.judge.measurement import groups as measured_groups
 from benchmarks.plan import ceiling
-from benchmarks.plan.fractions import ALL_REDUCE, ALL_REDUCE_NVLINK, fraction
+from benchmarks.plan.fractions import ALL_REDUCE, fraction, published
 from benchmarks.plan.steps import NODE, Step
 
 if TYPE_CHECKING:
@@ -64,7 +64,9 @@ def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | No
     """Return the bound (GB/s) of one group and the required share of it; None where there is none."""
     shape = asked.shape
     if step.stage == NODE:
-        return ceiling.nvlink_gb_s(shape, scale), fraction(step.end_bytes, ALL_REDUCE_NVLINK, scale)
+        return ceiling.nvlink_gb_s(shape, scale), fraction(
+            step.end_bytes, published(step.collective, ceiling.NVLINK, shape), scale
+        )
     ring = ceiling.ring_gb_s(shape, asked.nodes, scale)
     return (None if ring is None else ring / groups), fraction(step.end_bytes * shape.gpus, ALL_REDUCE, scale)
 

@@ -1,4 +1,4 @@
-"""Judges the run over NVLink between the nodes of a rack: its switches reduce, and the rails carry none of it."""
+"""Judges the run over NVLink between the nodes of a rack: its switches may reduce, and the rails carry none of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from benchmarks.judge.checks import UNKNOWN, Check, check
 from benchmarks.judge.measurement import busbw
 from benchmarks.plan import ceiling
-from benchmarks.plan.fractions import RACK, fraction
+from benchmarks.plan.fractions import fraction, rack
 from benchmarks.plan.steps import NVL, is_joined, steps
 
 if TYPE_CHECKING:
@@ -30,16 +30,19 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvl", UNKNOWN, (f'{why}; set measure.exports.NCCL_MNNVL_ENABLE to "0" to judge only the rails',))
     if step is None or run is None or not run.rows or run.failed:
         return
-    rate, share = asked.shape.nvlink_gbytes_per_s, fraction(step.end_bytes, RACK)
+    name = step.collective
+    rate, share = asked.shape.nvlink_gbytes_per_s, fraction(step.end_bytes, rack(name))
     if found.scale != 1 or rate is None or share is None:
         yield Check("nvl", UNKNOWN, ("no limit is known for this run over NVLink between nodes",))
         return
-    reached, most = busbw(run.rows[-1]), rate * 2 * (asked.ranks - 1) / asked.ranks
+    reached = busbw(run.rows[-1])
+    # Switches that reduce halve what one GPU sends; in the other tests it sends, or receives, all that busbw counts.
+    most = rate * 2 * (asked.ranks - 1) / asked.ranks if name == "all_reduce" else rate
     if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))
         return
-    sentence = f"over NVLink between nodes all_reduce reached {reached:.4g} GB/s; {share:g} of {rate:g} GB/s is required"
-    rails = ceiling.hierarchical_gb_s(asked.shape, asked.nodes)
+    sentence = f"over NVLink between nodes {name} reached {reached:.4g} GB/s; {share:g} of {rate:g} GB/s is required"
+    rails = ceiling.most_gb_s(name, asked.shape, asked.nodes, ring=False)
     if rails is not None and reached <= ceiling.ABOVE * rails:
         sentence += (
             "; the rails carry as much, so NVLink did not join these nodes: check nvidia-imex, and that all are in one rack"

@@ -23,12 +23,17 @@ RAILS, NVLINK, PCIE = "rails", "NVLink", "PCIe"
 _RINGS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
 _ROOTED = frozenset({"gather", "scatter"})
 _HIERARCHICAL = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
+#: Tests whose GPUs send directly to each other; inside one machine all that one of them sends or receives crosses its own link.
+_DIRECT = frozenset({"alltoall", "gather", "scatter", "sendrecv"})
 
 #: Share of the ring ceiling that a healthy all-reduce of large messages reaches on RoCE with a ring: published median
 #: (OCI A100 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100 0.96; H200 0.92).
 HEALTHY_FRACTION = 0.95
-#: The same inside one machine, as a share of one GPU's NVLink rate (A100 235 of 300 GB/s, H200 346 to 368 of 450).
+#: The same inside one machine, as a share of one GPU's NVLink rate (A100 235 of 300 GB/s, H200 346 to 368 of 450), and of the
+#: newest NVLink (GB200 680 of 900).
 HEALTHY_NVLINK_FRACTION = 0.78
+_HEALTHY_NVLINK_5_FRACTION = 0.75
+_NEWEST_NVLINK = 5
 
 
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
@@ -76,13 +81,13 @@ def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
     return one_gpu * (ranks - 1) / (ranks - shape.gpus) if name in _ROOTED else collective_gb_s(name, shape, nodes, scale)
 
 
-def inside_gb_s(name: str, shape: Shape, scale: int = 1) -> tuple[float | None, str]:
+def inside_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[float | None, str]:
     """Return the highest busbw in GB/s of `name` over one GPU's own link, and the kind of that link: NVLink or PCIe.
 
     Every byte of a ring passes through every GPU. Without NVLink all bytes cross PCIe, including those for the rails.
     """
     if shape.gpus > 1 and (nvlink := nvlink_gb_s(shape, scale)) is not None:
-        return (nvlink if name in _RINGS else None), NVLINK
+        return (nvlink if name in _RINGS or (nodes == 1 and name in _DIRECT) else None), NVLINK
     rate = shape.pcie_gbytes_per_s
     return (None if rate is None else rate / scale), PCIE
 
@@ -90,7 +95,7 @@ def inside_gb_s(name: str, shape: Shape, scale: int = 1) -> tuple[float | None, 
 def parts(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[tuple[str, float], ...]:
     """Return every link that limits the busbw of `name`, with its bound in GB/s; empty if no bound is known."""
     rails = rails_gb_s(name, shape, nodes, scale)
-    link, what = inside_gb_s(name, shape, scale)
+    link, what = inside_gb_s(name, shape, nodes, scale)
     if nodes > 1 and rails is None:
         return ()  # the wire between the nodes is the slowest link, and its bound is unknown
     known = ((RAILS, rails), (what, link))
@@ -109,7 +114,7 @@ def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool
     """
     ranks = nodes * shape.gpus
     if nodes == 1:
-        link, _ = inside_gb_s(name, shape)
+        link, _ = inside_gb_s(name, shape, nodes)
         in_switch = name == "all_reduce" and not ring
         return None if link is None or scale != 1 else link * (2 * (ranks - 1) / ranks if in_switch else 1)
     wire = ring_gb_s(shape, nodes, scale)
@@ -154,6 +159,12 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 
 
 def predicted_gb_s(shape: Shape, nodes: int, name: str = "all_reduce") -> float | None:
-    """Return the predicted busbw in GB/s of a healthy run at large sizes on real hardware; None if no ceiling is known."""
-    shares = {RAILS: HEALTHY_FRACTION, NVLINK: HEALTHY_NVLINK_FRACTION, PCIE: HEALTHY_NVLINK_FRACTION}
+    """Return the predicted busbw in GB/s of a healthy run at large sizes on real hardware; None if no ceiling is known.
+
+    It is also None for direct sends inside one machine: their curves differ from a ring's, and nobody has published them.
+    """
+    if nodes == 1 and name in _DIRECT:
+        return None
+    inside = _HEALTHY_NVLINK_5_FRACTION if shape.nvlink_generation == _NEWEST_NVLINK else HEALTHY_NVLINK_FRACTION
+    shares = {RAILS: HEALTHY_FRACTION, NVLINK: inside, PCIE: HEALTHY_NVLINK_FRACTION}
     return min((bound * shares[part] for part, bound in parts(name, shape, nodes)), default=None)

@@ -61,13 +61,14 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     if not parts:
         return Gate(name, size, None, f"no ceiling for {name} is known for {nodes} node(s) of {shape.name}")
     least, _ = min(parts, key=lambda one: one[1])
-    if not published(name, least):
+    if not published(name, least, shape):
+        which = f"{least} of generation {shape.nvlink_generation}" if least == ceiling.NVLINK else least
         why = (
-            f"no source publishes what a healthy {name} reaches where the bound is {least}; the stack may set its own limit, "
+            f"no source publishes what a healthy {name} reaches where the bound is {which}; the stack may set its own limit, "
             "accept.gate"
         )
         return Gate(name, size, None, why)
-    asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part))]
+    asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part, shape))]
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
         needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
@@ -81,7 +82,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:
     """Return the smallest message, on real wires, for which a rule says what `plan` must reach; None if none does."""
     parts = ceiling.parts(plan.collective, shape, nodes)
-    rows = published(plan.collective, min(parts, key=lambda one: one[1])[0]) if parts else ()
+    rows = published(plan.collective, min(parts, key=lambda one: one[1])[0], shape) if parts else ()
     return rows[-1][0] if rows else None
 
 

@@ -98,7 +98,7 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
     """Tell whether NVLink between nodes is measured too: it joins them, they fit in one rack, and the plan has a gate."""
-    whole = plan.collective == "all_reduce" and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
+    whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 
 

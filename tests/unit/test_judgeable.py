@@ -28,9 +28,12 @@ def test_gpus_from_another_vendor_are_refused(shape):
 def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(shape):
     row, path = SHAPES[shape], "oci.pools[0].shape"
     assert not list(machine(path, row, Measure(), 18))
+    for collective in ("all_gather", "alltoall"):
+        assert not list(machine(path, row, Measure(collectives=(collective,)), 4))
+    assert not list(machine(path, row, Measure(collectives=("broadcast",), exports={"NCCL_ALGO": "Ring"}), 1))
     for measure, nodes, why in (
         (Measure(), 19, "joins nodes of one rack, which are 18, and 19 are asked for"),
-        (Measure(collectives=("all_gather",)), 4, "and busbar knows no limit of all_gather over it"),
+        (Measure(collectives=("broadcast",)), 4, "and busbar knows no limit of broadcast over it"),
         (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "of switches that reduce, which NCCL_NVLS_ENABLE=0 decides"),
     ):
         (breach,) = machine(path, row, measure, nodes)
@@ -57,7 +60,7 @@ def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_c
     assert not said(18)
     joined = "aws.queues[0].machines[0].type is p6e-gb200.36xlarge, whose NVLink joins nodes"
     assert said(19).startswith(f"{joined} of one rack, which are 18, and 19 are asked for")
-    assert said(2, collectives=["alltoall"]).startswith(f"{joined}, and busbar knows no limit of alltoall over it")
+    assert said(2, collectives=["reduce"]).startswith(f"{joined}, and busbar knows no limit of reduce over it")
     assert not said(19, collectives=["alltoall"], exports={"NCCL_MNNVL_ENABLE": "0"})
 
 

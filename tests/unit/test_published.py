@@ -12,16 +12,25 @@ from measurement_line import a_plan, document
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ceiling import bound_gb_s
+from benchmarks.plan.collectives import COLLECTIVES
+from benchmarks.plan.gate import gate
 from catalogue import ENVIRONMENTS, SERVERS
+from catalogue.aws.instances import INSTANCES
 from catalogue.published import ROWS, Published
 from tools.published_rows import is_over_nvlink, page, plan, refusal
 
 JUDGED = [row for row in ROWS if not refusal(row) and not is_over_nvlink(row)]
+MACHINES = [row for row in JUDGED if row.nodes == 1]
+FABRICS = [row for row in JUDGED if row.nodes > 1]
 RACKS = [row for row in ROWS if is_over_nvlink(row)]
 
 
 def name(row: Published) -> str:
     return f"{row.where}, {row.nodes}, {row.collective}, {row.busbw_gb_s:g}"
+
+
+def over(row: Published) -> str:
+    return f"NVLink of generation {row.shape.nvlink_generation}, {row.collective}"
 
 
 def asked(row: Published) -> Asked:
@@ -33,6 +42,9 @@ def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
     wanted = asked(row)
     bound = bound_gb_s(row.collective, row.shape, row.nodes)
     line = document(wanted, share=min(share * row.busbw_gb_s / bound, 1.0), scale=1)
+    if row.nodes == 1:
+        line["transport"] |= {"nvlink_tx_bytes": {"least": 10**15}, "said": {"channels": {"P2P/CUMEM": 16}}}
+        return line
     for step in line["steps"]:
         if step["stage"] in {"rails", "node"}:
             step["groups_gb_s"] = [one * max(1.0, 0.95 * bound / (share * row.busbw_gb_s)) for one in step["groups_gb_s"]]
@@ -54,8 +66,8 @@ def test_the_page_is_written_from_the_rows():
 
 
 def test_most_rows_are_judged_and_each_refusal_says_why():
-    assert len(JUDGED) >= 22
-    assert len(ROWS) >= 50
+    assert len(JUDGED) >= 55
+    assert len(ROWS) >= 90
     for row in ROWS:
         if refusal(row):
             assert any(word in refusal(row) for word in ("NCCL", "no gate", "NVLink")), name(row)
@@ -67,7 +79,7 @@ def test_a_published_healthy_run_passes_as_a_complete_line(row):
     assert (found.verdict, found.reasons) == ("pass", ())
 
 
-@pytest.mark.parametrize("row", JUDGED, ids=name)
+@pytest.mark.parametrize("row", FABRICS, ids=name)
 def test_the_same_run_over_half_of_its_rails_is_short_and_names_them(row):
     line = whole(row, 0.5)
     idle = row.shape.rdma.hca[: row.shape.rdma.ports // 2]
@@ -79,7 +91,7 @@ def test_the_same_run_over_half_of_its_rails_is_short_and_names_them(row):
     assert any(f"carried the bytes; {idle[0]}" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("row", JUDGED, ids=name)
+@pytest.mark.parametrize("row", FABRICS, ids=name)
 def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
     line = whole(row, 0.16)
     for sent in line["transport"]["tx_bytes"].values():
@@ -90,7 +102,7 @@ def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
     assert any("so NCCL used it" in reason for reason in found.reasons)
 
 
-@pytest.mark.parametrize("row", [row for row in JUDGED if row.nodes > 1], ids=name)
+@pytest.mark.parametrize("row", FABRICS, ids=name)
 def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
     line = whole(row)
     (inside,) = [step for step in line["steps"] if step["stage"] == "node"]
@@ -100,7 +112,7 @@ def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
     assert any(reason.startswith("node 1: all_reduce inside it reached") for reason in found.reasons)
 
 
-@pytest.mark.parametrize("row", JUDGED, ids=name)
+@pytest.mark.parametrize("row", FABRICS, ids=name)
 def test_the_same_run_without_gpudirect_rdma_is_short_and_names_what_is_missing(row):
     """Published: all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676)."""
     line = whole(row, 10 / 180)
@@ -108,6 +120,40 @@ def test_the_same_run_without_gpudirect_rdma_is_short_and_names_what_is_missing(
     found = judged(line, row)
     assert found.verdict == "short"
     assert any(reason.startswith("NCCL used no GPUDirect RDMA for 64 of 64 connections") for reason in found.reasons)
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=name)
+def test_one_machine_whose_gpus_have_half_of_their_nvlinks_is_short_and_names_nvlink(row):
+    found = judged(whole(row, 0.5), row)
+    assert found.verdict == "short"
+    assert any(reason.startswith(f"{row.collective} reached") and "of NVLink's" in reason for reason in found.reasons)
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=name)
+def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_the_path(row):
+    line = whole(row, 0.1)
+    line["transport"]["said"]["channels"] = {"SHM/direct": 16}
+    found = judged(line, row)
+    assert found.verdict == "short"
+    assert "channels inside the machine used SHM/direct instead of peer access" in found.reasons
+
+
+@pytest.mark.parametrize("row", MACHINES, ids=name)
+def test_a_machines_gate_is_close_below_what_was_published_of_its_nvlink(row):
+    """A limit far below is no limit: half of the links must stay below it, and other losses are half as large."""
+    limit = gate(plan(row), row.shape, 1).limit_gb_s
+    assert 0.85 < limit / row.busbw_gb_s < 0.96
+
+
+def test_what_nobody_published_of_a_generation_of_nvlink_has_no_gate_and_says_which():
+    known = {over(row) for row in MACHINES}
+    for shape in (INSTANCES["p3dn.24xlarge"].shape(), SERVERS["HGX-A100-80GB.8"], SERVERS["DGX-H100"], SERVERS["HGX-B200.8"]):
+        for collective in COLLECTIVES:
+            found = gate(a_plan(end_bytes=16 * 1024**3, collectives=(collective,)), shape, 1)
+            which = f"NVLink of generation {shape.nvlink_generation}"
+            assert (found.limit_gb_s is not None) == (f"{which}, {collective}" in known), (shape.name, collective)
+            if found.limit_gb_s is None and collective != "hypercube":
+                assert f"a healthy {collective} reaches where the bound is {which}" in found.why
 
 
 SERVER = a_plan(end_bytes=16 * 1024**3)
@@ -150,11 +196,12 @@ def test_a_published_healthy_rack_passes_by_its_rails_and_by_nvlink_between_its_
 
 @pytest.mark.parametrize("row", RACKS, ids=name)
 def test_a_rack_that_does_not_reduce_in_switches_or_uses_its_rails_is_short_and_says_so(row):
-    rails = bound_gb_s("all_reduce", row.shape, row.nodes)
-    slow, split = over_nvlink(row, 0.78 * 900), over_nvlink(row, 0.95 * rails)
+    rails = bound_gb_s(row.collective, row.shape, row.nodes)
+    half = 0.78 * 900 if row.collective == "all_reduce" else 0.55 * 900
+    slow, split = over_nvlink(row, half), over_nvlink(row, 0.95 * rails)
     assert (slow.verdict, split.verdict) == ("short", "short")
     assert [reason for reason in slow.reasons if "nvidia-imex" in reason] == []
     (reason,) = split.reasons
-    assert "over NVLink between nodes all_reduce reached" in reason
+    assert f"over NVLink between nodes {row.collective} reached" in reason
     assert "check nvidia-imex, and that all are in one rack" in reason
     assert over_nvlink(row, 2000.0).verdict == "unknown"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
-from benchmarks.plan.fractions import ALL_REDUCE, ALL_REDUCE_NVLINK, FLOOR, NVLS, fraction
+from benchmarks.plan.fractions import ALL_REDUCE, FLOOR, NVLS, fraction, published
 from benchmarks.plan.gate import gate
 from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
 from tools.fuzz.bases import LINE, SEARCH
@@ -136,7 +136,10 @@ def _groups(reached: list[float], step: Step, asked: Asked) -> Iterator[str]:
     if len(reached) != step.groups:
         yield f"{len(reached)} groups of {step.groups}"
     if step.stage == NODE:
-        bound, share = ceiling.nvlink_gb_s(asked.shape), fraction(step.end_bytes, ALL_REDUCE_NVLINK)
+        bound, share = (
+            ceiling.nvlink_gb_s(asked.shape),
+            fraction(step.end_bytes, published("all_reduce", ceiling.NVLINK, asked.shape)),
+        )
     else:
         ring = ceiling.ring_gb_s(asked.shape, asked.nodes)
         bound = None if ring is None else ring / step.groups
