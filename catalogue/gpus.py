@@ -46,6 +46,9 @@ _NVLS = (
 )
 #: Memory of small GPUs, GB, by their data sheets; larger ones take any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
+#: Share of the ceiling that an all-reduce must reach which switches between the nodes reduce (SHARP), by generation of NVLink:
+#: 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), where NVLink's own switch is the limit. Nobody has published others.
+_IN_NETWORK_SHARES = {4: 0.53}
 
 
 def pcie_gbytes_per_s(gpu: str) -> float | None:
@@ -85,6 +88,11 @@ RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 def spans_nodes(gpu: str) -> bool:
     """Tell whether NVLink of this model joins several nodes of a rack (GB200 NVL72, GB300 NVL72)."""
     return re.fullmatch(r"NVIDIA GB[23]00(?: .*)?", gpu) is not None
+
+
+def in_network_share(gpu: str) -> float | None:
+    """Return the share of its ceiling that an all-reduce reduced between nodes must reach; None where nobody published any."""
+    return _IN_NETWORK_SHARES.get(nvlink_generation(gpu) or 0)
 
 
 def _of(rows: tuple[tuple[str, _Fact], ...], gpu: str) -> _Fact | None:

@@ -34,6 +34,7 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
     path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
+        yield from in_network(shape, stack.measure, stack.accept)
 
 
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
@@ -54,18 +55,25 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
     for name, value in measure.exports.items():
         if name.startswith("NCCL_TESTS_"):
             yield Breach(path, f"has {name}, which changes what nccl-tests itself does; what it measures is the plan's to say")
-        if name in {"NCCL_IB_DISABLE", "NCCL_COLLNET_ENABLE"} and value != "0":
-            why = "takes the rails away" if name == "NCCL_IB_DISABLE" else "lets switches reduce"
-            yield Breach(
-                path,
-                f"has {name}={value}, which {why}; no source says what a healthy run leaves to the rails then, so remove it",
-            )
+        if name == "NCCL_IB_DISABLE" and value != "0":
+            yield Breach(path, f"has {name}={value}, which takes the rails away, and the gate is that of the rails; remove it")
         if name in _OTHER_WAYS and value != _OTHER_WAYS[name] and accept.gate_gb_s is None:
             yield Breach(
                 path,
                 f"has {name}={value}, and the gate is that of NCCL's ring; set accept.gate to what you expect of it, or "
                 "remove it",
             )
+
+
+def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breach]:
+    """Yield why an all-reduce that switches between nodes of `shape` may reduce has no limit."""
+    value = measure.exports.get("NCCL_COLLNET_ENABLE", "0")
+    if value != "0" and accept.gate_gb_s is None and gpus.in_network_share(shape.gpu) is None:
+        yield Breach(
+            "measure.exports",
+            f"has NCCL_COLLNET_ENABLE={value}, which lets switches reduce, and no source publishes what a healthy run on "
+            f"{shape.name} reaches then; set accept.gate to what you expect of it, or remove it",
+        )
 
 
 def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterator[Breach]:

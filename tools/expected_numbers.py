@@ -14,7 +14,7 @@ from benchmarks.plan.gate import gate
 from catalogue import SERVERS, SHAPES, Shape
 from catalogue.aws.instances import INSTANCES
 from catalogue.gpus import is_nvidia
-from catalogue.published import ROWS
+from catalogue.published import ROWS, Published
 from config.measure import Measure, Sizes
 from tools.published_rows import is_over_nvlink, refusal
 
@@ -75,10 +75,14 @@ def beside(shape: Shape, nodes: int) -> str:
         and one.shape.gpu == shape.gpu
         and _rails(one.shape) == _rails(shape)
         and (one.nodes == nodes or (one.nodes > 2 and nodes == _NODES[-1]))  # noqa: PLR2004 - a ring of 3 behaves like a ring of 16
-        and not is_over_nvlink(one)
-        and not refusal(one)
+        and uses_a_ring(one)
     ]
     return "; ".join(found)
+
+
+def uses_a_ring(one: Published) -> bool:
+    """Tell whether `one` is of a ring over the rails or inside one machine, which the model predicts."""
+    return not is_over_nvlink(one) and "NCCL_COLLNET_ENABLE" not in one.exports and not refusal(one)
 
 
 def page() -> str:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from benchmarks.judge import arithmetic
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import COLLECTIVES
+from benchmarks.plan.fractions import fraction, in_network
 from benchmarks.plan.gate import gate
 from benchmarks.plan.size_text import size_text
 from benchmarks.runner.transcript import parse_text
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 _WIDTH, _SHOWN = 40, 16
+#: What NCCL logs where it connects to switches between the nodes that reduce.
+_SWITCHES = "via COLLNET/"
 #: nccl-tests prints two decimals: below this size busbw has too few digits to be compared with algbw.
 _EXACT_BYTES = 1024**2
 
@@ -42,13 +45,14 @@ def explain(text: str, shape: Shape, nodes: int) -> str:
         return f"it is a run of {name}, which is not known here"
     rows = [row for row in run.rows if row.out_of_place is not None]
     odd = [*run.problems, *_contradictions(run, rows, name, nodes * shape.gpus)]
-    lines = [_sentence(rows[-1], name, shape, nodes) if rows else "it has no out-of-place numbers"]
+    switches = _SWITCHES in text
+    lines = [_sentence(rows[-1], name, shape, nodes, switches=switches) if rows else "it has no out-of-place numbers"]
     lines += [f"  - {sentence}" for sentence in odd]
     lines.append("  - a log shows no byte counters, so which way the bytes went is not proven" + _network(run))
     return "\n".join([*lines, "", *_picture(rows, name, shape, nodes)])
 
 
-def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
+def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) -> str:
     assert row.out_of_place is not None  # noqa: S101 - the caller chose it
     reached, end = row.out_of_place.busbw_gb_s, row.size_bytes
     whole = max(end // 4, 1) * 4
@@ -56,6 +60,14 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int) -> str:
     bound = gate(plan, shape, nodes)
     ring = ceiling.bound_gb_s(name, shape, nodes)
     said = f"{name} reached {reached:.4g} GB/s at {size_text(end)} on {nodes} x {shape.name}"
+    most = ceiling.in_network_gb_s(shape, nodes) if switches and name == "all_reduce" else None
+    if ring is not None and most is not None and ceiling.ABOVE * ring < reached <= ceiling.ABOVE * most:
+        said += f", more than a ring can carry over the rails ({ring:.4g}): switches between the nodes reduced (CollNet)"
+        share = fraction(end, in_network(shape))
+        if share is None:
+            return f"{said}; no source publishes what a healthy run reaches then"
+        word = "as fast as a healthy one" if reached >= share * most else "short"
+        return f"{said}: {word}; {share:g} of what rails and NVLink allow then ({most:.4g}) is required"
     if ring is not None and nodes > 1 and reached > ceiling.ABOVE * ring:
         return (
             f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "

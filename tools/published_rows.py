@@ -37,6 +37,10 @@ Where NVLink joins the nodes of a rack (GB200, GB300), two things are measured: 
 and NVLink between the nodes, by the run `nvl`. Rows of the second are held against a share of one GPU's NVLink rate: 0.85 for
 all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
 
+Where switches between the nodes reduce (SHARP), rails carry half of a ring's bytes, so the ring's gate alone would pass them at
+half of their rate: such a run, known by NCCL's words and by the bytes, must also reach 0.53 of what rails and NVLink allow then
+(H100: 418 GB/s on 8 nodes).
+
 On two nodes NCCL's own choice is a tree, which leaves the rails fewer bytes than a ring: such a number is above what the rails
 carry, and says little of them. busbar forces the ring there, and refuses another algorithm unless the stack sets its own limit.
 Seed 000's own headline, 87.2 GB/s at 1 GiB on two machines with 200 GB/s of rails each, is 44 % of the wire: it is short by
@@ -57,7 +61,11 @@ def plan(row: Published) -> Measure:
 def refusal(row: Published) -> str:
     """Return why a preview refuses what `row` measured; empty if it does not."""
     asked = plan(row)
-    breaches = [*judgeable.exports(asked, Accept()), *judgeable.machine("the shape", row.shape, asked, row.nodes)]
+    breaches = [
+        *judgeable.exports(asked, Accept()),
+        *judgeable.machine("the shape", row.shape, asked, row.nodes),
+        *judgeable.in_network(row.shape, asked, Accept()),
+    ]
     if breaches:
         return "; ".join(f"{path} {text}" for path, text in breaches)
     if is_over_nvlink(row):

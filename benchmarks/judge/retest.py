@@ -125,7 +125,7 @@ def is_about(check: Check, name: str, asked: Asked) -> bool:
 
 def _step(check: str, asked: Asked) -> str | None:
     """Return the step that a check reads; None if the check is not about slowness."""
-    if check in {"bandwidth", "history"}:
+    if check in {"bandwidth", "in-network", "history"}:
         return asked.plan.collective
     if check.startswith(_LIMIT):
         return check.removeprefix(_LIMIT).partition("@")[0]

@@ -7,6 +7,7 @@ only if there are no counters. If NCCL needs a network plugin, both must agree (
 from __future__ import annotations
 
 import re
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import gpudirect, libfabric
@@ -28,8 +29,11 @@ _USED = 0.5
 _NVLS_SHARE = 0.4
 #: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
-#: NCCL's names for paths between nodes that leave fewer bytes, or none, to the rails.
-_NOT_RAILS = re.compile(r"MNNVL|CollNet|SHARP", re.IGNORECASE)
+#: NCCL's name for the path between nodes that leaves no bytes to the rails.
+_NOT_RAILS = re.compile(r"MNNVL", re.IGNORECASE)
+#: NCCL's name for connections to switches that reduce. A plugin that only could do so calls its devices "mlx5_0:1/IB/SHARP"
+#: (NVIDIA/nccl issue 1357), whatever is used.
+_SWITCHES = re.compile(r"COLLNET/")
 
 
 def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
@@ -39,8 +43,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     if nodes == 1:
         return _inside(moved, plan, shape, rehearsed=rehearsed)
     sent = {name: _mapping(counted) for name, counted in _mapping(moved.get("tx_bytes")).items()}
-    least = least_bytes(plan, shape, nodes, _counted(moved))
-    rails = tuple(shape.rdma.hca) if shape.rdma else asked.plan.fabric
+    switches = switches_may_reduce(moved)
+    least = least_bytes(plan, shape, nodes, _counted(moved), in_network=switches)
+    rails = _rails(asked)
     told = libfabric.told(_mapping(moved.get("said")), shape)
     other, direct = _another_way(_mapping(moved.get("said"))), gpudirect.told(moved, shape)
     if told.wrong or other:
@@ -71,16 +76,43 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     missing = told.missing or direct.missing
     if missing and not reasons:
         return Check("transport", SKIPPED, (missing, _proof(what, counted, least, moved)))
-    return check("transport", reasons, good=(_proof(what, counted, least, moved), *told.proof, *direct.proof))
+    by_switches = ("NCCL connected to switches that reduce (CollNet), so less may have had to leave",) if switches else ()
+    return check("transport", reasons, good=(_proof(what, counted, least, moved), *by_switches, *told.proof, *direct.proof))
 
 
-def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None) -> float:
+def switches_may_reduce(moved: Any) -> bool:
+    """Tell whether NCCL connected to switches between the nodes that reduce; whether it used them, bytes tell."""
+    return any(_SWITCHES.match(str(way)) for way in _ways(_mapping(moved)))
+
+
+def switches_reduced(moved: Any, asked: Asked) -> bool:
+    """Tell whether switches between the nodes reduced the deciding all-reduce: its rails sent about half of a ring's bytes."""
+    counts = _mapping(moved)
+    if asked.plan.collective != "all_reduce" or asked.nodes == 1 or not switches_may_reduce(counts):
+        return False
+    halved, whole = (
+        least_bytes(asked.plan, asked.shape, asked.nodes, _counted(counts), in_network=by_switches)
+        for by_switches in (True, False)
+    )
+    sent = [
+        sum(_number(_mapping(by).get(rail)) or 0 for rail in _rails(asked)) for by in _mapping(counts.get("tx_bytes")).values()
+    ]
+    return bool(sent) and median(sent) < (halved + whole) / 2
+
+
+def _rails(asked: Asked) -> tuple[str, ...]:
+    return tuple(asked.shape.rdma.hca) if asked.shape.rdma else asked.plan.fabric
+
+
+def least_bytes(
+    plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None, *, in_network: bool = False
+) -> float:
     """Return the minimum that each node must send to the others in the runs between the two counter readings, in bytes.
 
     These are the steps listed in `counted`; None means the deciding run and all before it.
 
-    An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm (half of it where switches
-    reduce); timed and checked operations of both placements count, warm-up operations do not.
+    An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm, or S where switches reduce
+    (`in_network`); timed and checked operations of both placements count, warm-up operations do not.
     """
     total = 0.0
     for step in steps(plan, shape, nodes):
@@ -88,7 +120,7 @@ def least_bytes(plan: Measure, shape: Shape, nodes: int, counted: frozenset[str]
             taken = step if counted is None else repeated(step)
             total += _operations_bytes(taken, plan) * 2 * (nodes - 1) / nodes * shape.gpus
         if step.name == plan.collective:
-            total += _operations_bytes(step, plan) * _least_share(plan.collective, nodes)
+            total += _operations_bytes(step, plan) * _least_share(plan.collective, nodes, in_network=in_network)
             break
     return total
 
@@ -99,8 +131,10 @@ def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
     return frozenset(str(name) for name in named) if isinstance(named, list) else None
 
 
-def _least_share(name: str, nodes: int) -> float:
-    """Return the minimum share of a message that each node sends."""
+def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
+    """Return the minimum share of a message that each node sends; switches that reduce also copy one node's bytes to all."""
+    if in_network and name in {"all_reduce", "all_gather"}:
+        return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
     # The least busy node of a rooted test may send nothing at all.
@@ -174,14 +208,14 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
 
 
 def _another_way(said: dict[str, Any]) -> str:
-    """Return why byte counts of the rails prove nothing (NVLink between nodes, switches that reduce); empty if they do."""
+    """Return why byte counts of the rails prove nothing (NVLink between nodes); empty if they do."""
     words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
     found = next((word for word in words if _NOT_RAILS.search(word)), None)
     if found is None:
         return ""
     return (
-        f"NCCL used {found}, so NVLink between nodes or the switches' own reduction carried bytes that the rails did not; no "
-        "source says how much a healthy run leaves to the rails"
+        f"NCCL used {found}, so NVLink between nodes carried bytes that the rails did not; no source says how much a healthy "
+        "run leaves to the rails"
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import curve, group_checks, looks, port_events, proofs, rack, transport, waiting
+from benchmarks.judge import curve, group_checks, in_network, looks, port_events, proofs, rack, transport, waiting
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
 from benchmarks.judge.checks import verdict as verdict_of
 from benchmarks.judge.measurement import LineError, Measurement, busbw, is_number, problems, read
@@ -111,6 +111,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield _bandwidth(found, asked)
     yield from curve.judge(found, asked)
     yield from _in_switch(found, asked)
+    yield from in_network.judge(found, asked)
     yield from rack.judge(found, asked)
     yield from (_limit(found, asked, limit) for limit in asked.accept.own_limits)
     yield _spread(found, asked)
@@ -161,6 +162,8 @@ def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
     for name in asked.plan.collectives:
         most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
+        if name == "all_reduce" and not ring and transport.switches_may_reduce(found.line.get("transport")):
+            most = max(most or 0.0, ceiling.in_network_gb_s(asked.shape, asked.nodes, found.scale) or 0.0) or None
         rows = found.rows(name)
         if rows and curve.is_a_burst(rows[-1]["size_bytes"], found.scale):
             continue

@@ -34,6 +34,8 @@ HEALTHY_FRACTION = 0.95
 HEALTHY_NVLINK_FRACTION = 0.78
 _HEALTHY_NVLINK_5_FRACTION = 0.75
 _NEWEST_NVLINK = 5
+#: NVLink's switches reduce from this generation on.
+_NVLS_FROM = 4
 
 
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
@@ -56,6 +58,24 @@ def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     if ring is None:
         return None
     return ring * (shape.gpus * nodes - 1) / (shape.gpus * (nodes - 1))
+
+
+def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
+    """Return the highest busbw in GB/s of an all-reduce that the switches between the nodes reduce; None if there are no rails.
+
+    Each node sends the message to the switches once and gets the sum back once, so algbw is at most its summed line rate, and
+    busbw 2 (n - 1) / n of that on n ranks. Inside a node of g GPUs each GPU sends 1 + 1/g messages where NVLink's switch
+    reduces too (each fetches its share from all others at once, and sends it to all at once), and else 2 (g - 1) / g.
+    """
+    rails = ring_gb_s(shape, nodes, scale)
+    if rails is None:
+        return None
+    link, _ = inside_gb_s("all_reduce", shape, nodes, scale)
+    in_switch = (shape.nvlink_generation or 0) >= _NVLS_FROM
+    sent = 1 + 1 / shape.gpus if in_switch else 2 * (shape.gpus - 1) / shape.gpus
+    inside = link / sent if link is not None and sent else math.inf
+    ranks = nodes * shape.gpus
+    return min(rails, inside) * 2 * (ranks - 1) / ranks
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:

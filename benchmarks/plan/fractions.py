@@ -52,6 +52,8 @@ _OVER_RAILS: dict[str, Rows] = {"all_reduce": ALL_REDUCE, "all_gather": _ALL_GAT
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
 #: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks wants 0.89 to 0.96.
 NVLS: Rows = ((4096 * _MIB, 0.93),)
+#: From this size on an all-reduce that switches between nodes reduce is judged.
+_IN_NETWORK_BYTES = 4096 * _MIB
 #: From this size on a rack's runs over NVLink between its nodes are judged.
 _RACK_BYTES = 16 * 10**9
 #: A rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
@@ -64,6 +66,12 @@ def published(name: str, part: str, shape: Shape) -> Rows:
         return _OVER_RAILS.get(name, ())
     generation = shape.nvlink_generation if part == NVLINK else None
     return () if generation is None else _OVER_NVLINK.get((name, generation), ())
+
+
+def in_network(shape: Shape) -> Rows:
+    """Return the same for an all-reduce that the switches between nodes of `shape` reduce."""
+    share = gpus.in_network_share(shape.gpu)
+    return () if share is None else ((_IN_NETWORK_BYTES, share),)
 
 
 def rack(name: str) -> Rows:

@@ -25,6 +25,8 @@ _SAID = (
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
+    # NCCL's transport/coll_net.cc: switches may reduce ("Coll" before 2.8). That a plugin can let them is no such line.
+    ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
 _RDMA = "/sys/class/infiniband"

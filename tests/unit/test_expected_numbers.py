@@ -9,7 +9,6 @@ import pytest
 from benchmarks.plan import ceiling
 from catalogue.published import ROWS
 from tools import expected_numbers
-from tools.published_rows import is_over_nvlink, refusal
 
 PAGE = Path(__file__).parents[2] / "docs" / "expected-numbers.md"
 #: How far healthy clusters that others measured are from the model, as a share.
@@ -28,7 +27,7 @@ def test_every_machine_has_numbers_or_a_reason():
 
 @pytest.mark.parametrize(
     "row",
-    [one for one in ROWS if one.collective == "all_reduce" and not refusal(one) and not is_over_nvlink(one)],
+    [one for one in ROWS if one.collective == "all_reduce" and expected_numbers.uses_a_ring(one)],
     ids=lambda one: f"{one.where}, {one.nodes}",
 )
 def test_published_measurements_are_near_the_predictions(row):

@@ -31,6 +31,24 @@ def test_a_number_above_the_ring_ceiling_is_attributed_to_a_tree():
     assert "the text leaves out rows" in said
 
 
+@pytest.mark.parametrize(
+    ("shape", "expected"),
+    [
+        (
+            INSTANCES["p5.48xlarge"].shape(),
+            "as fast as a healthy one; 0.53 of what rails and NVLink allow then (750) is required",
+        ),
+        (SHAPES["BM.GPU.B200.8"], "no source publishes what a healthy run reaches then"),
+    ],
+)
+def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_connected_to_them(shape, expected):
+    connected = "ip-1:1:1 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
+    said = explain(connected + (GOLDEN / "aws-2xp5.48xlarge.txt").read_text(), shape, 2).splitlines()[0]
+    assert "487.1 GB/s" in said
+    assert "more than a ring can carry over the rails (400): switches between the nodes reduced (CollNet)" in said
+    assert said.endswith(expected)
+
+
 def test_a_log_from_other_machines_than_stated_is_detected_by_its_ranks():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 4)
     assert "16 GPUs took part, and these machines have 32" in said

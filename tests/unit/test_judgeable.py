@@ -10,6 +10,7 @@ from parsed_stack import parsed, refused
 from catalogue import SHAPES, gpus
 from catalogue.aws.instances import INSTANCES
 from config import judgeable
+from config.accept import Accept
 from config.judgeable import machine
 from config.measure import Measure, Sizes
 
@@ -66,7 +67,7 @@ def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_c
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1"), ("NCCL_COLLNET_ENABLE", "1")],
+    [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1")],
 )
 def test_a_variable_that_disables_the_rails_or_the_plan_is_refused_whatever_the_gate(name, value):
     for accept in ({}, {"gate": "300 GB/s"}):
@@ -80,6 +81,19 @@ def test_another_algorithm_or_protocol_needs_a_gate_of_the_users_own(name, value
     (sentence,) = refused(measure={"exports": {name: value}})
     assert "set accept.gate to what you expect of it" in sentence
     assert parsed(measure={"exports": {name: value}}, accept={"gate": "300 GB/s"})
+
+
+def test_switches_that_reduce_are_judged_where_a_healthy_number_is_published_and_else_need_a_gate_of_the_users_own():
+    asked = Measure(exports={"NCCL_COLLNET_ENABLE": "1"})
+    assert not list(judgeable.in_network(SHAPES["BM.GPU.H100.8"], asked, Accept()))
+    for name in ("BM.GPU4.8", "BM.GPU.B200.8"):
+        ((path, text),) = judgeable.in_network(SHAPES[name], asked, Accept())
+        assert path == "measure.exports"
+        assert f"no source publishes what a healthy run on {name} reaches then; set accept.gate" in text
+        assert not list(judgeable.in_network(SHAPES[name], asked, Accept(gate_gb_s=200.0)))
+        assert not list(judgeable.in_network(SHAPES[name], Measure(exports={"NCCL_COLLNET_ENABLE": "0"}), Accept()))
+    (sentence,) = refused(measure={"exports": {"NCCL_COLLNET_ENABLE": "1"}})
+    assert sentence.startswith("measure.exports has NCCL_COLLNET_ENABLE=1, which lets switches reduce")
 
 
 def test_the_ring_and_tuning_that_changes_no_path_need_no_gate():

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 from measurement_line import ASKED, GPU4, a_plan, document
 
+from benchmarks.judge.transport import least_bytes
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, ranks, steps
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.fractions import published
 from benchmarks.plan.gate import gate
-from catalogue import SHAPES
+from catalogue import SERVERS, SHAPES
 from catalogue.aws.instances import INSTANCES
 from catalogue.shape import Rdma
 from config.accept import Accept
@@ -238,17 +239,99 @@ def test_an_absent_counter_is_unknown_and_not_zero():
     assert state(line, "transport") == "short"
 
 
-@pytest.mark.parametrize(
-    ("kind", "word"), [("channels", "P2P/MNNVL"), ("networks", "SHARP"), ("devices", "CollNet/IB : Using x")]
-)
-def test_nvlink_between_nodes_and_switches_that_reduce_are_unknown_and_not_a_fallback(kind, word):
+def test_nvlink_between_nodes_is_unknown_and_not_a_fallback():
     line = document()
-    line["transport"]["said"][kind] = {word: 3}
+    line["transport"]["said"]["channels"] = {"P2P/MNNVL": 3}
     for sent in line["transport"]["tx_bytes"].values():
         sent.update(dict.fromkeys(GPU4.rdma.hca, 1000))
     found = judged(line)
     assert found.verdict == "unknown"
-    assert f"NCCL used {word}" in found.reasons[0]
+    assert "NCCL used P2P/MNNVL" in found.reasons[0]
+
+
+# Switches between nodes that reduce
+
+EIGHT = Asked(PLAN, H100, 8)
+
+
+def reduced(asked: Asked, busbw: float, *, bytes_of_a_ring: bool = False, words: str = "COLLNET/SHARP") -> dict[str, Any]:
+    """Return the line of an all-reduce at `busbw` GB/s that NCCL might have left to switches."""
+    line = real(asked, 0.9)
+    slowed(step(line, "all_reduce"), busbw / (0.9 * ceiling.bound_gb_s("all_reduce", asked.shape, asked.nodes)))
+    line["transport"]["said"]["channels"] |= {words: 128}
+    sent = least_bytes(asked.plan, asked.shape, asked.nodes, in_network=not bytes_of_a_ring)
+    for by in line["transport"]["tx_bytes"].values():
+        by.update(dict.fromkeys(asked.shape.rdma.hca, int(1.06 * sent / asked.shape.rdma.ports)))
+    return line
+
+
+def test_switches_that_reduce_may_exceed_the_ring_and_the_tree_and_leave_half_of_the_bytes_to_the_rails():
+    many = Asked(PLAN, H100, 16)
+    line = reduced(many, 480)
+    assert ceiling.most_gb_s("all_reduce", H100, 16, ring=False) * 1.05 < 480
+    found = judged(line, many)
+    assert {one.name: one.state for one in found.checks if one.name in {"transport", "ceiling", "bandwidth", "in-network"}} == (
+        dict.fromkeys(("transport", "ceiling", "bandwidth", "in-network"), "pass")
+    )
+    assert found.verdict == "pass"
+    (proof,) = [one.why for one in found.checks if one.name == "transport"]
+    assert "NCCL connected to switches that reduce (CollNet), so less may have had to leave" in proof
+
+
+def test_the_same_bytes_and_speed_without_nccls_word_are_another_path():
+    many = Asked(PLAN, H100, 16)
+    line = reduced(many, 480, words="NET/IB/0")
+    assert (state(line, "transport", many), state(line, "ceiling", many)) == ("short", "unknown")
+
+
+def test_not_even_switches_carry_more_than_each_message_once():
+    """Each node sends a message once: 400 GB/s of it on H100's rails, whose busbw on 64 ranks is 2 x 63 / 64 of that."""
+    assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
+    assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
+    assert state(reduced(EIGHT, 820), "ceiling", EIGHT) == "pass"
+    assert state(reduced(EIGHT, 840), "ceiling", EIGHT) == "unknown"
+
+
+def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_a_ring_would_do_with_that_speed():
+    found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
+    assert [one.state for one in found.checks if one.name == "bandwidth"] == ["pass"]
+    assert found.verdict == "short"
+    (reason,) = found.reasons
+    assert "where switches reduced, all_reduce reached 393.8 GB/s at 8 GiB; 0.53 of what rails and NVLink allow" in reason
+
+
+def test_a_ring_beside_switches_that_could_have_reduced_is_held_against_the_rings_gate_alone():
+    found = judged(reduced(EIGHT, 380, bytes_of_a_ring=True), EIGHT)
+    assert found.verdict == "pass"
+    assert "in-network" not in {one.name for one in found.checks}
+
+
+def test_what_switches_reach_on_machines_that_nobody_published_is_unknown_unless_the_user_says_it():
+    rails = Rdma(8, 200, tuple("abcdefgh"), "")
+    asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
+    found = judged(reduced(asked, 220), asked)
+    assert found.verdict == "unknown"
+    assert "no source publishes what a healthy run on HGX-A100-80GB.8 reaches there" in found.reasons[0]
+    own = dataclasses.replace(asked, accept=Accept(gate_gb_s=175.0))
+    assert judged(reduced(own, 220), own).verdict == "pass"
+
+
+def test_an_all_gather_of_switches_leaves_a_nodes_own_part_to_its_rails():
+    asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 8)
+    line = real(asked, 0.9)
+    own = least_bytes(asked.plan, H100, 8, in_network=True)
+    for by in line["transport"]["tx_bytes"].values():
+        by.update(dict.fromkeys(H100.rdma.hca, int(1.06 * own / H100.rdma.ports)))
+    assert state(line, "transport", asked) == "short"
+    line["transport"]["said"]["channels"] |= {"COLLNET/SHARP": 128}
+    assert state(line, "transport", asked) == "pass"
+
+
+def test_a_plugin_that_could_let_switches_reduce_does_not_make_a_rings_bytes_unknown():
+    """nccl-rdma-sharp-plugin names its devices so on every InfiniBand network (NVIDIA/nccl issue 1357)."""
+    line = document()
+    line["transport"]["said"]["devices"] = {"NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ens9": 8}
+    assert judged(line).verdict == "pass"
 
 
 def test_machines_without_peer_access_may_use_main_memory_and_no_others():

@@ -9,6 +9,7 @@ import pytest
 from conftest import ROOT
 from measurement_line import a_plan, document
 
+from benchmarks.judge.transport import least_bytes
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.ceiling import bound_gb_s
@@ -41,10 +42,16 @@ def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
     """Return the whole line of a run that reached `share` of what `row` says."""
     wanted = asked(row)
     bound = bound_gb_s(row.collective, row.shape, row.nodes)
-    line = document(wanted, share=min(share * row.busbw_gb_s / bound, 1.0), scale=1)
+    most = 2.0 if row.exports.get("NCCL_COLLNET_ENABLE") else 1.0
+    line = document(wanted, share=min(share * row.busbw_gb_s / bound, most), scale=1)
     if row.nodes == 1:
         line["transport"] |= {"nvlink_tx_bytes": {"least": 10**15}, "said": {"channels": {"P2P/CUMEM": 16}}}
         return line
+    if row.exports.get("NCCL_COLLNET_ENABLE"):
+        line["transport"]["said"]["channels"]["COLLNET/SHARP"] = 128
+        sent = least_bytes(wanted.plan, row.shape, row.nodes, in_network=True)
+        for by in line["transport"]["tx_bytes"].values():
+            by.update(dict.fromkeys(row.shape.rdma.hca, int(1.06 * sent / row.shape.rdma.ports)))
     for step in line["steps"]:
         if step["stage"] in {"rails", "node"}:
             step["groups_gb_s"] = [one * max(1.0, 0.95 * bound / (share * row.busbw_gb_s)) for one in step["groups_gb_s"]]

@@ -357,6 +357,8 @@ def test_nccls_transport_lines_are_counted_and_its_log_files_are_removed(head):
         "h:1:1 [0] NCCL INFO Channel 00/0 : 8[0] -> 0[0] [receive] via NET/IB/0\\n"
         "h:1:1 [0] NCCL INFO Channel 01/0 : 8[0] -> 0[0] [receive] via NET/IB/1(3)/GDRDMA\\n"
         "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/IB/1/GDRDMA/Shared\\n"
+        "h:1:1 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\\n"
+        "h:1:1 [0] NCCL INFO Coll 00 : 0 [receive] via COLLNET/SHARP/0\\n"
         "h:1:1 [0] NCCL INFO Channel 01/0 : 0[0] -> 8[0] [send] via NET/AWS Libfabric/0/GDRDMA\\n' > $HOME/nccl/nccl.h.1\n"
     )
     status, out, err = head.run(measure_request(head, said + REAL_RUN))
@@ -366,7 +368,7 @@ def test_nccls_transport_lines_are_counted_and_its_log_files_are_removed(head):
         "networks": {"Socket": 1},
         "devices": {"NET/Socket : Using [0]fab0": 1},
         "gpudirect": {"NET": 1, "GDRDMA": 3},
-        "channels": {"P2P/CUMEM": 1, "NET/IB/0": 1, "NET/IB/1": 2, "NET/AWS Libfabric/0": 1},
+        "channels": {"P2P/CUMEM": 1, "NET/IB/0": 1, "NET/IB/1": 2, "COLLNET/SHARP": 2, "NET/AWS Libfabric/0": 1},
     }
     assert transport["through_host_memory"] == ["head"]
     assert not (head.home / "nccl").exists()
