@@ -1,7 +1,7 @@
 """Finds the fewest causes that explain the numbers, each with its evidence."""
 
 from statistics import median
-from typing import Dict, List, Optional, Set, Tuple
+from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from benchmarks.search.rails import Rails
 from benchmarks.search.suspects import DEEPER
@@ -33,9 +33,22 @@ class Reading(Rails):
         if not self.healthy or self.whole is None:
             return bool(self.blames) or not self.healthy
         if not self.blames:
-            return self.whole >= self.healthy * (1 - self.drop)
+            beside = self._ring_in_company()
+            return self.whole >= self.healthy * ((1 - self.drop) if beside is None else DEEPER * beside)
         ratio = min([1.0] + [one.ratio for one in self.blames if one.kind not in ("group", "rail_plane")])
         return self.whole >= DEEPER * ratio * self.healthy
+
+    def _ring_in_company(self) -> Optional[float]:
+        """Return what neighbours in the ring keep of their rate beside each other, as a share of healthy; None if all of it.
+
+        On small leaves most edges of the ring cross to another one, so the ring is as slow as its edges are in company.
+        """
+        edges = [one for one in self.company if (one.trial.nodes[0] - one.trial.nodes[1]) % self.nodes in {1, self.nodes - 1}]
+        return self.ratio(edges) if edges else None
+
+    def are_in_company(self, nodes: Iterable[int]) -> bool:
+        """Tell whether all `nodes` have pairs that are slow only in company: then so may be a ring over them, for no fault."""
+        return set(nodes) <= {node for sample in self.company for node in sample.trial.nodes}
 
     def beyond_doubt(self) -> Tuple[int, ...]:
         """Return the nodes that no culprit includes, in ring order."""
@@ -55,7 +68,10 @@ class Reading(Rails):
             evidence = tuple(sample for pair in sorted(self.pairs)[:8] for sample in self.pairs[pair])
             found.append(Culprit("group", everybody, (), share, False, evidence, 0.9))
         for island in self.islands:
-            samples = [s for pair in self.pairs if len(island & set(pair)) == 1 for s in self.pairs[pair]]
+            alone = self.lone_bridges(island)
+            if self.is_crowded and not (alone and all(alone)):
+                continue
+            samples = [s for pair in self.bridges(island) for s in self.pairs[pair]]
             found.append(Culprit("group", tuple(sorted(island)), (), self.ratio(samples), False, tuple(samples), 0.9))
         flapping = sorted(node for node, flaps in self.blamed.items() if flaps)
         if len(flapping) > max(3, self.nodes // 4):  # slow pairs everywhere without a pattern: no single culprit
@@ -144,6 +160,7 @@ class Reading(Rails):
         """Return the shortest stretches of the ring that are slow together although some part of them is not."""
         doubtful = [set(pair) for pair in self.open if not self.is_innocent(pair)]
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
+        slow = [group for group in slow if not self.are_in_company(group)]
         found = []
         for group in slow:
             fine = [o for o in self.groups if o not in slow and len(set(o) & set(group)) * 2 >= len(group) - 1]

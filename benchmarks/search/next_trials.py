@@ -11,6 +11,8 @@ from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
 #: Trials in sparse rounds of one node, and of a pair that was always slow in company.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
+#: As many for the pairs that join an island to the others, each of them once.
+_LONE_BRIDGES = 2
 
 
 class Round:
@@ -77,13 +79,17 @@ def unproven(reading: Reading) -> List[Trial]:
         tried = sum(len(reading.lone.get(pair, ())) for pair in reading.partners[node])
         if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_apart(reading.partners[node])):
             asked.take_with(node, _fresh_first(reading, node))
+    for island in reading.islands if reading.is_crowded else ():
+        alone = reading.lone_bridges(island)
+        if all(alone) and len(alone) < _LONE_BRIDGES:
+            asked.take(reading.bridges(island)[len(alone)])
     for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):
         if not reading.is_slow_together(pair) or pair in reading.links or (has_cause and reading.is_passing(pair)):
             continue
         tried = len(reading.lone.get(pair, ()))
         if tried < _LONE_STEADY if reading.is_always_open(pair) else not reading.is_settled(pair):
             asked.take(pair)
-    return [Trial(pair, ()) for pair in asked.pairs[: lone_at_once(reading.nodes)]]
+    return [Trial(pair, ()) for pair in asked.pairs[: lone_at_once(reading.nodes, is_packed=reading.is_packed)]]
 
 
 def _may_flap(reading: Reading) -> List[int]:

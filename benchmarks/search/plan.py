@@ -108,7 +108,8 @@ class Search:
         reading = self._read()
         clean = reading.beyond_doubt()
         if not reading.is_explained() and len(clean) > PAIR:
-            yield from self._bisect(clean)
+            if not reading.are_in_company(clean):
+                yield from self._bisect(clean)
             for _ in range(_AGAIN):
                 if all(one.kind == "group" for one in self._read().blames):  # a pair of it may come and go
                     yield from self._again()

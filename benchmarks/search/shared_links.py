@@ -13,16 +13,19 @@ def few_at_once(nodes: int) -> int:
     return max(PAIR, nodes // 16)
 
 
-def lone_at_once(nodes: int) -> int:
-    """Return how many pairs can run at once and hardly ever meet on a link between leaves."""
-    return max(1, nodes // 16)
+def lone_at_once(nodes: int, *, is_packed: bool) -> int:
+    """Return how many pairs can run at once and hardly ever meet on a link between leaves.
+
+    Where much of a round is slow (`is_packed`), leaves may be small, and two pairs of one leaf too many.
+    """
+    return max(1, nodes // (64 if is_packed else 16))
 
 
-def lone_samples(rounds: List[List[Sample]], nodes: int) -> Dict[Pair, List[Sample]]:
+def lone_samples(rounds: List[List[Sample]], nodes: int, *, is_packed: bool) -> Dict[Pair, List[Sample]]:
     """Return the samples of sparse rounds."""
     found = {}  # type: Dict[Pair, List[Sample]]
     for samples in rounds:
-        if len(samples) <= lone_at_once(nodes):
+        if len(samples) <= lone_at_once(nodes, is_packed=is_packed):
             for sample in whole_pairs(samples):
                 found.setdefault(pair_of(*sample.trial.nodes), []).append(sample)
     return found
@@ -33,3 +36,9 @@ def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], 
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     slow = [[sample for sample in tried if is_slow(sample)] for tried in many]
     return [samples for samples in slow if len(samples) >= COMPANY]
+
+
+def is_packed(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> bool:
+    """Tell whether a quarter of the pairs of any crowded round was slow: more than disturbances and faults are."""
+    many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
+    return any(sum(map(is_slow, tried)) * 4 >= len(tried) for tried in many)

@@ -4,7 +4,7 @@ from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from benchmarks.search.baseline import baseline
-from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, lone_samples
+from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_packed, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
 
 #: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; after this many it is decided.
@@ -30,10 +30,11 @@ class Slowness:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
         self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
-        self.lone = lone_samples(rounds, nodes)
         self.is_crowded = False
         self.unclear: List[List[Sample]] = []  # what is slow in a crowded round, and was hardly tried in sparse ones yet
         self.company = self._in_company(rounds)
+        self.is_packed = is_packed(rounds, nodes, self.is_slow)
+        self.lone = lone_samples(rounds, nodes, is_packed=self.is_packed)
         self.slow: Dict[Pair, int] = {}
         self.partners: Dict[int, List[Pair]] = {}
         for pair, tried in self.pairs.items():
@@ -158,6 +159,19 @@ class Slowness:
             if len(island) == 1:
                 break  # so are all later ones
             bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
-            if len(bridges) > 2:  # noqa: PLR2004 - two bad links are enough to cut a ring in two
+            if len(bridges) > 2 and self._are_slow_apart(bridges):  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
         return found
+
+    def bridges(self, island: Set[int]) -> List[Pair]:
+        """Return the pairs that ran between an island and other nodes."""
+        return sorted(pair for pair in self.pairs if len(island & set(pair)) == 1)
+
+    def lone_bridges(self, island: Set[int]) -> List[bool]:
+        """Tell of each trial of an island's bridges in a round of its own whether it was slow."""
+        return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
+
+    def _are_slow_apart(self, pairs: List[Pair]) -> bool:
+        """Tell whether `pairs` are not only slow in company: where any round was crowded, most of them in sparse ones too."""
+        apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
+        return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as many as bridges

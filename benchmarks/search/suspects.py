@@ -18,6 +18,10 @@ NODE_TRIALS = 16
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
 #: The same for what a node's other partners must say beside its worst one.
 _ODDS_OF_OTHERS = 10
+#: Slow numbers whose shares of healthy differ by no more than this may have one cause.
+_AS_BAD = 0.04
+#: No disturbance takes this share of a number: other traffic and busy processors take 8 to 30 %.
+_BEYOND_CHANCE = 0.35
 #: What a whole ring that was disturbed once keeps of what its slowest part allows.
 _DISTURBED = 0.75
 
@@ -102,7 +106,19 @@ class Suspects(Slowness):
         found = {
             node for node in ends if ends.count(node) > 1 and node not in self.blamed and self.trials_of(node) < NODE_TRIALS
         }
-        return sorted(node for node in found if not any(node in pair and self.is_always_open(pair) for pair in self.open))
+        return sorted(node for node in found if not any(node in pair and self._is_apart(pair, node) for pair in self.open))
+
+    def _is_apart(self, pair: Pair, node: int) -> bool:
+        """Say whether a pair that always was slow is tried itself before `node`, which it has in common with other slow ones.
+
+        Not after one trial that was as slow as another pair of that node, and slower than disturbances make it: two causes are
+        hardly as bad as each other.
+        """
+        if not self.is_always_open(pair) or len(self.open[pair]) > 1:
+            return self.is_always_open(pair)
+        others = [other for other in self.open if other != pair and node in other]
+        as_bad = any(abs(self.drop_of(other) - self.drop_of(pair)) <= _AS_BAD for other in others)
+        return not as_bad or self.drop_of(pair) < _BEYOND_CHANCE
 
     def has_doubtful_end(self, pair: Pair) -> bool:
         """Say whether one of the ends may be what comes and goes, and was not tried often enough to say."""

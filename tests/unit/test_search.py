@@ -419,6 +419,30 @@ def test_links_that_pairs_share_blame_nobody(shared):
         assert [one.finding.culprits for one in scores if one.wrong] == []
 
 
+@pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
+def test_leaves_so_small_that_two_of_their_nodes_fill_the_spine_blame_nobody(leaf, spine):
+    """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
+    scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
+    assert [one.finding.culprits for one in scores if one.wrong] == []
+    assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
+
+
+def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
+    """Two of its pairs, each slow once and as slow as the other, are no two bad links: a third partner says so."""
+    scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
+    assert Score.precision(scores) >= 0.95
+    assert Score.recall(scores) >= 0.95
+
+
+def test_part_of_a_cluster_that_is_cut_off_is_still_named_where_most_of_a_round_is_slow():
+    """Nodes 0 to 15 are fine among themselves, and slow with all others however few pairs run."""
+    search = Search(32, 1, None, 10.0)
+    while trials := search.next_round():
+        search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])
+    (found,) = search.finding().culprits
+    assert (found.kind, found.nodes) == ("group", tuple(range(16, 32)))
+
+
 @pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
 def test_the_more_suspects_there_are_the_more_often_a_pair_must_be_slow(others, needed):
     """Each of the others was slow once, and nobody repeated it yet."""

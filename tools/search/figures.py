@@ -90,6 +90,8 @@ def figures(say: Callable[[str, str], None]) -> None:
 
 #: What healthy fabrics are tried with: the spine's share, how many crossing edges collide, how many trials are disturbed.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
+#: Leaves so small that two of their nodes fill a spine's share: nodes on a leaf, the share and how it is written.
+_SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))
 
 
 def in_company(say: Callable[[str, str], None]) -> None:
@@ -102,6 +104,11 @@ def in_company(say: Callable[[str, str], None]) -> None:
         small = _fresh(Case(nodes, 40, (1,), ("node", "link"), leaf=8, spine=0.5, short=True))
         name = f"search, {nodes} nodes on leaves of 8, one bad node or link, spine 1:2, 40 runs"
         say(name, f"{_quality(small)}, at most {_rounds(small)} rounds (2 log2 n + 6 is {2 * (nodes - 1).bit_length() + 6})")
+    for leaf, share, ratio in _SMALL_LEAVES:
+        healthy = _fresh(Case(64, 40, (0,), leaf=leaf, spine=share, short=True))
+        say(f"search, 64 healthy nodes on leaves of {leaf}, spine {ratio}, somebody blamed in 40", str(_blamed(healthy)))
+        scores = _fresh(Case(64, 40, (1,), ("node",), leaf=leaf, spine=share, short=True))
+        say(f"search, 64 nodes on leaves of {leaf}, one bad node, spine {ratio}, 40 runs", _quality(scores))
     noisy = _fresh(Case(256, 100, (1,), ("node",), disturbed=0.03))
     say(
         "search, 256 nodes, one bad node, 3 % of trials disturbed, 100 runs",
@@ -111,8 +118,7 @@ def in_company(say: Callable[[str, str], None]) -> None:
         for name, share, ecmp, disturbed in _HEALTHY:
             leaf = min(nodes // 2, 32)
             case = Case(nodes, 100, (0,), disturbed=disturbed, leaf=leaf, spine=share, ecmp=ecmp, short=True)
-            blamed = sum(bool(one.wrong) for one in _fresh(case))
-            say(f"search, {nodes} healthy nodes, {name}, somebody blamed in 100 runs", str(blamed))
+            say(f"search, {nodes} healthy nodes, {name}, somebody blamed in 100 runs", str(_blamed(_fresh(case))))
     (many,) = _fresh(Case(4096, 1, (123,), ("node",)))
     planned = f"{many.planning_s:.1f} s of planning in {many.rounds} rounds, {_quality([many])}"
     say("search, 4096 nodes, 3 % of them bad", planned)
@@ -125,6 +131,10 @@ def _fresh(case: Case) -> list[Score]:
 def _quality(scores: Iterable[Score]) -> str:
     scores = list(scores)
     return f"precision {Score.precision(scores):.4f}, recall {Score.recall(scores):.4f}"
+
+
+def _blamed(scores: Iterable[Score]) -> int:
+    return sum(bool(one.wrong) for one in scores)
 
 
 def _rounds(scores: Iterable[Score]) -> int:
