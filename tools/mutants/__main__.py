@@ -1,4 +1,4 @@
-"""Do the tests notice? Mutants of the product, each run against the pure tests that reach it.
+"""Do the tests notice? Mutants of the product, each run against the tests that reach it and rehearse nothing.
 
 python -m tools.mutants --sample 60 --seed 1      random ones, spread over the rooms
 python -m tools.mutants --known                   those of known.json, which once survived; a test was written for each
@@ -39,8 +39,8 @@ STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (6, ("config/**/*.py", "__main__.py")),
     (4, ("cloudinit/**/*.py", "manifests/*.py", "scheduler/*.py")),
 )
-#: What tools/test calls pure: a story of rehearsed machines fails in a bare copy whether or not anything was changed.
-_PURE = "not rehearsal and not engine and not programs and not kubernetes and not on_demand"
+#: Stories of rehearsed machines and of the engine fail in a bare copy whether or not anything was changed.
+_TESTS = "not rehearsal and not engine and not kubernetes and not on_demand"
 #: What a run of tests may take; a mutant that hangs is noticed.
 _BOUND_S = 600
 _ORDER = itertools.count(1)
@@ -125,7 +125,7 @@ def _touch(path: Path) -> None:
 
 def _first_failure(copy: Path, tests: list[str]) -> str:
     argv = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:xdist", "-p", "no:cacheprovider", "--tb=no", "--no-header"]
-    argv += ["-m", _PURE, f"--basetemp={copy}/.busbar/tmp", *tests]
+    argv += ["-m", _TESTS, f"--basetemp={copy}/.busbar/tmp", *tests]
     try:
         done = subprocess.run(argv, cwd=copy, capture_output=True, text=True, timeout=_BOUND_S, check=False)
     except subprocess.TimeoutExpired:
