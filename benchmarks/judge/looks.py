@@ -64,6 +64,11 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
     return Looks(slow, of, SHORT if ratio >= _REFUSE or of >= MOST else "", carried)
 
 
+def is_final(looks: Looks) -> bool:
+    """Tell whether the fabric stays slow however many of the looks that could follow are fine."""
+    return weigh(looks.slow, max(looks.of, MOST), looks.carried).answer == SHORT
+
+
 def carry(slow: int, of: int) -> float:
     """Return the evidence of slowness that looks of an earlier run carry over: from 0 to what refuses a run."""
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.judge import measurement
+from benchmarks.judge import looks, measurement
 from benchmarks.judge.checks import PASS, SHORT, Check
 from benchmarks.judge.verdict import judged as judge_measurement
 from benchmarks.judge.waiting import is_slow
@@ -29,7 +29,14 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
-    """Return the names of the steps to measure again: those of short checks; none if one of these cannot be chance."""
+    """Return the names of the steps to measure again: those of short checks; none if one of these cannot be chance.
+
+    Where so many looks were slow that no later ones could make up for them, a retest could not count.
+    """
+    said = {one.name: one.state for one in judged.checks}
+    # A busy machine may explain slow looks, which are no finding then.
+    if said.get("looks") == SHORT and judged.looks is not None and looks.is_final(judged.looks):
+        return ()
     short = [one.name for one in judged.checks if is_slow(one)]
     named = [_step(name, asked) for name in short]
     if None in named:

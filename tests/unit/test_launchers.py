@@ -21,6 +21,7 @@ from benchmarks.host import requests, schema
 from benchmarks.judge.verdict import judge
 from benchmarks.launch import launcher, mpirun, protocol
 from benchmarks.launch.protocol import Launch, Node, Ranks, UnfitError
+from benchmarks.plan.steps import LOOK_STEPS
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "runner.schema.json").read_text())
@@ -168,7 +169,11 @@ def test_the_hostfile_names_every_node_and_one_machine_is_its_own_host():
 
 def asked() -> list[dict]:
     """Return one request of each kind, as the operator's side writes them."""
-    short = judge(json.dumps(document(share=0.5)), ASKED)
+    line, fine = document(share=0.5), document()
+    # Looks that were fine make it worth measuring again.
+    pairs = zip(line["steps"], fine["steps"], strict=True)
+    line["steps"] = [other if other["name"] in LOOK_STEPS else one for one, other in pairs]
+    short = judge(json.dumps(line), ASKED)
     where = place()
     source = protocol.Source("2.19.6", "0" * 64, path="x.tar")
     homes = type("Homes", (), {"mpi": ("/mpi",), "cuda": ("/cuda",), "nccl": ("/nccl",)})

@@ -97,6 +97,17 @@ def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, co
         assert "intermittent: " in ending.headline(settled, searched)
 
 
+@pytest.mark.parametrize("slow", range(1, 18))
+def test_a_fabric_is_measured_again_only_while_looks_that_could_follow_may_clear_it(slow):
+    """The most that a retest could bring: every further look is fine."""
+    first = verdict(with_looks(slow))
+    best = {step["name"]: step for step in with_looks(0, 48)["steps"]}
+    again = {"steps": [best[name] for name in ("all_reduce", *LOOK_STEPS)], "transport": with_looks(0)["transport"]}
+    again["transport"] |= {"steps": ["all_reduce"]}
+    settled = retest.settled(first, ASKED, {"needed": True, "complete": True, "culprits": [], "again": again})
+    assert bool(retest.steps_of(first, ASKED)) == (settled.verdict == "pass")
+
+
 def test_a_look_far_below_the_median_is_slow_although_it_reaches_the_gate():
     assert looks.are_slow([380, 380, 380, 320, 300], 290) == [False, False, False, True, True]
     assert looks.are_slow([300, 300, 300], 324) == [True, True, True]
