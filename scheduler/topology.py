@@ -12,23 +12,36 @@ from scheduler.cluster import Cluster, Node, Topology, dynamic_names
 
 _ROOT = "cluster"
 
+#: Nodes by place.
+Leaves = Dict[Tuple[str, ...], List[str]]
+
 
 def topology_conf(cluster: Cluster) -> str:
     """Return topology.conf without its first line; empty if jobs are not placed by topology."""
     if cluster.topology is None:
         return ""
-    lines = _blocks(cluster, cluster.topology) if cluster.topology.kind == "block" else _tree(cluster)
-    return "\n".join(lines) + "\n"
+    if cluster.topology.kind == "tree":
+        return tree(_leaves(cluster))
+    return "\n".join(_blocks(cluster, cluster.topology)) + "\n"
 
 
-def _tree(cluster: Cluster) -> List[str]:
-    """Return switches; nodes whose place is not known, such as dynamic ones, share one switch per set under the root."""
-    leaves: Dict[Tuple[str, ...], List[str]] = {}
+def unplaced(queue: str, node_set: str) -> Tuple[str, ...]:
+    """Return the place of a set's dynamic nodes while nobody knows where they are, above all while they have no machine."""
+    return (queue, node_set, "dynamic")
+
+
+def _leaves(cluster: Cluster) -> Leaves:
+    leaves: Leaves = {}
     for queue, one in cluster.sets:
         for node in one.static:
             leaves.setdefault(node.place or (queue.name, one.name, "static"), []).append(node.name)
         if one.dynamic:
-            leaves.setdefault((queue.name, one.name, "dynamic"), []).extend(dynamic_names(queue.name, one.name, one.dynamic))
+            leaves.setdefault(unplaced(queue.name, one.name), []).extend(dynamic_names(queue.name, one.name, one.dynamic))
+    return leaves
+
+
+def tree(leaves: Leaves) -> str:
+    """Return switches for `leaves`, all below one root: a job may always span all nodes."""
     # A switch has either nodes or switches, so all nodes are equally deep.
     depth = max(len(place) for place in leaves)
     leaves = {place + ("nodes",) * (depth - len(place)): names for place, names in leaves.items()}
@@ -40,7 +53,8 @@ def _tree(cluster: Cluster) -> List[str]:
             if switch not in above.setdefault(place[:level], []):
                 above[place[:level]].append(switch)
     narrow_first = sorted(above, key=lambda its: (-len(its), its))
-    return lines + [f"SwitchName={_switch(place)} Switches={','.join(sorted(above[place]))}" for place in narrow_first]
+    lines += [f"SwitchName={_switch(place)} Switches={','.join(sorted(above[place]))}" for place in narrow_first]
+    return "\n".join(lines) + "\n"
 
 
 def _switch(place: Tuple[str, ...]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.elastic import entry, reconcile, spool
-from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.slurm import NodeState, Slurm
 from scheduler.elastic.state import State
@@ -53,6 +53,7 @@ class FakeCloud(Cloud):
         busy: calls that it will throttle.
         refuses, hides: an error for every launch, and for every listing.
         unlisted: it does not list new machines yet.
+        located: where machines are, by id; nothing is known of others.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -65,6 +66,7 @@ class FakeCloud(Cloud):
         self.calls: list[str] = []
         self.failed: dict[str, CloudError] = {}
         self.started = 0
+        self.located: dict[str, tuple[str, ...]] = {}
 
     @property
     def running(self) -> list[str]:
@@ -101,6 +103,16 @@ class FakeCloud(Cloud):
 
         return self.steps.do(listed)
 
+    def places(self, machines: Sequence[Machine], ask: Ask) -> dict[str, tuple[str, ...]]:
+        del ask
+
+        def found() -> dict[str, tuple[str, ...]]:
+            self._call("places")
+            assert all(self.machines[one.id] == one for one in machines)
+            return {one.id: self.located[one.id] for one in machines if one.id in self.located}
+
+        return self.steps.do(found)
+
     def terminate(self, ids: Sequence[str]) -> None:
         def end() -> None:
             self._call("terminate")
@@ -127,6 +139,7 @@ class FakeSlurm(Slurm):
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
         self.steps, self.folder = steps, folder
         self.comments: dict[str, str] = {}
+        self.reconfigured = 0
         self.nodes = {node: NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "") for node in nodes}
 
     def states(self) -> dict[str, NodeState]:
@@ -152,6 +165,12 @@ class FakeSlurm(Slurm):
                 self.nodes[node] = NodeState(frozenset(("IDLE", *off)), "")
 
         self.steps.do(change)
+
+    def reconfigure(self) -> None:
+        def read() -> None:
+            self.reconfigured += 1
+
+        self.steps.do(read)
 
     def comment(self, node: str, text: str) -> None:
         self.steps.do(lambda: self.comments.update({node: text}))
@@ -184,6 +203,7 @@ class Controller:
         self.spool.mkdir()
         self.hosts = folder / "hosts"
         self.hosts.write_text("127.0.0.1 localhost\n")
+        self.topology = folder / "topology.conf"
         script = "/home/.busbar/entry-test.sh" if entry_s else ""
         sets = {f"gpu/{name}": LaunchSet("gpu", name, size, 1800, {}, script, entry_s) for name in ("p5", "p4")}
         sets["gpu/p5"] = sets["gpu/p5"]._replace(always_on=always_on)
@@ -221,6 +241,7 @@ class Controller:
             self.said.append,
             str(self.hosts),
             self._reach,
+            topology=str(self.topology),
         )
 
     def state(self) -> State:

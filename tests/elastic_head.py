@@ -21,7 +21,7 @@ from elastic import FakeCloud, KilledError, Steps
 from own_folders import OWN_FOLDERS
 
 from scheduler import programs
-from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue
+from scheduler.cluster import Cluster, Cores, Gpus, Hardware, NodeSet, Queue, Topology
 from scheduler.elastic import entry, join, reconcile, settings
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.settings import LaunchSet, Settings
@@ -129,7 +129,7 @@ class Head:
         self.settings = Settings({"gpu/p5": nodes}, {}, {}, {})
         hardware = Hardware(Cores(1, 1, 1), 100, Gpus("h100", 1, "/dev/null"))
         queue = Queue("gpu", [NodeSet("p5", hardware, [], SIZE)], default=True, idle_min=1, start_timeout_s=120)
-        cluster = Cluster("busbar", "head", HEAD, [queue], cgroups=False, scripts=True)
+        cluster = Cluster("busbar", "head", HEAD, [queue], cgroups=False, topology=Topology("tree"), scripts=True)
         for name, text in files(cluster).items():
             for long, short in SHORTER.items():
                 text = text.replace(long, short)  # noqa: PLW2901 - one change after the other
@@ -404,8 +404,34 @@ def two_always_run(head: Head) -> None:
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 
 
+def jobs_near_each_other(head: Head) -> None:
+    """Two pairs of machines that share a switch, each pair with a node of the other's numbers between."""
+    number, _ = job(head, 4, "sleep 1").split()
+    head.until(lambda: finished(number), "a job of 4 nodes has run", 90)
+    machines = State.load(f"{settings.FOLDER}/state.json").batches.popitem()[1].machines
+    pairs = sorted(machines)[::2], sorted(machines)[1::2]
+    for spine, pair in zip("ab", pairs, strict=True):
+        head.cloud.located.update({machines[node]: ("nn-0", f"nn-{spine}") for node in pair})
+    head.ahead_s += 61
+    head.until(lambda: "nn_a" in run("scontrol", "show", "topology"), "Slurm knows the switches")
+    shown = run("scontrol", "show", "topology").splitlines()
+    jobs = [job(head, 2, "srun hostname; sleep 2").split() for _ in pairs]
+    for number, _ in jobs:
+        head.until(lambda number=number: finished(number), "a job of 2 nodes has run", 60)
+    tell(
+        pairs=[list(pair) for pair in pairs],
+        ran=[sorted(Path(out).read_text().split()) for _, out in jobs],
+        switches=[line.split(" ")[::3] for line in shown if "Level=0" in line],
+    )
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.ahead_s += 61
+    head.until(lambda: "nn_a" not in run("scontrol", "show", "topology"), "Slurm knows that they are nowhere")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+
+
 PARTS = (
     a_whole_cycle,
+    jobs_near_each_other,
     two_always_run,
     a_test_before_the_first_job,
     no_capacity,

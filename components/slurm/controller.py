@@ -17,7 +17,7 @@ from components.kept_programs import kept
 from components.reach import Machine, last_line, to_machine
 from config.slurm import Scheduler, entry_script
 from scheduler import accounting, programs, units
-from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
+from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, Topology
 from scheduler.elastic.controller import KEY
 from scheduler.elastic.entry import GRACE_S
 from scheduler.elastic.settings import FOLDER, LaunchSet
@@ -215,6 +215,8 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         address,
         queues,
         uses_cgroups([facts]),
+        # No blocks: Slurm before 23.11 has none, and they have one fixed size, which machines that come and go do not fill.
+        topology=Topology("tree"),
         scripts=True,
         accounting=wanted.accounting,
         containers=wanted.containers is not None,

@@ -143,10 +143,14 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
         search_domain=_search_domain(database, subnet),
         fabric_id=record.private["fabric"],
         agent_plugins=_plugins(agent),
-        metadata=instance_metadata.metadata(database, record, cidr),
+        metadata=instance_metadata.metadata(database, record, cidr, topology=_has_topology(cloud)),
         metadata_program=str(metadata_service.__file__),
     )
     hosts.boot(cloud.world, equipped(spec, shape, record.private["ocpus"]))
+
+
+def _has_topology(cloud: ResourceCloud) -> bool:
+    return all(one["kind"] != "no_capacity_topology" for one in cloud.world.faults())
 
 
 def _search_domain(database: Database, subnet: Record) -> str:

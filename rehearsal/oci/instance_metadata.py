@@ -1,21 +1,32 @@
 """What the instance metadata service says about an instance.
 
-Source: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance, /opc/v2/vnics and their example values.
+Source: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance, /opc/v2/vnics and their example values. Of
+/opc/v2/host: oci-hpc-oke, "Using RDMA network locality" (rdmaTopologyData, on bare metal with GPUs of a tenancy that has a
+capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). Which hosts are near each other is made up: two
+of a cluster network that were launched one after the other share a local block and a rack, and eight a network block.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from datetime import datetime
+from typing import Any
 
 from rehearsal.oci.ocids import sibling_ocid, stamp
 from rehearsal.oci.places import REGION, REGION_KEY, TENANCY
+from rehearsal.oci.shapes import SHAPES
 from rehearsal.oci.tags import nested
 from rehearsal.plugin.store import Database, Record
 
+_RACK, _BLOCK = 2, 8
 
-def metadata(database: Database, record: Record, cidr: str) -> dict[str, str]:
-    """Return the documents of an instance by path, and whether version 1 is served under `legacy`."""
+
+def metadata(database: Database, record: Record, cidr: str, *, topology: bool = True) -> dict[str, str]:
+    """Return the documents of an instance by path, and whether version 1 is served under `legacy`.
+
+    `topology` is whether the tenancy has a capacity topology.
+    """
     inputs, own = record.inputs, record.computed
     name, hostname = record.outputs()["displayName"], record.private["hostname"]
     region = {
@@ -44,7 +55,32 @@ def metadata(database: Database, record: Record, cidr: str) -> dict[str, str]:
     }  # fmt: skip
     options = inputs.get("instanceOptions") or {}
     legacy = "no" if options.get("areLegacyImdsEndpointsDisabled") else "yes"
-    return {"instance": json.dumps(instance), "vnics": json.dumps([vnic]), "legacy": legacy}
+    found = {"instance": json.dumps(instance), "vnics": json.dumps([vnic]), "legacy": legacy}
+    return {**found, "host": json.dumps(_host(record, topology=topology))} if SHAPES[record.private["shape"]].ports else found
+
+
+def _host(record: Record, *, topology: bool) -> dict[str, Any]:
+    own = record.private
+    fabric, index = own["fabric"] or record.short, max(own["index"], 0)
+    block, rack = (f"{fabric}/{index // size}" for size in (_BLOCK, _RACK))
+    found: dict[str, Any] = {"buildingId": _made_up("building", own["domain"])[:12], "id": _made_up("host", record.id)}
+    found |= {"networkBlockId": _made_up("block", block), "rackId": _made_up("rack", rack)}
+    if topology and SHAPES[own["shape"]].gpus:
+        found["rdmaTopologyData"] = {
+            "customerHPCIslandId": _ocid("hpcisland", own["domain"]),
+            "customerHostId": _ocid("computebaremetalhost", record.id),
+            "customerLocalBlock": _ocid("computelocalblock", rack),
+            "customerNetworkBlock": _ocid("computenetworkblock", block),
+        }
+    return found
+
+
+def _made_up(noun: str, which: str) -> str:
+    return hashlib.sha256(f"{noun} {which}".encode()).hexdigest()
+
+
+def _ocid(noun: str, which: str) -> str:
+    return f"ocid1.{noun}.oc1.{REGION_KEY}.{_made_up(noun, which)[:60]}"
 
 
 def _first(cidr: str) -> str:

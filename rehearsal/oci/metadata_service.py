@@ -50,7 +50,7 @@ class Service:
             return UNAUTHORIZED, ""
         if steps[:1] == ["identity"]:
             return self._identity(steps[1:])
-        if steps[:1] not in (["instance"], ["vnics"]):
+        if steps[:1] not in (["instance"], ["vnics"], ["host"]) or steps[0] not in texts:
             return NOT_FOUND, ""
         return _at(json.loads(texts[steps[0]]), steps[1:])
 

@@ -53,8 +53,8 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
             with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
                 pass
             return sweep.all_machines(cloud)
-        joins, reaches = join.over_ssh(known.join), join.reaches(known.join)
-        reconcile.once(Work(known, state, folder, Slurm(), cloud, joins, reach=reaches))
+        joins, reaches, asks = join.over_ssh(known.join), join.reaches(known.join), join.asks(known.join)
+        reconcile.once(Work(known, state, folder, Slurm(), cloud, joins, reach=reaches, ask=asks))
     return 0
 
 

@@ -1,7 +1,7 @@
-"""EC2 as the controller's role sees it: RunInstances from a launch template, DescribeInstances and TerminateInstances.
+"""EC2 as the controller's role sees it: RunInstances from a launch template, two Describe calls and TerminateInstances.
 
 The Query API over HTTPS with Signature Version 4 and nothing else: Debian's and the vendors' images have boto3 of any
-version or none, and three calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
+version or none, and four calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
 "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
 """
 
@@ -11,11 +11,11 @@ import json
 import re
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from xml.etree import ElementTree as ET
 
 from scheduler.elastic import http_client
-from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Answer, Http
 
 TOKEN_TAG = "busbar:launch"  # noqa: S105 - the name of a tag
@@ -25,6 +25,7 @@ _METADATA = "http://169.254.169.254/latest/"
 _TIMEOUT_S = 20
 _METADATA_TIMEOUT_S = 3
 _PAGE = 1000
+_TOPOLOGY_IDS = 100  # of one call (EC2 API, DescribeInstanceTopology)
 #: What another time or size could have (aws-parallelcluster-node: slurm_plugin/fleet_manager.py; EC2 API, error codes).
 _CAPACITY = re.compile(
     r"Insufficient\w*Capacity\w*|InsufficientFreeAddressesInSubnet|ReservationCapacityExceeded|UnfulfillableCapacity|"
@@ -92,6 +93,19 @@ class Aws(Cloud):
             if not following:
                 return Listing(found, {})
             asked["NextToken"] = following
+
+    def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
+        """Return the network nodes above each machine; EC2 has none for some types, nor for a machine that does not run yet."""
+        del ask
+        found = {}
+        for at in range(0, len(machines), _TOPOLOGY_IDS):
+            some = machines[at : at + _TOPOLOGY_IDS]
+            asked = {f"InstanceId.{number}": one.id for number, one in enumerate(some, 1)}
+            for one in self._call("DescribeInstanceTopology", asked).findall("instanceSet/item"):
+                nodes = tuple((node.text or "").strip() for node in one.findall("networkNodeSet/item"))
+                if nodes:
+                    found[_text(one, "instanceId")] = nodes
+        return found
 
     def terminate(self, ids: Sequence[str]) -> None:
         """End machines; those that EC2 does not know any more are left out, because it refuses all for one of them."""

@@ -1,6 +1,6 @@
-"""What a cloud must be able to do: start machines of a set, list those of the cluster, and end some."""
+"""What a cloud must be able to do: start machines of a set, list those of the cluster, say where they are, and end some."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 
 class CloudError(Exception):
@@ -64,6 +64,10 @@ class Listing(NamedTuple):
     failed: Dict[str, CloudError]
 
 
+#: Run a Python program as the login user on machines at once -> what it printed, by id; without those that did not run it.
+Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
+
+
 class Cloud:
     """One cloud, as the credentials of this machine see it."""
 
@@ -77,6 +81,16 @@ class Cloud:
 
     def listing(self) -> Listing:
         """Return the cluster's dynamic machines; one call for each page of the answer."""
+        raise NotImplementedError
+
+    def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
+        """Return where machines are, by id: names from the widest part of the network to the narrowest.
+
+        Two machines are as near as their names agree from the left. One that the cloud knows nothing of yet is left out.
+
+        Raises:
+            CloudError: nothing is known.
+        """
         raise NotImplementedError
 
     def terminate(self, ids: Sequence[str]) -> None:

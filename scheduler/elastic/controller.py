@@ -10,7 +10,8 @@ import sys
 from typing import Any, Dict
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import http_client, settings, work
+from scheduler.elastic import http_client, places, settings, work
+from scheduler.elastic.state import State
 from scheduler.users import controller_setup
 
 #: The controller's own key: it is made here, and only its public half leaves this machine.
@@ -81,11 +82,15 @@ def install(text: str, own: str) -> None:
     closed = os.path.join(settings.FOLDER, work.CLOSED)
     if os.path.exists(closed):  # a destroy that was not finished
         os.unlink(closed)
-    places = dict(_PLACES, key="", files=given["files"])
+    if places.NAME in given["files"]:
+        # Machines that run stay where they are, and Slurm is not started again for it.
+        state = State.load(os.path.join(settings.FOLDER, "state.json"))
+        given["files"][places.NAME] = places.conf(settings.load().sets, state)
+    node = dict(_PLACES, key="", files=given["files"])
     if given.get("accounting"):
-        node_setup.set_up(dict(places, units={}))  # munge, which the database needs, and slurmctld needs the database
+        node_setup.set_up(dict(node, units={}))  # munge, which the database needs, and slurmctld needs the database
         accounting_setup.set_up(given["accounting"])
-    node_setup.set_up(dict(places, units=given["units"]))
+    node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
         controller_setup.set_up(given["users"])
     wrote = [

@@ -3,17 +3,21 @@
 import base64
 import json
 import subprocess
-from typing import Any, Callable, Dict, List
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from scheduler import node_setup, slurm_conf
+from scheduler.elastic.cloud import Ask, Machine
 from scheduler.files import scripts
 from scheduler.units import units
 from scheduler.users import member
 
 _TIMEOUT_S = 45
 _KEY = "/etc/munge/munge.key"
-#: As root, isolated from the user's environment.
+#: Isolated from the user's environment.
 _PYTHON = "python3 -IS -"
+#: Machines that are asked at once, each over a connection of its own.
+_WINDOW = 32
 
 
 def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
@@ -47,17 +51,37 @@ def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], 
     return reach
 
 
+def asks(given: Dict[str, Any]) -> Ask:
+    """Return a function that runs a program on machines as the login user."""
+
+    def ask(program: str, machines: Sequence[Machine]) -> Dict[str, str]:
+        with ThreadPoolExecutor(max_workers=_WINDOW) as pool:
+            done = list(pool.map(lambda one: _ran(given, one.id, one.address, _PYTHON, program.encode()), machines))
+        return {one.id: its.stdout.decode() for one, its in zip(machines, done) if its is not None and not its.returncode}
+
+    return ask
+
+
 def _runs(given: Dict[str, Any], machine: str, address: str, program: bytes) -> str:
     """Run a Python program as root on a machine; return what it said last if it failed."""
-    ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", f"sudo -n {_PYTHON}"]
-    try:
-        done = subprocess.run(
-            ssh, input=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
+    done = _ran(given, machine, address, f"sudo -n {_PYTHON}", program)
+    if done is None:
         return f"no answer within {_TIMEOUT_S} s"
     said = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
     return said if done.returncode else ""
+
+
+def _ran(
+    given: Dict[str, Any], machine: str, address: str, command: str, program: bytes
+) -> "Optional[subprocess.CompletedProcess[bytes]]":
+    """Run a command on a machine with a program as its input; None if that takes too long."""
+    ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", command]
+    try:
+        return subprocess.run(
+            ssh, input=program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return None
 
 
 def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dict[str, Any]:

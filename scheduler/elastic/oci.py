@@ -9,10 +9,10 @@ import calendar
 import json
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scheduler.elastic import http_client, oci_identity
-from scheduler.elastic.cloud import BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
+from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Http
 
 TOKEN_TAG = "busbar-launch"  # noqa: S105 - the name of a tag
@@ -27,6 +27,21 @@ _GONE = ("TERMINATING", "TERMINATED")
 _REMEMBERED_S = 3600
 #: States in which a cluster network may still fail.
 _UNSURE = ("PROVISIONING", "SCALING")
+#: What a machine runs to say where it is, because only it can ask its metadata service; {} if that has no such data.
+_WHERE = """
+import urllib.error, urllib.request
+asked = urllib.request.Request("http://169.254.169.254/opc/v2/host/", headers={"Authorization": "Bearer Oracle"})
+try:
+    print(urllib.request.build_opener(urllib.request.ProxyHandler({})).open(asked, timeout=3).read().decode())
+except urllib.error.HTTPError:
+    print("{}")
+"""
+#: Parts of the RDMA network from the widest, as the metadata names them: (in rdmaTopologyData, without it).
+_PARTS = (
+    (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
+    (("block", "networkBlockId"), ("rack", "rackId")),
+)
+_SHORT = 8  # letters at an OCID's end, enough to tell parts of one network apart
 
 
 class _Home(NamedTuple):
@@ -98,6 +113,11 @@ class Oci(Cloud):
             if not alive and (token in failed or one["lifecycleState"] not in _UNSURE):
                 self._remove(one["id"])
         return Listing(machines, failed)
+
+    def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
+        """Return each machine's cluster network, between which there is no RDMA, and its place in that."""
+        said = ask(_WHERE, machines)
+        return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
     def terminate(self, ids: Sequence[str]) -> None:
         """End machines: a network whose machines all end with one call, others one by one, because OCI has no call for many."""
@@ -173,6 +193,26 @@ class Oci(Cloud):
         if answer.status < 300 or (gone_is_fine and answer.status == _NOT_FOUND):  # noqa: PLR2004 - success
             return answer
         raise _kind(answer.status, oci_identity.refusal(f"{method} {path.partition('?')[0]}", answer))
+
+
+def _parts(text: str) -> List[str]:
+    """Return where a machine is in its cluster network, from /opc/v2/host of its metadata; nothing if that does not say.
+
+    Source: oci-hpc-oke, "Using RDMA network locality": rdmaTopologyData is there where the tenancy has a capacity topology.
+    """
+    try:
+        host = json.loads(text)
+        located = host.get("rdmaTopologyData") or {}
+    except (AttributeError, ValueError):
+        return []
+    given, parts = (located, _PARTS[0]) if located else (host, _PARTS[1])
+    found: List[str] = []
+    for noun, key in parts:
+        its = str(given.get(key) or "")
+        if not its:
+            break
+        found.append(f"{noun}-{its[-_SHORT:] if its.startswith('ocid1.') else its}")
+    return found
 
 
 def _seconds(text: str) -> float:

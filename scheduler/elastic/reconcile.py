@@ -5,7 +5,7 @@ import uuid
 from typing import Dict, List
 
 from scheduler import node_setup
-from scheduler.elastic import entry, spool, watch
+from scheduler.elastic import entry, places, spool, watch
 from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch
 from scheduler.elastic.slurm import SlurmError
 from scheduler.elastic.spool import Group, Wish
@@ -26,6 +26,7 @@ def once(work: Work) -> None:
     watch.terminate(work)
     try:
         watch.agree(work)
+        places.follow(work)
     except SlurmError as error:
         work.say(f"Slurm does not answer, its nodes keep their states: {error}")
     work.state.save()

@@ -44,6 +44,10 @@ class Slurm:
         """Return nodes to service."""
         _update(nodes, "state=RESUME")
 
+    def reconfigure(self) -> None:
+        """Have Slurm read its files again; jobs and nodes go on."""
+        _said(["scontrol", "reconfigure"])
+
     def comment(self, node: str, text: str) -> None:
         """Let `scontrol show node` show a comment."""
         _update([node], f"comment={text}")

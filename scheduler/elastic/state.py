@@ -64,6 +64,10 @@ class State:
         listed_at: when the cloud last said which machines there are.
         repaired: silent static node -> when it was last tried to repair it.
         comments: node -> what Slurm is still to be told of it, which `scontrol show node` shows.
+        places: id of a machine -> where it is, as `Cloud.places` names that; empty if the cloud does not say.
+        places_asked: id of a machine that is not among them -> when the cloud was last asked.
+        placed_at: when Slurm was last told of them.
+        topology: digest of the topology.conf that Slurm has read.
     """
 
     def __init__(self, path: str) -> None:
@@ -75,6 +79,10 @@ class State:
         self.listed_at = 0.0
         self.repaired: Dict[str, float] = {}
         self.comments: Dict[str, str] = {}
+        self.places: Dict[str, List[str]] = {}
+        self.places_asked: Dict[str, float] = {}
+        self.placed_at = 0.0
+        self.topology = ""
 
     @classmethod
     def load(cls, path: str) -> "State":

@@ -5,8 +5,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
-from scheduler import node_setup
-from scheduler.elastic.cloud import Cloud, CloudError
+from scheduler import node_setup, slurm_conf
+from scheduler.elastic.cloud import Ask, Cloud, CloudError
 from scheduler.elastic.settings import Settings
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import Batch, State
@@ -32,6 +32,8 @@ class Work:
         spool: folder of what Slurm wants.
         hosts: this machine's hosts file.
         reach: as `join`, but it only finds out whether the machine has booted.
+        ask: runs a program on machines.
+        topology: Slurm's topology.conf; no such file if jobs are not placed by it.
         clock: Unix time.
         say: writes one line to the log.
     """
@@ -48,8 +50,10 @@ class Work:
         say: Callable[[str], None] = print,
         hosts: str = "/etc/hosts",
         reach: Optional[Join] = None,
+        ask: Ask = lambda *_: {},
+        topology: str = os.path.join(slurm_conf.CONF, "topology.conf"),
     ) -> None:
-        self.hosts, self.reach = hosts, reach or join
+        self.hosts, self.reach, self.ask, self.topology = hosts, reach or join, ask, topology
         self.settings, self.state, self.spool = settings, state, spool
         self.slurm, self.cloud, self.join, self.clock, self.say = slurm, cloud, join, clock, say
 

@@ -322,3 +322,29 @@ def test_the_metadata_service_names_the_role_and_gives_its_credentials(
     assert service.answer("GET", f"{place}/other", proof, b"")[0] == 404
     assert service.answer("GET", f"{place}/{ROLE}", {}, b"")[0] == 401
     (folder / "spec.json").unlink()
+
+
+def test_running_machines_are_shown_with_the_network_nodes_above_them(cloud: Cloud) -> None:
+    see = {**STATEMENTS["see"], "Action": ["ec2:DescribeInstances", "ec2:DescribeInstanceTopology"]}
+    account = Account(cloud, see=see)
+    ids = [one["InstanceId"] for one in account.launch(3, 3)]
+    account.until(ids, "running")
+    found = {one["InstanceId"]: one for one in account.ec2.describe_instance_topology(InstanceIds=ids)["Instances"]}
+    first, second, third = (found[its]["NetworkNodes"] for its in ids)
+    assert first == second
+    assert (first[:2], len(first)) == (third[:2], 3)
+    assert first[2] != third[2]
+    shown = account.ec2.describe_instance_topology(MaxResults=2, Filters=[{"Name": "instance-type", "Values": ["p5*"]}])
+    assert len(shown["Instances"]) == 2
+    assert len(account.ec2.describe_instance_topology(NextToken=shown["NextToken"])["Instances"]) == 1
+    (head,) = account.ec2.describe_instance_topology(InstanceIds=[account.head.id])["Instances"]
+    assert "NetworkNodes" not in head, "an m5.8xlarge"
+    assert refused(account.ec2.describe_instance_topology, InstanceIds=ids, MaxResults=5)[0] == "InvalidParameterCombination"
+    assert refused(account.ec2.describe_instance_topology, InstanceIds=["i-0"])[0] == "InvalidInstanceID.NotFound"
+    assert refused(account.ec2.describe_instance_topology, GroupNames=["g"] * 101)[0] == "InvalidParameterValue"
+
+
+def test_network_nodes_are_shown_only_to_a_role_that_may_see_them(account: Account) -> None:
+    code, status, message = refused(account.ec2.describe_instance_topology)
+    assert (code, status) == ("UnauthorizedOperation", 403)
+    assert "is not authorized to perform: ec2:DescribeInstanceTopology" in message

@@ -46,7 +46,7 @@ exit $code
 
 #: Sessions, each with a Slurm cluster of its own; they mostly wait, so they run at the same time.
 SESSIONS = (
-    ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
+    ("a_whole_cycle", "jobs_near_each_other", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
     ("nodes_by_ssh", "never_reached", "two_always_run"),
 )
@@ -138,3 +138,14 @@ def test_64_nodes_start_with_one_call_and_end_with_few(facts):
     assert (many["ran"], many["launches"], many["left"]) == (64, 1, 0)
     assert many["terminates"] <= 4
     assert many["resume_s"] <= 10
+
+
+def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_them(facts):
+    out = facts["jobs_near_each_other"]
+    assert out["pairs"] == [["gpu-dy-p5-1", "gpu-dy-p5-3"], ["gpu-dy-p5-2", "gpu-dy-p5-4"]]
+    assert sorted(out["ran"]) == out["pairs"]
+    assert out["switches"] == [
+        ["SwitchName=cluster-gpu-p5-dynamic", "Nodes=gpu-dy-p5-[5-64]"],
+        ["SwitchName=cluster-nn_0-nn_a-nodes", "Nodes=gpu-dy-p5-[1,3]"],
+        ["SwitchName=cluster-nn_0-nn_b-nodes", "Nodes=gpu-dy-p5-[2,4]"],
+    ]

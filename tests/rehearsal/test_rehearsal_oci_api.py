@@ -397,6 +397,7 @@ def test_the_metadata_service_wants_its_header_and_hides_version_one_where_it_is
     assert said("/opc/v2/", own)[0] == 404
     assert said("/opc/v2/instance/id", own, "POST")[0] == 405
     assert said("/opc/v1/instance/id", {}) == (200, account.head.id)
+    assert said("/opc/v2/host/", own)[0] == 404, "no RDMA"
     kept["metadata"]["legacy"] = "no"
     assert said("/opc/v1/instance/id", {})[0] == 404
     assert said("/opc/v2/instance/id", own)[0] == 200

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
 #: The test job's nodes. While one job ends there, Slurm would start others for the next, if that did not ask for them.
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
+#: How the names of switches begin that the cloud has put machines below.
+PLACES = {"oci": "SwitchName=cluster-network_", "aws": "SwitchName=cluster-nn_"}
 #: Images of the rehearsed registries as Pyxis takes them, and a folder that each has.
 IMAGES = {
     "oci": ("nvcr.io#nvidia/tensorflow:25.02-tf2-py3", "/usr/local/mpi"),
@@ -80,6 +82,13 @@ def test_the_jobs_nodes_passed_their_test_before_and_slurm_shows_its_number(buil
     for busbw, partner, wanted in told:
         assert float(busbw) >= float(wanted) > 0
         assert "-dy-" in partner
+
+
+def test_slurm_knows_that_the_jobs_nodes_are_near_each_other_as_the_cloud_says(built, cloud):
+    stage, _ = built
+    shown = until(stage, "scontrol show topology", lambda found: PLACES[cloud] in found, "the machines have a place")
+    (leaf,) = [line for line in shown.splitlines() if PLACES[cloud] in line and "Level=0" in line]
+    assert leaf.endswith(f"Nodes={NODES[cloud]}"), shown
 
 
 def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built, cloud):

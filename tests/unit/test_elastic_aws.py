@@ -220,3 +220,22 @@ def test_other_refusals_to_end_machines_are_said():
     aws, _ = cloud(TerminateInstances=refused("OperationNotPermitted", "termination protection"))
     with pytest.raises(CloudError, match="termination protection"):
         aws.terminate(["i-0a"])
+
+
+def test_places_are_network_nodes_from_the_top_down_a_hundred_machines_a_call():
+    machines = [Machine(f"i-{at}", "t", "10.0.0.1") for at in range(101)]
+    layers = "<networkNodeSet><item>nn-1</item><item>nn-2</item><item>nn-3</item></networkNodeSet>"
+    # One that does not run yet, or whose type has none, comes without nodes.
+    items = [
+        f"<item><instanceId>{one.id}</instanceId>{layers if one.id != 'i-7' else '<networkNodeSet/>'}</item>"
+        for one in machines
+    ]
+    pages = [
+        ok("DescribeInstanceTopology", f"<instanceSet>{''.join(part)}</instanceSet>") for part in (items[:100], items[100:])
+    ]
+    aws, service = cloud(DescribeInstanceTopology=pages)
+    found = aws.places(machines, lambda *_: pytest.fail("no machine is asked"))
+    assert set(found) == {one.id for one in machines} - {"i-7"}
+    assert set(found.values()) == {("nn-1", "nn-2", "nn-3")}
+    asked = [[value for key, value in one.items() if key.startswith("InstanceId.")] for one in service.asked]
+    assert [sorted(ids) for ids in asked] == [sorted(one.id for one in machines[:100]), ["i-100"]]

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -276,3 +277,33 @@ def test_the_key_of_a_machine_is_in_no_commands_words(cloud, monkeypatch):
     launch(cloud)
     assert "-sign" in words
     assert not any("PRIVATE" in word for word in words)
+
+
+ISLAND, BLOCK, LOCAL = (f"ocid1.{noun}.oc1.iad.anuwcljr{last}" for noun, last in (
+    ("hpcisland", "aaaaaaa1"), ("computenetworkblock", "bbbbbbb2"), ("computelocalblock", "ccccccc3")))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("said", "place"),
+    [
+        (
+            {"networkBlockId": "x", "rackId": "y", "rdmaTopologyData": {
+                "customerHPCIslandId": ISLAND, "customerNetworkBlock": BLOCK, "customerLocalBlock": LOCAL}},
+            ("island-aaaaaaa1", "block-bbbbbbb2", "local-ccccccc3"),
+        ),
+        ({"rdmaTopologyData": {"customerHPCIslandId": ISLAND, "customerLocalBlock": LOCAL}}, ("island-aaaaaaa1",)),
+        ({"networkBlockId": "x", "rackId": "y", "rdmaTopologyData": None}, ("block-x", "rack-y")),
+        ({}, ()),
+        ([], ()),
+        (None, ()),
+    ],
+)  # fmt: skip
+def test_a_place_is_the_cluster_network_and_what_the_machines_own_metadata_says(cloud, said, place):
+    there, silent = Machine("i1", "0123456789abcdef", "10.0.0.1"), Machine("i2", "0123456789abcdef", "10.0.0.2")
+
+    def ask(program: str, machines: Sequence[Machine]) -> dict[str, str]:
+        assert "http://169.254.169.254/opc/v2/host/" in program
+        assert machines == [there, silent]
+        return {"i1": "no JSON" if said is None else json.dumps(said)}
+
+    assert cloud.places([there, silent], ask) == {"i1": ("network-01234567", *place)}

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rehearsal.aws.api import instant_fleets, shown
+from rehearsal.aws.api import instant_fleets, shown, topology
 from rehearsal.aws.api.launches import Launches, order
 from rehearsal.aws.api.rights import Call, Rights, instance_keys, request_tags
 from rehearsal.aws.cloud import Cloud
@@ -105,6 +105,18 @@ class Ec2:
         ]
         return self._page(call, shown_ones)
 
+    def topology(self, call: Call) -> Mapping[str, Any]:
+        """DescribeInstanceTopology; an instance that has ended is not known."""
+        self._rights.permit(call, "*")
+        self._lost()
+        database = self._cloud.store.read()
+        here = {one.id: one for one in database.of(INSTANCE) if one.computed["region"] == call.region}
+        ids = call.asked.get("InstanceIds") or list(here)
+        unknown = [one for one in ids if one not in here and one not in self._gone]
+        if unknown:
+            raise _missing(call.action, unknown)
+        return topology.described(call, [here[one] for one in ids if one in here])
+
     def _page(self, call: Call, found: list[tuple[str, shown.Shown]]) -> Mapping[str, Any]:
         limit, token = call.asked.get("MaxResults"), call.asked.get("NextToken")
         if limit is not None and not _LEAST <= limit <= _MOST:
@@ -178,6 +190,7 @@ ACTIONS: Mapping[str, Callable[[Ec2, Call], Mapping[str, Any]]] = {
     "RunInstances": Ec2.run,
     "CreateFleet": Ec2.fleet,
     "DescribeInstances": Ec2.describe,
+    "DescribeInstanceTopology": Ec2.topology,
     "TerminateInstances": Ec2.terminate,
     "CreateTags": Ec2.create_tags,
 }

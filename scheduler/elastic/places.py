@@ -1,0 +1,89 @@
+"""Tells Slurm where dynamic machines are: topology.conf from what the cloud says, written again as machines come and go."""
+
+import hashlib
+import os
+from typing import Dict, Mapping, Tuple
+
+from scheduler import node_setup
+from scheduler.elastic.cloud import CloudError, Machine
+from scheduler.elastic.settings import LaunchSet
+from scheduler.elastic.state import State
+from scheduler.elastic.work import Work
+from scheduler.slurm_conf import MARK
+from scheduler.topology import Leaves, tree, unplaced
+
+NAME = "topology.conf"
+#: How often the cloud is asked for one machine, and Slurm told of machines that have ended.
+_PERIOD_S = 60
+#: A cloud may know only some time after a launch (EC2: while a machine is pending); later it is not asked again.
+_PATIENCE_S = 600
+#: To read its files again, Slurm from 23.11 on starts anew, which should not fall together with the first words of new nodes.
+_STARTING = frozenset(("POWERING_UP", "POWER_UP"))
+
+
+def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
+    """Return topology.conf of all nodes; those without a machine, or in a place nobody knows, share a switch per set."""
+    machines = {node: its for batch in state.batches.values() for node, its in batch.machines.items()}
+    leaves: Leaves = {}
+    for one in sets.values():
+        for node in one.nodes:
+            place = tuple(state.places.get(machines.get(node, ""), ()))
+            leaves.setdefault(place or unplaced(one.queue, one.name), []).append(node)
+    return f"{MARK}\n{tree(leaves)}"
+
+
+def follow(work: Work) -> None:
+    """Ask the cloud where new nodes are, and have Slurm read topology.conf if that has changed and no node is just starting.
+
+    Raises:
+        SlurmError: Slurm does not answer.
+    """
+    state, now = work.state, work.clock()
+    if not _is_ours(work.topology):
+        return
+    if not _learn(work) and now - state.placed_at < _PERIOD_S:
+        return
+    wanted = conf(work.settings.sets, state)
+    digest = hashlib.sha256(wanted.encode()).hexdigest()
+    if digest == state.topology or any(its.flags & _STARTING for its in work.slurm.states().values()):
+        return
+    node_setup.put(work.topology, wanted.encode(), 0o644, "root")
+    work.slurm.reconfigure()
+    state.topology, state.placed_at = digest, now
+
+
+def _learn(work: Work) -> bool:
+    """Ask where machines are that have become nodes, until the cloud says it or has had the time to; return whether it did."""
+    state, now = work.state, work.clock()
+    mine = {its: batch for batch in state.batches.values() for its in batch.machines.values()}
+    state.places = {its: place for its, place in state.places.items() if its in mine}
+    state.places_asked = {its: at for its, at in state.places_asked.items() if its in mine and its not in state.places}
+    unknown = [
+        Machine(batch.machines[node], batch.token, batch.addresses[node])
+        for batch in state.batches.values()
+        for node in batch.joined
+        if batch.machines[node] not in state.places and node in batch.addresses
+    ]
+    asked = [one for one in unknown if now - state.places_asked.get(one.id, 0) >= _PERIOD_S]
+    if not asked:
+        return False
+    state.places_asked.update((one.id, now) for one in asked)
+    found: Dict[str, Tuple[str, ...]] = {}
+    try:
+        found = work.cloud.places(asked, work.ask)
+    except CloudError as error:
+        work.say(f"the cloud does not say where {len(asked)} machines are: {error}")
+    for machine in asked:
+        if machine.id in found:
+            state.places[machine.id] = list(found[machine.id])
+        elif now - (mine[machine.id].launched_at or now) > _PATIENCE_S:
+            state.places[machine.id] = []
+    return bool(found)
+
+
+def _is_ours(path: str) -> bool:
+    """Whether the cluster is placed by a file of ours; one without its mark belongs to somebody else."""
+    if not os.path.exists(path):
+        return False
+    with open(path, encoding="utf-8") as source:
+        return source.readline().rstrip("\n") == MARK

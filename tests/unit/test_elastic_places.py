@@ -1,0 +1,159 @@
+"""Slurm is told where dynamic machines are: what the cloud is asked, when topology.conf is written, and when Slurm reads it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from elastic import Controller, KilledError
+
+from scheduler import node_setup
+from scheduler.elastic import places
+from scheduler.elastic.cloud import BusyError, CloudError
+from scheduler.elastic.slurm import NodeState
+from scheduler.elastic.state import State
+from scheduler.slurm_conf import MARK
+
+EMPTY = [
+    "SwitchName=cluster-gpu-p4-dynamic Nodes=gpu-dy-p4-[1-8]",
+    "SwitchName=cluster-gpu-p5-dynamic Nodes=gpu-dy-p5-[1-8]",
+    "SwitchName=cluster-gpu-p4 Switches=cluster-gpu-p4-dynamic",
+    "SwitchName=cluster-gpu-p5 Switches=cluster-gpu-p5-dynamic",
+    "SwitchName=cluster-gpu Switches=cluster-gpu-p4,cluster-gpu-p5",
+    "SwitchName=cluster Switches=cluster-gpu",
+]
+
+
+@pytest.fixture(autouse=True)
+def own_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+    monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Controller:
+    """Return a controller whose update wrote topology.conf."""
+    made = Controller(tmp_path)
+    made.topology.write_text(places.conf(made.settings.sets, State(str(tmp_path / "none"))))
+    return made
+
+
+def leaves(head: Controller) -> dict[str, str]:
+    """Return the nodes of each lowest switch in the file, by the switch's name."""
+    lines = [line.split() for line in head.topology.read_text().splitlines() if " Nodes=" in line]
+    return {switch.removeprefix("SwitchName=cluster-"): nodes.removeprefix("Nodes=") for switch, nodes in lines}
+
+
+def running(head: Controller, count: int = 4, runs: int = 13) -> None:
+    """Start nodes; odd and even ones are below different switches."""
+    head.cloud.located = {f"i-{at:04}": ("nn-0", f"nn-{'ab'[at % 2]}") for at in range(1, 9)}
+    head.slurm.start(("7", head.nodes(count)))
+    head.run(runs)
+
+
+def test_nodes_without_a_machine_share_a_switch_per_set(head):
+    assert head.topology.read_text().splitlines() == [MARK, *EMPTY]
+
+
+def test_machines_are_in_the_place_that_the_cloud_names_as_soon_as_they_are_nodes_and_slurm_reads_that_once(head):
+    running(head, runs=1)
+    assert leaves(head) == {
+        "gpu-p4-dynamic": "gpu-dy-p4-[1-8]",
+        "gpu-p5-dynamic": "gpu-dy-p5-[5-8]",
+        "nn_0-nn_a-nodes": "gpu-dy-p5-[2,4]",
+        "nn_0-nn_b-nodes": "gpu-dy-p5-[1,3]",
+    }
+    told = head.slurm.reconfigured
+    head.run(60)
+    assert (head.cloud.calls.count("places"), head.slurm.reconfigured) == (1, told)
+
+
+def test_a_node_whose_machine_has_ended_is_nowhere_again_and_its_next_machine_is_asked_for(head):
+    running(head)
+    head.slurm.idle(*head.nodes(4))
+    head.run(14)
+    assert head.topology.read_text().splitlines()[1:] == EMPTY
+    assert not head.state().places
+    head.slurm.start(("8", head.nodes(1)))
+    head.run(13)
+    assert leaves(head)["nn_0-nn_b-nodes"] == "gpu-dy-p5-1", "machine i-0005"
+
+
+def test_slurm_does_not_read_it_while_nodes_start(head):
+    running(head, 2)
+    told = head.slurm.reconfigured
+    head.silent = set(head.nodes(1, "p4"))
+    head.slurm.start(("8", head.nodes(1, "p4")))
+    head.slurm.idle(*head.nodes(2))
+    head.run(60)
+    assert head.slurm.reconfigured == told
+    head.silent = set()
+    head.run(14)
+    assert head.slurm.reconfigured == told + 1
+
+
+def test_a_cloud_that_does_not_say_it_is_asked_again_for_ten_minutes(head):
+    head.slurm.start(("7", head.nodes(1)))
+    head.run(24)
+    assert head.cloud.calls.count("places") == 2, "once a minute"
+    assert not head.state().places
+    head.run(110)
+    assert head.state().places == {"i-0001": []}
+    asked = head.cloud.calls.count("places")
+    head.run(60)
+    assert head.cloud.calls.count("places") == asked
+    assert head.topology.read_text().splitlines()[1:] == EMPTY
+
+
+@pytest.mark.parametrize("error", [BusyError("Throttling", "wait"), CloudError("UnauthorizedOperation", "no right")])
+def test_a_cloud_that_refuses_leaves_the_file_as_it_is_and_the_log_says_why(head, error):
+    def refuses(*_):
+        raise error
+
+    head.cloud.places = refuses
+    running(head)
+    assert head.topology.read_text().splitlines()[1:] == EMPTY
+    assert f"the cloud does not say where 4 machines are: {error}" in head.said
+    assert len(head.cloud.running) == 4
+
+
+@pytest.mark.parametrize("text", [None, "# mine\nSwitchName=s Nodes=ALL\n"])
+def test_a_cluster_that_is_not_placed_by_our_file_is_left_alone(head, text):
+    head.topology.unlink()
+    if text:
+        head.topology.write_text(text)
+    running(head)
+    assert "places" not in head.cloud.calls
+    assert not head.slurm.reconfigured
+    assert (head.topology.read_text() if text else head.topology.exists()) == (text or False)
+
+
+def test_a_node_that_an_update_removed_is_not_in_the_file(head):
+    running(head)
+    sets = {key: one._replace(dynamic=2) for key, one in head.settings.sets.items()}
+    head.settings = head.settings._replace(sets=sets)
+    for node in [node for node in head.slurm.nodes if node.rpartition("-")[2] not in {"1", "2"}]:
+        del head.slurm.nodes[node]
+    head.run(14)
+    assert leaves(head) == {
+        "gpu-p4-dynamic": "gpu-dy-p4-[1-2]",
+        "nn_0-nn_a-nodes": "gpu-dy-p5-2",
+        "nn_0-nn_b-nodes": "gpu-dy-p5-1",
+    }
+
+
+def test_a_run_that_is_killed_between_file_and_slurm_is_continued(head):
+    head.slurm.nodes = {node: NodeState(frozenset(("IDLE",)), "") for node in head.slurm.nodes}
+    read = head.slurm.reconfigure
+
+    def killed() -> None:
+        raise KilledError
+
+    head.slurm.reconfigure = killed
+    with pytest.raises(KilledError):
+        head.run()
+    head.slurm.reconfigure = read
+    head.run(13)
+    assert head.slurm.reconfigured == 1
