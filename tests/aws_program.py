@@ -29,6 +29,12 @@ MADE: dict[str, dict[str, Any]] = {
     "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
     "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
 }
+#: What the login node says of itself where it is Slurm's controller.
+CONTROLLER = {
+    "public_key": "ssh-ed25519 AAAA busbar-controller",
+    "region": "",
+    "facts": {"hostname": "busbar-login", "version": "23.11.4", "cgroups": 2},
+}
 #: The filter of machines by instance profile, and the profile that the stack makes.
 PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
 
@@ -52,6 +58,8 @@ class Cloud(pulumi.runtime.Mocks):
         self.made.append((args.typ, args.name, args.inputs))
         outputs = {"name": args.name, "arn": f"arn:{args.name}", "bucket": "made-bucket", "stdout": "", "stderr": ""}
         outputs |= args.inputs | next((found for kind, found in MADE.items() if args.typ.endswith(kind)), {})
+        if args.name == "cluster-slurm-identity":
+            outputs["stdout"] = json.dumps(CONTROLLER)
         place = re.search(r"-pool-.*-(\d+)$", args.name)
         if args.typ.endswith(":Instance") and place:
             outputs |= {"privateIp": f"10.1.0.{20 - int(place[1])}", "ami": self.of("LaunchTemplate")[0]["imageId"]}

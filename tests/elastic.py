@@ -54,6 +54,7 @@ class FakeCloud(Cloud):
         refuses, hides: an error for every launch, and for every listing.
         unlisted: it does not list new machines yet.
         located: where machines are, by id; nothing is known of others.
+        shut: why nothing of a set can be started at this time.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -67,6 +68,7 @@ class FakeCloud(Cloud):
         self.failed: dict[str, CloudError] = {}
         self.started = 0
         self.located: dict[str, tuple[str, ...]] = {}
+        self.shut: dict[str, str] = {}
 
     @property
     def running(self) -> list[str]:
@@ -112,6 +114,12 @@ class FakeCloud(Cloud):
             return {one.id: self.located[one.id] for one in machines if one.id in self.located}
 
         return self.steps.do(found)
+
+    def closed(self, sets: dict[str, dict[str, Any]]) -> dict[str, str]:
+        assert set(self.shut) <= set(sets)
+        if self.hides:
+            raise self.hides
+        return dict(self.shut)
 
     def terminate(self, ids: Sequence[str]) -> None:
         def end() -> None:

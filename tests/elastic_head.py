@@ -246,6 +246,40 @@ def no_capacity(head: Head) -> None:
     tell(ran_after_all=len(Path(out).read_text().split()))
 
 
+def capacity_for_some_time(head: Head) -> None:
+    soon, over = "Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z", "Capacity Block cr-1 is expired"
+    before = head.cloud.calls.count("launch")
+
+    def reasons() -> set[str]:
+        return {line.strip() for line in run("sinfo", "-h", "-R", "-o", "%200E").splitlines()}
+
+    head.cloud.shut, head.ahead_s = {"gpu/p5": soon}, head.ahead_s + 61
+    head.until(lambda: reasons() == {soon}, "the reason is in sinfo -R")
+    number, out = job(head, 2, "srun sleep 2; srun hostname", "--requeue").split()
+    for _ in range(6):
+        head.turn()
+        time.sleep(0.5)
+    tell(
+        waits=run("squeue", "-h", "-j", number, "-o", "%T").strip(),
+        down=sorted(states(head.names)),
+        launches=head.cloud.calls.count("launch") - before,
+    )
+    head.restart()  # a reboot forgets nothing of it
+    tell(after_reboot=sorted(reasons()))
+    head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
+    head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job that waited runs", 120)
+    head.cloud.shut, head.ahead_s = {"gpu/p5": over}, head.ahead_s + 61
+    head.until(lambda: not head.cloud.running and reasons() == {over}, "the machines have ended, and the reason is shown")
+    head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
+    head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
+    head.until(lambda: states(head.names) == {"idle~"}, "the nodes are back")
+    run("scontrol", "update", f"jobid={number}", "starttime=now")
+    head.until(lambda: finished(number), "the job has run", 120)
+    tell(ran=Path(out).read_text().split()[-2:])
+    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
+
+
 def a_death_in_a_job(head: Head) -> None:
     number, _ = job(head, 2, "srun sleep 60", "--requeue").split()
     head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "a job of 2 nodes runs", 90)
@@ -435,6 +469,7 @@ PARTS = (
     two_always_run,
     a_test_before_the_first_job,
     no_capacity,
+    capacity_for_some_time,
     a_death_in_a_job,
     nodes_by_ssh,
     the_head_reboots_while_nodes_start,

@@ -110,7 +110,8 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         dynamic=machines.dynamic,
         shape=shape,
         job_nodes=wanted.startable.get(key, 0),
-        start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm else 0,
+        # Nodes of a Capacity Block start when it begins, which may be in weeks.
+        start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm and not machines.in_block else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
         job_folder=folder,
         launcher=Launcher(

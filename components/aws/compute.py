@@ -49,12 +49,13 @@ class Pool(pulumi.ComponentResource):
     Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, one
     instance for each static machine.
     Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of those that the engine does not replace;
-    `template_id`.
+    `template_id`; `block`, id of the Capacity Block that they start in, empty without one.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
     kept: pulumi.Output[frozenset[str]]
     template_id: pulumi.Output[str]
+    block: pulumi.Output[str]
 
     def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
         self,
@@ -74,6 +75,8 @@ class Pool(pulumi.ComponentResource):
         reservation = self._reservation()
         template = self._template(self._placement(), reservation)
         self.template_id = template.id
+        held = reservation if self._machines.purchase.option == BLOCK else None
+        self.block = pulumi.Output.from_input(held or "")
         made = self._instances(template, self._begun(reservation))
         self.members = _members(made)
         # A preview does not know the ids of instances that will be replaced.

@@ -61,5 +61,7 @@ def _set(queue: str, one: Machines, pool: Pool) -> DynamicSet:
     sockets = 2 if instance.vcpus >= _TWO_SOCKETS else 1
     cores = Cores(sockets, instance.vcpus // threads // sockets, threads)
     hardware = Hardware(cores, instance.memory_gib * 1024, gpus)
-    spec = pool.template_id.apply(lambda template: {"template": template, "tags": {}})
+    spec = pulumi.Output.all(template=pool.template_id, block=pool.block).apply(
+        lambda its: {"template": its["template"], "tags": {}, **({"block": its["block"]} if its["block"] else {})}
+    )
     return DynamicSet(queue, one.name, f"{queue}-{one.name}", one.dynamic, one.always_on, hardware, spec)

@@ -101,7 +101,7 @@ def offer(machines: Machines) -> str:
         "ec2/getCapacityBlockOffering:getCapacityBlockOffering",
         lambda: ec2.get_capacity_block_offering(
             capacity_duration_hours=machines.purchase.show_offerings_h,
-            instance_count=len(machines.numbers),
+            instance_count=len(machines.numbers) + machines.dynamic,
             instance_type=machines.type,
         ),
     )

@@ -271,7 +271,12 @@ class Machines(Model):
     @property
     def makes_group(self) -> bool:
         """Whether they have a placement group of their own: never with a Capacity Block, which is in one place already."""
-        return self.placement == "managed" and self.purchase.option != BLOCK
+        return self.placement == "managed" and not self.in_block
+
+    @property
+    def in_block(self) -> bool:
+        """Whether they start in a Capacity Block."""
+        return self.purchase.option == BLOCK
 
     @property
     def row(self) -> Shape | None:

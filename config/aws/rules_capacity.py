@@ -162,13 +162,12 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
 def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
     """A Capacity Block that has not begun, with machines to be launched into it."""
     for path, _, one in wanted.located:
-        for held in _reservations(facts, one) if one.numbers else ():
+        for held in _reservations(facts, one) if one.numbers or one.dynamic else ():
             if held.block and held.state == "scheduled":
-                yield Breach(
-                    f"{path}.purchase.reservation",
-                    f"is {held.id}, which begins at {held.start}; the update waits for it at most half an hour. With static: 0 "
-                    "everything else is prepared now",
-                )
+                then = "until then its nodes are down and say so (sinfo -R), and then Slurm's controller starts them"
+                if one.numbers:
+                    then = "the update waits for it at most half an hour. With static: 0 everything else is prepared now"
+                yield Breach(f"{path}.purchase.reservation", f"is {held.id}, which begins at {held.start}; {then}")
 
 
 @rule(
@@ -257,13 +256,13 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
 def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A Capacity Block that is used in part."""
+    """A Capacity Block that is used in part, or by a scheduler that may not know when it begins and ends."""
     for path, _, one in wanted.located:
-        if one.purchase.option == BLOCK and one.dynamic:
+        if one.in_block and one.dynamic and (wanted.slurm is None or one.always_on != one.dynamic):
             yield Breach(
                 f"{path}.dynamic",
-                f"is {one.dynamic} with a Capacity Block; all its machines are static, because the block is paid for whether "
-                "it is used or not",
+                f"is {one.dynamic} with a Capacity Block, which is paid for whether it is used or not; set static: "
+                f"{one.dynamic} instead, or aws.slurm and alwaysOn: {one.dynamic}, with which all of them run while it lasts",
             )
 
 

@@ -23,7 +23,7 @@ class Reservation:
         block: a Capacity Block; else an on-demand reservation.
         placement_group: name of the group that it was made in; empty for none.
         match: `open` or `targeted`.
-        start: when a Capacity Block begins, RFC 3339.
+        start, end: when a Capacity Block begins and ends, RFC 3339; other reservations have no end.
     """
 
     id: str
@@ -34,11 +34,15 @@ class Reservation:
     placement_group: str = ""
     match: str = "targeted"
     start: str = "2026-01-01T11:30:00Z"
+    end: str = ""
 
     @property
-    def begun(self) -> bool:
-        """Whether machines may be launched into it."""
-        return datetime.fromisoformat(self.start) <= datetime.now(UTC)
+    def state(self) -> str:
+        """What the vendor calls its state; machines may be launched into one that is active."""
+        if datetime.now(UTC) < datetime.fromisoformat(self.start):
+            return "scheduled"
+        over = self.end and datetime.fromisoformat(self.end) <= datetime.now(UTC)
+        return "expired" if over else "active"
 
 
 #: A Capacity Block offering, for every type that is sold in blocks.
@@ -59,7 +63,7 @@ def reservations(region: str) -> dict[str, Reservation]:
         Reservation(POOLED[0], "p5.48xlarge", 4, zone),
         Reservation(POOLED[1], "p5.48xlarge", 2, zone),
         Reservation("cr-0aaaaaaaaaaaaaaa3", "p5en.48xlarge", 4, zone, placement_group=PLACEMENT_GROUP),
-        Reservation("cr-0bbbbbbbbbbbbbbb1", "p5.48xlarge", 4, zone, block=True),
+        Reservation("cr-0bbbbbbbbbbbbbbb1", "p5.48xlarge", 4, zone, block=True, end="2126-01-01T11:30:00Z"),
     )
     return {one.id: one for one in listed}
 

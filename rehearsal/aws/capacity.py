@@ -57,6 +57,7 @@ def reservations(database: Database, region: str) -> dict[str, Reservation]:
             one["availabilityZone"],
             block=True,
             start=one["startDate"],
+            end=one["endDate"],
         )
     return found
 
@@ -128,9 +129,10 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
         yield refused(_TARGET, "InvalidCapacityReservationId.NotFound", missing)
         return
     yield from _mismatches(launch, found, database)
-    if not found.begun:
+    if found.state != "active":
         # Instances are launched into a block from its start time on (EC2 user guide, Capacity Blocks for ML).
-        yield invalid(_TARGET, f"The Capacity Block {found.id} is scheduled and begins at {found.start}; it is not active yet.")
+        when = f"begins at {found.start}; it is not active yet" if found.state == "scheduled" else f"ended at {found.end}"
+        yield invalid(_TARGET, f"The Capacity Block {found.id} is {found.state} and {when}.")
     if used(database, found.id) + count > found.count:
         yield refused(
             _TARGET,
@@ -209,8 +211,8 @@ class CapacityBlock(Kind):
         kind, count = _offer(record.inputs["capacityBlockOfferingId"]) or ("", 0)
         record.computed.update(
             instanceType=kind, instanceCount=count, availabilityZone=zones(region_of(record.inputs))[0], createdDate=now(),
-            ebsOptimized=True, endDate="", endDateType="limited", outpostArn="", placementGroupArn="", startDate=now(),
-            reservationType=BLOCK, tenancy="default",
+            ebsOptimized=True, endDate=_a_day_after(now()), endDateType="limited", outpostArn="", placementGroupArn="",
+            startDate=now(), reservationType=BLOCK, tenancy="default",
         )  # fmt: skip
 
     @override
@@ -224,7 +226,13 @@ class CapacityBlock(Kind):
         if later:
             begins = datetime.now(UTC) + timedelta(seconds=float(str(later[0])))
             with cloud.store.change() as database:
-                database.records[record.id].computed["startDate"] = f"{begins:%Y-%m-%dT%H:%M:%SZ}"
+                starts = f"{begins:%Y-%m-%dT%H:%M:%SZ}"
+                database.records[record.id].computed.update(startDate=starts, endDate=_a_day_after(starts))
+
+
+def _a_day_after(time: str) -> str:
+    """Return when a block ends that is as short as blocks are sold."""
+    return f"{datetime.fromisoformat(time) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def offering_id(kind: str, count: int) -> str:

@@ -40,7 +40,7 @@ def _controlled_reservation(name: str, cloud: Cloud, region: str) -> Answer | No
     )
     left = one.count - capacity.used(cloud.store.read(), one.id)
     found = {
-        "Id": one.id, "InstanceType": one.type, "AvailabilityZone": one.zone, "InstanceCount": one.count, "State": "active",
+        "Id": one.id, "InstanceType": one.type, "AvailabilityZone": one.zone, "InstanceCount": one.count, "State": one.state,
         "TotalInstanceCount": one.count, "AvailableInstanceCount": left, "InstanceMatchCriteria": one.match,
         "ReservationType": BLOCK if one.block else "default", "Tenancy": "default",
     }  # fmt: skip
@@ -94,7 +94,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
         raise refusal("InvalidCapacityReservationId.NotFound", message, "EC2", "DescribeCapacityReservations")
     return {
         "id": name, "instanceType": one.type, "instanceCount": one.count, "availabilityZone": one.zone,
-        "state": "active" if one.begun else "scheduled", "startDate": one.start,
+        "state": one.state, "startDate": one.start,
         "placementGroupArn": "", "reservationType": BLOCK, "tenancy": "default", "instancePlatform": "Linux/UNIX",
         "arn": f"arn:{partition(region)}:ec2:{region}:{ACCOUNT}:capacity-reservation/{name}", "tags": {}, "outpostArn": "",
     }  # fmt: skip

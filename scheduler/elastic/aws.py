@@ -1,10 +1,11 @@
-"""EC2 as the controller's role sees it: RunInstances from a launch template, two Describe calls and TerminateInstances.
+"""EC2 as the controller's role sees it: RunInstances from a launch template, three Describe calls and TerminateInstances.
 
 The Query API over HTTPS with Signature Version 4 and nothing else: Debian's and the vendors' images have boto3 of any
-version or none, and four calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
+version or none, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
 "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
 """
 
+import calendar
 import hashlib
 import hmac
 import json
@@ -34,6 +35,9 @@ _CAPACITY = re.compile(
 _BUSY = re.compile(
     r"RequestLimitExceeded|Throttl\w+|.*RequestThrottled\w*|InternalError|InternalFailure|Unavailable|ServiceUnavailable|ResourceCountExceeded"
 )
+#: EC2 ends the machines of a Capacity Block so long before the block ends; an UltraServer's must have ended by then (EC2 user
+#: guide, "Capacity Blocks for ML").
+_BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _MISSING = "InvalidInstanceID.NotFound"
 _SERVER_ERROR = 500
@@ -106,6 +110,16 @@ class Aws(Cloud):
                 if nodes:
                     found[_text(one, "instanceId")] = nodes
         return found
+
+    def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
+        """Return the state of Capacity Blocks that are not active, or whose machines EC2 is about to end."""
+        blocks = sorted({one["block"] for one in sets.values() if one.get("block")})
+        if not blocks:
+            return {}
+        asked = {f"CapacityReservationId.{at}": its for at, its in enumerate(blocks, 1)}
+        found = self._call("DescribeCapacityReservations", asked).findall("capacityReservationSet/item")
+        whys = {_text(one, "capacityReservationId"): _closed(one, self._clock()) for one in found}
+        return {key: whys[one["block"]] for key, one in sets.items() if whys.get(one.get("block", ""))}
 
     def terminate(self, ids: Sequence[str]) -> None:
         """End machines; those that EC2 does not know any more are left out, because it refuses all for one of them."""
@@ -198,6 +212,20 @@ def _machine(one: ET.Element) -> Machine:
     state = _text(one, "instanceState/name")
     why = _text(one, "stateReason/message")
     return Machine(_text(one, "instanceId"), tags.get(TOKEN_TAG, ""), _text(one, "privateIpAddress"), state in _ENDED, why)
+
+
+def _closed(one: ET.Element, now: float) -> str:
+    """Return why nothing can be started in a Capacity Block; empty if something can."""
+    its, state = _text(one, "capacityReservationId"), _text(one, "state")
+    if state == "scheduled":
+        return f"Capacity Block {its} begins at {_text(one, 'startDate')}"
+    ends = _text(one, "endDate")
+    if state != "active":
+        return f"Capacity Block {its} is {state}" + (f", its end is {ends}" if ends else "")
+    margin_s = _ULTRASERVER_ENDS_S if _text(one, "instanceType").startswith("p6e-") else _BLOCK_ENDS_S
+    if ends and now >= calendar.timegm(time.strptime(ends[:19], "%Y-%m-%dT%H:%M:%S")) - margin_s:
+        return f"Capacity Block {its} ends at {ends}, and EC2 ends its machines {margin_s // 60} minutes before"
+    return ""
 
 
 def _error(action: str, answer: Answer) -> CloudError:

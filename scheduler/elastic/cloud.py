@@ -93,6 +93,18 @@ class Cloud:
         """
         raise NotImplementedError
 
+    def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
+        """Return why nothing can be started of a set at this time, by key; `sets` are their `Launch.spec` by key.
+
+        It is about capacity that is bought for some time only, and not about what there is at the moment. A reason has nothing
+        in it that is different a minute later.
+
+        Raises:
+            CloudError: nothing is known.
+        """
+        del sets
+        return {}
+
     def terminate(self, ids: Sequence[str]) -> None:
         """End machines; one that has ended already is no error."""
         raise NotImplementedError

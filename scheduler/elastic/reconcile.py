@@ -5,7 +5,7 @@ import uuid
 from typing import Dict, List
 
 from scheduler import node_setup
-from scheduler.elastic import entry, places, spool, watch
+from scheduler.elastic import entry, places, spool, watch, windows
 from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch
 from scheduler.elastic.slurm import SlurmError
 from scheduler.elastic.spool import Group, Wish
@@ -19,6 +19,7 @@ def once(work: Work) -> None:
     """Run one pass. Every step reads and writes the state only, so a run that is killed is continued by the next one."""
     take(work)
     _forget(work)
+    windows.follow(work)
     if not work.closed:
         launch(work)
     watch.look(work)
@@ -61,6 +62,9 @@ def _forget(work: Work) -> None:
             work.say(f"{node} is no node of this cluster any more")
             work.end(batch, node)
     work.state.failed = {node: its for node, its in work.state.failed.items() if work.settings.set_of(node)}
+    for known in (work.state.pauses, work.state.shut):
+        for key in [one for one in known if one not in work.settings.sets]:
+            del known[key]
 
 
 def _plan(work: Work, wish: Wish) -> None:

@@ -61,6 +61,8 @@ class State:
         ending: ids of machines to end -> when that was decided; kept until the cloud lists them as ended.
         failed: node -> {reason, until}; it is DOWN with that reason until then.
         pauses: set -> {reason, until}; nothing of it is started until then.
+        shut: set whose capacity has not begun or is over -> why; its nodes are among those that failed.
+        windows_at: when the cloud last said which sets those are.
         listed_at: when the cloud last said which machines there are.
         repaired: silent static node -> when it was last tried to repair it.
         comments: node -> what Slurm is still to be told of it, which `scontrol show node` shows.
@@ -76,6 +78,8 @@ class State:
         self.ending: Dict[str, float] = {}
         self.failed: Dict[str, Dict[str, Any]] = {}
         self.pauses: Dict[str, Dict[str, Any]] = {}
+        self.shut: Dict[str, str] = {}
+        self.windows_at = 0.0
         self.listed_at = 0.0
         self.repaired: Dict[str, float] = {}
         self.comments: Dict[str, str] = {}

@@ -25,6 +25,11 @@ _WINDOW = 32
 Join = Callable[[str, str, str, Dict[str, str]], str]
 
 
+def worded(reason: str) -> str:
+    """Return a reason as Slurm shows it."""
+    return reason.replace("\n", " ").replace('"', "'")[:_LONGEST_REASON]
+
+
 class Work:
     """One run.
 
@@ -94,7 +99,7 @@ class Work:
 
     def fail(self, nodes: List[str], reason: str, seconds: float) -> None:
         """Make nodes DOWN for `seconds` with a reason, and end their machines."""
-        text = reason.replace("\n", " ").replace('"', "'")[:_LONGEST_REASON]
+        text = worded(reason)
         for node in nodes:
             self.state.failed[node] = {"reason": text, "until": self.clock() + seconds}
             batch = self.state.batch_of(node)

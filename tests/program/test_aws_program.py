@@ -910,6 +910,22 @@ def test_machines_of_a_block_wait_until_it_has_begun():
     assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "what is staged waits for nothing"
 
 
+def test_slurms_controller_is_told_which_block_its_nodes_start_in_and_no_update_waits_for_that():
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
+    machines = nodes(static=0, dynamic=4, alwaysOn=4)
+    for how, block in (
+        (bought("capacity-block", reservation="cr-1"), "cr-1"),
+        (bought("capacity-block", offering="cb-1", confirm="cb-1"), "cluster-pool-gpu-p5-block-id"),
+        (bought("targeted-odcr", reservation="cr-1"), None),
+    ):
+        found, seen = program(merged(merged(how, machines), families))
+        ((key, one),) = json.loads(found.named("cluster-slurm-install")["stdin"])["settings"]["sets"].items()
+        assert (key, one["always_on"], one["spec"].get("block")) == ("gpu/p5", 4, block)
+        (planned,) = seen["cluster"].planned
+        assert (planned.job_nodes, bool(planned.start_limit_s)) == (4, block is None)
+        assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}
+
+
 def test_a_block_is_bought_only_where_its_id_was_said_twice(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from wait_until import wait_until
 from rehearsal.aws import sessions
 from rehearsal.aws.api import query
 from rehearsal.aws.api.service import Service
+from rehearsal.aws.capacity import offering_id
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.metadata_service import Service as Metadata
 from rehearsal.aws.places import ACCOUNT
@@ -348,3 +350,38 @@ def test_network_nodes_are_shown_only_to_a_role_that_may_see_them(account: Accou
     code, status, message = refused(account.ec2.describe_instance_topology)
     assert (code, status) == ("UnauthorizedOperation", 403)
     assert "is not authorized to perform: ec2:DescribeInstanceTopology" in message
+
+
+def test_capacity_blocks_are_shown_with_their_state_and_times(cloud: Cloud) -> None:
+    see = {**STATEMENTS["see"], "Action": ["ec2:DescribeInstances", "ec2:DescribeCapacityReservations"]}
+    account = Account(cloud, see=see)
+    (block,) = account.ec2.describe_capacity_reservations(CapacityReservationIds=["cr-0bbbbbbbbbbbbbbb1"])[
+        "CapacityReservations"
+    ]
+    assert (block["State"], block["ReservationType"], block["EndDateType"]) == ("active", "capacity-block", "limited")
+    assert block["StartDate"] < datetime.now(UTC) < block["EndDate"]
+    assert len(account.ec2.describe_capacity_reservations()["CapacityReservations"]) == 4
+    faults(cloud, {"kind": "block_scheduled", "seconds": 3600})
+    bought = account.stack.make(
+        "CapacityBlockReservation",
+        "block",
+        capacityBlockOfferingId=offering_id("p5.48xlarge", 2),
+        instancePlatform="Linux/UNIX",
+    )
+    assert reservation(account, bought.id)["State"] == "scheduled"
+    with cloud.store.change() as database:
+        database.records[bought.id].computed.update(startDate="2026-01-01T11:30:00Z", endDate="2026-01-02T11:30:00Z")
+    assert reservation(account, bought.id)["State"] == "expired"
+    code, _, _ = refused(account.ec2.describe_capacity_reservations, CapacityReservationIds=["cr-0"])
+    assert code == "InvalidCapacityReservationId.NotFound"
+
+
+def reservation(account: Account, block: str) -> dict[str, Any]:
+    (one,) = account.ec2.describe_capacity_reservations(CapacityReservationIds=[block])["CapacityReservations"]
+    return dict(one)
+
+
+def test_reservations_are_shown_only_to_a_role_that_may_see_them(account: Account) -> None:
+    code, status, message = refused(account.ec2.describe_capacity_reservations)
+    assert (code, status) == ("UnauthorizedOperation", 403)
+    assert "is not authorized to perform: ec2:DescribeCapacityReservations" in message

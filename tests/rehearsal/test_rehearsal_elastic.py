@@ -46,9 +46,10 @@ exit $code
 
 #: Sessions, each with a Slurm cluster of its own; they mostly wait, so they run at the same time.
 SESSIONS = (
-    ("a_whole_cycle", "jobs_near_each_other", "a_death_in_a_job", "a_test_before_the_first_job"),
+    ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
     ("nodes_by_ssh", "never_reached", "two_always_run"),
+    ("jobs_near_each_other", "capacity_for_some_time"),
 )
 TIMEOUT_S = 420
 
@@ -149,3 +150,10 @@ def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_them(facts):
         ["SwitchName=cluster-nn_0-nn_a-nodes", "Nodes=gpu-dy-p5-[1,3]"],
         ["SwitchName=cluster-nn_0-nn_b-nodes", "Nodes=gpu-dy-p5-[2,4]"],
     ]
+
+
+def test_before_and_after_the_time_of_its_capacity_a_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
+    out = facts["capacity_for_some_time"]
+    assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
+    assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]
+    assert [node.rpartition("-")[0] for node in out["ran"]] == ["gpu-dy-p5"] * 2

@@ -435,7 +435,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             bought("capacity-block", reservation="cr-1"),
             reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
             f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it",
-        )
+        ),
+        (
+            merged(bought("capacity-block", reservation="cr-1"), on_demand(alwaysOn=4)),
+            reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
+            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; until then its nodes are down",
+        ),
     ],
     "dynamic-unstarted": [
         (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and aws.slurm is not set: only a scheduler of your own can"),
@@ -500,8 +505,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(bought("capacity-block", reservation="cr-1"), nodes(dynamic=1)),
             reserved(BLOCK),
-            f"{P5}.dynamic is 1 with a Capacity Block; all its machines are static",
-        )
+            f"{P5}.dynamic is 1 with a Capacity Block, which is paid for whether it is used or not; set static: 1 instead",
+        ),
+        (
+            merged(bought("capacity-block", reservation="cr-1"), on_demand(alwaysOn=2)),
+            reserved(BLOCK),
+            f"{P5}.dynamic is 4 with a Capacity Block, which is paid for whether it is used or not; set static: 4 instead",
+        ),
     ],
     "usage-class": [
         (

@@ -239,3 +239,38 @@ def test_places_are_network_nodes_from_the_top_down_a_hundred_machines_a_call():
     assert set(found.values()) == {("nn-1", "nn-2", "nn-3")}
     asked = [[value for key, value in one.items() if key.startswith("InstanceId.")] for one in service.asked]
     assert [sorted(ids) for ids in asked] == [sorted(one.id for one in machines[:100]), ["i-100"]]
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "end", "why"),
+    [
+        ("active", "p5.48xlarge", "2026-12-08T11:30:00.000Z", ""),
+        ("active", "p5.48xlarge", "", ""),
+        ("scheduled", "p5.48xlarge", "", "begins at 2026-12-01T11:30:00.000Z"),
+        ("active", "p5.48xlarge", "2026-12-01T12:29:59.000Z", "ends at {}, and EC2 ends its machines 30 minutes before"),
+        ("active", "p5.48xlarge", "2026-12-01T12:30:01.000Z", ""),
+        ("active", "p6e-gb200.36xlarge", "2026-12-01T12:30:01.000Z", "ends at {}, and EC2 ends its machines 60 minutes before"),
+        ("expired", "p5.48xlarge", "2026-12-08T11:30:00.000Z", "is expired, its end is {}"),
+        ("payment-failed", "p5.48xlarge", "", "is payment-failed"),
+    ],
+)
+def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_before_it_ends(state, kind, end, why):
+    now = datetime(2026, 12, 1, 12, 0, tzinfo=UTC).timestamp()
+    item = (
+        f"<item><capacityReservationId>cr-1</capacityReservationId><instanceType>{kind}</instanceType><state>{state}</state>"
+        f"<startDate>2026-12-01T11:30:00.000Z</startDate>{f'<endDate>{end}</endDate>' if end else ''}</item>"
+    )
+    answer = ok("DescribeCapacityReservations", f"<capacityReservationSet>{item}</capacityReservationSet>")
+    service = Service(DescribeCapacityReservations=answer)
+    aws = Aws({"region": "us-east-1", "endpoint": ENDPOINT, "tags": {}}, service, lambda: now)
+    sets = {"gpu/a": {"template": "lt-1", "block": "cr-1"}, "gpu/b": {"template": "lt-2", "block": "cr-1"}, "gpu/c": {}}
+    said = f"Capacity Block cr-1 {why.format(end)}"
+    assert aws.closed(sets) == (dict.fromkeys(("gpu/a", "gpu/b"), said) if why else {})
+    (asked,) = service.asked
+    assert {key: value for key, value in asked.items() if "Id" in key} == {"CapacityReservationId.1": "cr-1"}
+
+
+def test_nothing_is_asked_where_no_set_has_a_capacity_block():
+    aws, service = cloud()
+    assert aws.closed({"gpu/a": {"template": "lt-1"}}) == {}
+    assert not service.asked

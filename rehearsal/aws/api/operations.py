@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from rehearsal.aws.api import instant_fleets, shown, topology
+from rehearsal.aws.api import instant_fleets, reservations, shown, topology
 from rehearsal.aws.api.launches import Launches, order
 from rehearsal.aws.api.rights import Call, Rights, instance_keys, request_tags
 from rehearsal.aws.cloud import Cloud
@@ -117,6 +117,11 @@ class Ec2:
             raise _missing(call.action, unknown)
         return topology.described(call, [here[one] for one in ids if one in here])
 
+    def reservations(self, call: Call) -> Mapping[str, Any]:
+        """DescribeCapacityReservations."""
+        self._rights.permit(call, "*")
+        return reservations.described(call, self._cloud.store.read())
+
     def _page(self, call: Call, found: list[tuple[str, shown.Shown]]) -> Mapping[str, Any]:
         limit, token = call.asked.get("MaxResults"), call.asked.get("NextToken")
         if limit is not None and not _LEAST <= limit <= _MOST:
@@ -191,6 +196,7 @@ ACTIONS: Mapping[str, Callable[[Ec2, Call], Mapping[str, Any]]] = {
     "CreateFleet": Ec2.fleet,
     "DescribeInstances": Ec2.describe,
     "DescribeInstanceTopology": Ec2.topology,
+    "DescribeCapacityReservations": Ec2.reservations,
     "TerminateInstances": Ec2.terminate,
     "CreateTags": Ec2.create_tags,
 }

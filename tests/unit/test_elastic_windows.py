@@ -1,0 +1,100 @@
+"""Sets whose capacity is bought for some time, such as a Capacity Block: DOWN outside of it, and started when it begins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from elastic import Controller
+
+from scheduler.elastic.cloud import BusyError
+from scheduler.elastic.work import PAUSE_S
+
+SOON = "Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"
+
+
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
+def head(tmp_path: Path) -> Controller:
+    return Controller(tmp_path)
+
+
+def closed(head: Controller, why: str = SOON, seconds: float = 61) -> None:
+    head.cloud.shut = {"gpu/p5": why}
+    head.run(seconds=seconds)
+
+
+def test_before_it_begins_all_nodes_of_the_set_are_down_with_the_reason_and_nothing_is_launched(tmp_path):
+    head = Controller(tmp_path, always_on=4)
+    closed(head)
+    assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
+    assert f"gpu/p5: {SOON}" in head.said
+    head.slurm.start(("7", head.nodes(2)))
+    head.slurm.start(("8", head.nodes(2, "p4")))
+    head.run(300)
+    assert set(head.slurm.reasons()) == set(head.nodes(8)), "however long that takes"
+    assert head.cloud.calls.count("launch") == 1, "the other set's"
+    assert len(head.cloud.running) == 2
+    assert head.said.count(f"gpu/p5: {SOON}") == 1
+
+
+def test_when_it_begins_the_nodes_are_usable_and_those_that_always_run_start(tmp_path):
+    head = Controller(tmp_path, always_on=4)
+    closed(head)
+    head.cloud.shut = {}
+    head.run(14)
+    assert not head.slurm.reasons()
+    assert len(head.cloud.running) == 4
+    assert not head.state().shut
+    assert not head.state().pauses
+
+
+def test_when_it_is_about_to_end_machines_end_and_the_jobs_return_to_the_queue(head):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    ends = "Capacity Block cr-1 ends at 2026-12-08T11:30:00.000Z, and EC2 ends its machines 30 minutes before"
+    closed(head, ends)
+    assert head.cloud.running == []
+    assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), ends)
+    closed(head, "Capacity Block cr-1 is expired")
+    assert set(head.slurm.reasons().values()) == {"Capacity Block cr-1 is expired"}
+
+
+def test_a_node_that_failed_otherwise_meanwhile_does_not_come_back_before_it_begins(head):
+    closed(head)
+    state = head.state()
+    state.failed["gpu-dy-p5-1"] = {"reason": "slurmd did not answer", "until": head.now + PAUSE_S}
+    state.save()
+    head.run(200)
+    assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
+
+
+def test_a_cloud_that_does_not_answer_leaves_it_closed_and_one_that_never_answered_leaves_it_open(head):
+    head.cloud.hides = BusyError("Throttling", "wait")
+    closed(head)
+    assert not head.slurm.reasons()
+    head.cloud.hides = None
+    closed(head)
+    head.cloud.hides, head.cloud.shut = BusyError("Throttling", "wait"), {}
+    head.run(30)
+    assert set(head.slurm.reasons().values()) == {SOON}
+    assert "the cloud does not say which capacity there is at the moment: Throttling: wait" in head.said
+
+
+def test_a_set_that_an_update_removes_is_forgotten(head):
+    closed(head)
+    head.settings = head.settings._replace(sets={"gpu/p4": head.settings.sets["gpu/p4"]})
+    head.cloud.shut = {}
+    state = head.run(14)
+    assert (state.shut, state.pauses, state.failed) == ({}, {}, {})
+
+
+def test_a_set_that_is_bought_otherwise_after_an_update_is_open_within_a_minute(head):
+    closed(head)
+    head.cloud.shut = {}  # no Capacity Block is asked for any more
+    head.run(14)
+    assert not head.slurm.reasons()
