@@ -255,7 +255,7 @@ def capacity_for_some_time(head: Head) -> None:
 
     head.cloud.shut, head.ahead_s = {"gpu/p5": soon}, head.ahead_s + 61
     head.until(lambda: reasons() == {soon}, "the reason is in sinfo -R")
-    number, out = job(head, 2, "srun sleep 2; srun hostname", "--requeue").split()
+    number, out = job(head, 2, "srun sleep 10; srun hostname", "--requeue").split()
     for _ in range(6):
         head.turn()
         time.sleep(0.5)
@@ -275,7 +275,7 @@ def capacity_for_some_time(head: Head) -> None:
     head.until(lambda: states(head.names) == {"idle~"}, "the nodes are back")
     run("scontrol", "update", f"jobid={number}", "starttime=now")
     head.until(lambda: finished(number), "the job has run", 120)
-    tell(ran=Path(out).read_text().split()[-2:])
+    tell(ran=[line for line in Path(out).read_text().splitlines() if line in head.names])  # Slurm's own words are there, too
     head.until(lambda: not head.cloud.running, "idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 

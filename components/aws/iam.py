@@ -141,12 +141,16 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
     start = [*(f"{ec2}:{noun}/*" for noun in nouns), f"{ec2}:subnet/{subnet}", image]
     reservations = dict.fromkeys(one.purchase.reservation or "" for _, _, one in wanted.located)
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
+    blocks = [one.purchase for _, _, one in wanted.located if one.in_block and one.dynamic]
+    if any(one.offering for one in blocks):
+        held.append(f"{ec2}:capacity-reservation/*")  # its id is not known before it is bought
     groups = [name for name in reservations if name.startswith("arn:")]
+    seen = ["ec2:DescribeInstances", "ec2:DescribeInstanceTopology", *(["ec2:DescribeCapacityReservations"] if blocks else [])]
     passed = {"iam:PassedToService": _service(wanted.region)}
     made = {"ec2:CreateAction": "RunInstances"}
     found: list[dict[str, Any]] = [
         # Describe calls take no resource and, but for a few, no condition.
-        {"Effect": "Allow", "Action": "ec2:DescribeInstances", "Resource": "*"},
+        *({"Effect": "Allow", "Action": one, "Resource": "*"} for one in seen),
         {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": start + held},
         # Who may tag a running machine could make it one of ours, and end it.
         {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": start, "Condition": {"StringEquals": made}},
