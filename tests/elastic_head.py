@@ -255,7 +255,7 @@ def capacity_for_some_time(head: Head) -> None:
 
     head.cloud.shut, head.ahead_s = {"gpu/p5": soon}, head.ahead_s + 61
     head.until(lambda: reasons() == {soon}, "the reason is in sinfo -R")
-    number, out = job(head, 2, "srun sleep 10; srun hostname", "--requeue").split()
+    number, out = job(head, 2, "srun hostname").split()
     for _ in range(6):
         head.turn()
         time.sleep(0.5)
@@ -267,16 +267,15 @@ def capacity_for_some_time(head: Head) -> None:
     head.restart()  # a reboot forgets nothing of it
     tell(after_reboot=sorted(reasons()))
     head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
-    head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job that waited runs", 120)
+    head.until(lambda: finished(number), "the job that waited has run", 120)
+    tell(ran=len(Path(out).read_text().split()))
+    number, _ = job(head, 2, "srun sleep 60", "--requeue").split()
+    head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "another job runs", 90)
     head.cloud.shut, head.ahead_s = {"gpu/p5": over}, head.ahead_s + 61
     head.until(lambda: not head.cloud.running and reasons() == {over}, "the machines have ended, and the reason is shown")
     head.until(lambda: "PENDING" in run("squeue", "-h", "-j", number, "-o", "%T"), "the job is in the queue again")
+    run("scancel", number)
     head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
-    head.until(lambda: states(head.names) == {"idle~"}, "the nodes are back")
-    run("scontrol", "update", f"jobid={number}", "starttime=now")
-    head.until(lambda: finished(number), "the job has run", 120)
-    tell(ran=[line for line in Path(out).read_text().splitlines() if line in head.names])  # Slurm's own words are there, too
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 
 

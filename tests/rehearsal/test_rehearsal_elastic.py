@@ -156,4 +156,4 @@ def test_before_and_after_the_time_of_its_capacity_a_set_is_down_with_the_reason
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]
-    assert len(out["ran"]) == 2
+    assert out["ran"] == 2
