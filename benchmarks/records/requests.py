@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.judge import retest
 from benchmarks.judge.checks import PASS
 from benchmarks.judge.measurement import is_number
+from benchmarks.judge.transport import switches_reduced
 from benchmarks.launch.protocol import data
 from benchmarks.plan.ranks import algorithm
 from benchmarks.plan.steps import NODE
@@ -156,7 +157,9 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str
     if not keeping.records.history:
         return None
     try:
-        chosen = algorithm(asked.shape, asked.nodes, asked.plan.exports)
+        # A ring is not as fast as switches that reduce, and neither is a fault of the other.
+        by_switches = switches_reduced(found.line.get("transport"), asked)
+        chosen = "CollNet" if by_switches else algorithm(asked.shape, asked.nodes, asked.plan.exports)
         return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions, chosen)
     except history.HistoryError:
         return None  # a line without a usable run id; the verdict says so already

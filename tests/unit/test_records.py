@@ -19,16 +19,19 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
-from measurement_line import ASKED, BUILT, EVIDENCE, document, line, place
+from measurement_line import ASKED, BUILT, EVIDENCE, a_plan, document, line, place
 
 from benchmarks.judge import retest
+from benchmarks.judge.transport import least_bytes
 from benchmarks.judge.verdict import Judgement, judge
+from benchmarks.plan.asked import Asked
 from benchmarks.records import requests
 from benchmarks.records.answer import answer
 from benchmarks.records.certificate import digest
 from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
+from catalogue import SHAPES
 from config.records import Records
 
 ROOT = Path(__file__).parents[2]
@@ -121,6 +124,20 @@ def test_a_line_without_its_run_is_neither_a_pass_nor_a_crash(keeping, odd):
     found = run(keeping, 1, **odd)
     assert found.judged.verdict == "unknown"
     assert "does not say which run it belongs to" in found.judged.reasons[0]
+
+
+def test_an_all_reduce_that_switches_reduced_is_not_compared_with_rings():
+    asked = Asked(a_plan(end_bytes=8 * 1024**3, begin_bytes=1024**2), SHAPES["BM.GPU.H100.8"], 8)
+    keeping = Keeping("oci", Records(report=None))
+    found = document(asked, 0.9, 1)
+    ring = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping))["key"]
+    found["transport"]["said"]["channels"] |= {"COLLNET/SHARP": 128}
+    sent = least_bytes(asked.plan, asked.shape, 8, in_network=True)
+    for by in found["transport"]["tx_bytes"].values():
+        by.update(dict.fromkeys(asked.shape.rdma.hca, int(1.06 * sent / asked.shape.rdma.ports)))
+    switches = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping))["key"]
+    assert switches != ring
+    assert switches == ring | {"algorithm": "CollNet"}
 
 
 @pytest.mark.parametrize("share", [0.98, 0.5])
