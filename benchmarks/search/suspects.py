@@ -118,7 +118,8 @@ class Suspects(Slowness):
             return self.is_always_open(pair)
         others = [other for other in self.open if other != pair and node in other]
         as_bad = any(abs(self.drop_of(other) - self.drop_of(pair)) <= _AS_BAD for other in others)
-        return not as_bad or self.drop_of(pair) < _BEYOND_CHANCE
+        is_alone = all(node in other for other in self.open)
+        return not as_bad or not (is_alone or self.drop_of(pair) >= _BEYOND_CHANCE)
 
     def has_doubtful_end(self, pair: Pair) -> bool:
         """Say whether one of the ends may be what comes and goes, and was not tried often enough to say."""
