@@ -7,7 +7,7 @@ Each look is one measurement of the gate's size. Wald's sequential test weighs t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -43,12 +43,14 @@ class Looks:
         of: how many there were.
         answer: pass, short, or empty while more looks could change it.
         carried: evidence of slowness from the previous run on the same machines, in the test's own unit; 0 for none.
+        late: how many were slow, and how many there were, at the end of the plan; the others were around its deciding run.
     """
 
     slow: int
     of: int
     answer: str
     carried: float
+    late: tuple[int, int] = (0, 0)
 
     @property
     def is_intermittent(self) -> bool:
@@ -96,7 +98,9 @@ def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
     decided = [busbw(row) for row in found.rows(asked.plan.collective)[-1:]]
     looks = [*decided, *_numbers(found.line.get("more_looks")), *seen]
     before = _numbers(found.line.get("earlier_looks"))
-    return weigh(sum(are_slow(looks, limit)), len(looks), carry(sum(are_slow(before, limit)), len(before)))
+    slow, late = are_slow(looks, limit), len(taken[-1]) if len(taken) > 1 else 0
+    weighed = weigh(sum(slow), len(slow), carry(sum(are_slow(before, limit)), len(before)))
+    return replace(weighed, late=(sum(slow[len(slow) - late :]), late))
 
 
 def judge(looks: Looks | None, asked: Asked) -> Check:
@@ -112,7 +116,11 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
     if not looks.answer:
         return Check("looks", SHORT, (f"{share}{inherited}: more looks are needed to tell whether that is chance",))
     how = f"intermittent: {share} ({looks.slow / looks.of:.0%})" if looks.is_intermittent else share
-    return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
+    when = ""
+    if looks.is_intermittent and looks.late[1]:
+        slow, late = looks.late
+        when = f"; {looks.slow - slow} of {looks.of - late} were around the deciding run, {slow} of {late} at the end"
+    return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}{when}",))
 
 
 def _numbers(found: list[float] | None) -> list[float]:

@@ -53,6 +53,8 @@ def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share
     judged = verdict(with_looks(slow))
     assert judged.verdict == "short"
     assert f"intermittent: {slow} of 17 separate looks were slow ({slow / 17:.0%})" in judged.reasons[0]
+    late = max(0, slow - 8)
+    assert judged.reasons[0].endswith(f"; {slow - late} of 9 were around the deciding run, {late} of 8 at the end")
     record = outputs.measured(judged, ASKED, _built(), {}, 0)
     assert (record["intermittent"], record["looks"]) == (True, {"slow": slow, "of": 17})
 
