@@ -21,7 +21,7 @@ _M = TypeVar("_M", bound="Model")
 
 
 class UnreadError(Exception):
-    """A rule needs a value that was refused."""
+    """A rule needs a value that was refused, or that only the account has."""
 
 
 class Model(BaseModel):

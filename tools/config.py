@@ -48,7 +48,7 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
     if target == "aws":
         region = environ.get("AWS_REGION") or _ini(home / ".aws" / "config", "default").get("region", "")
         return [
-            Question("zone", "availability zone", f"{region}a" if region else ""),
+            Question("region", "region, such as us-east-1", region),
             networks,
             Question("shape", "instance type of the nodes", "p5.48xlarge"),
             Question("nodes", "number of nodes", "2"),
@@ -92,12 +92,8 @@ def stack_file(target: str, answers: Mapping[str, str]) -> dict[str, Any]:
         group = {"compartment": answers["compartment"], "access": {"sshFrom": networks}, "pools": [pool]}
         return {"oci:region": answers["region"], "busbar:target": target, "busbar:oci": group}
     machine = {"name": "gpu", "type": answers["shape"], "static": count}
-    group = {
-        "zone": answers["zone"],
-        "access": {"sshFrom": networks},
-        "queues": [{"name": "gpu", "machines": [machine]}],
-    }
-    return {"aws:region": answers["zone"].rstrip("abcdefgh"), "busbar:target": target, "busbar:aws": group}
+    group = {"access": {"sshFrom": networks}, "queues": [{"name": "gpu", "machines": [machine]}]}
+    return {"aws:region": answers["region"], "busbar:target": target, "busbar:aws": group}
 
 
 def wrong(config: Mapping[str, Any]) -> list[str]:

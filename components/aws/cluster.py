@@ -9,7 +9,7 @@ import pulumi
 
 from cloudinit.aws import Mounts
 from components import left_behind
-from components.aws import images, preflight, running
+from components.aws import images, preflight, running, zone
 from components.aws.compute import Member, Pool
 from components.aws.controller import started
 from components.aws.groups import Groups
@@ -41,6 +41,7 @@ class AwsCluster(pulumi.ComponentResource):
     templates: pulumi.Output[dict[str, str]]
 
     def __init__(self, name: str, wanted: Aws, measure: Measure, opts: pulumi.ResourceOptions | None = None) -> None:
+        wanted = zone.chosen(wanted)
         found = images.looked_up(wanted)
         preflight.judge(found)
         super().__init__("busbar:aws:Cluster", name, None, opts)

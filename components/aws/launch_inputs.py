@@ -10,7 +10,7 @@ import pulumi
 from cloudinit.aws import Mounts
 from config.aws.model import Volume
 
-#: Tag of nodes: which stack's they are.
+#: Tag of nodes and subnets: which stack's they are.
 STACK_TAG = "busbar:stack"
 #: Tag of a login node, which is none of the nodes: which stack's it is.
 LOGIN_TAG = "busbar:login-of"

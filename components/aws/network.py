@@ -9,6 +9,8 @@ import pulumi
 from pulumi_aws import ec2
 
 from components.after import after
+from components.aws.launch_inputs import STACK_TAG
+from components.left_behind import this_stack
 from config.aws.model import Aws, ExistingNetwork
 
 _ANYWHERE = "0.0.0.0/0"
@@ -51,7 +53,7 @@ class Network(pulumi.ComponentResource):
 
     def _make(self) -> None:
         name, wanted = self._name, self._wanted
-        cidrs = wanted.network
+        cidrs, zone = wanted.network, wanted.zone or ""  # `zone.chosen` has filled it in
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",
@@ -66,7 +68,7 @@ class Network(pulumi.ComponentResource):
         )
         out = ec2.InternetGateway(f"{name}-igw", vpc_id=self._vpc.id, tags=wanted.named("igw"), opts=self._mine)
         public_table, public_route = self._table("public", gateway_id=out.id)
-        public = self._subnet("public", wanted.zone, cidrs.public_subnet, [])
+        public = self._subnet("public", zone, cidrs.public_subnet, [])
         public_ready = self._ready("public", public, public_table, public_route)
         # A node with several interfaces cannot have a public address, so the way out is a gateway that has one.
         address = ec2.Eip(f"{name}-address", domain="vpc", tags=wanted.named("nat"), opts=self._mine)
@@ -87,7 +89,7 @@ class Network(pulumi.ComponentResource):
             tags=wanted.named("s3"),
             opts=self._mine,
         )
-        private = self._subnet("private", wanted.zone, cidrs.private_subnets[0], [second])
+        private = self._subnet("private", zone, cidrs.private_subnets[0], [second])
         self.vpc_id = self._vpc.id
         self.private_cidr = pulumi.Output.from_input(cidrs.private_subnets[0])
         self.public_subnet_id = public_ready
@@ -119,7 +121,8 @@ class Network(pulumi.ComponentResource):
             availability_zone=zone,
             cidr_block=cidr,
             map_public_ip_on_launch=noun == "public",
-            tags=self._wanted.named(noun),
+            # By the stack's name its zone is found again: `components.aws.zone`.
+            tags=self._wanted.named(noun) | {STACK_TAG: this_stack()},
             opts=pulumi.ResourceOptions(
                 parent=self, depends_on=after, retain_on_delete=self._wanted.storage.stays and noun != "public"
             ),

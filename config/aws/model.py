@@ -20,7 +20,7 @@ from catalogue.containers import Reference
 from catalogue.containers import read as read_reference
 from config.custom_actions import CustomActions
 from config.measure import Measure
-from config.model import Model
+from config.model import Model, UnreadError
 from config.shared_values import Access, AllowReplace, Cidr, Fingerprint, OnDestroy, Sha256, Timezone, some
 from config.slurm import ALWAYS_ON, ENROOT_SUMS, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
@@ -37,6 +37,12 @@ def _image(value: str) -> str:
     if not re.fullmatch(r"ami-[0-9a-z]+", value):
         raise ValueError(f"is {value!r}; it must be the id of an AMI, ami-...")
     return value
+
+
+def is_local(zone: str) -> bool:
+    """Tell whether a zone is a local one, far from its region's others."""
+    found = _ZONE.fullmatch(zone)
+    return found is not None and zone[:-1] != found[1]
 
 
 def _zone(value: str) -> str:
@@ -417,8 +423,11 @@ class Aws(Model):
         description="Prefix of every name: lower-case letters, digits and hyphens, at most 40.",
         examples=["train"],
     )
-    zone: Annotated[str, AfterValidator(_zone)] = Field(
-        description="Availability zone of machines and file systems; its region must be aws:region.", examples=["us-east-1a"]
+    zone: Annotated[str, AfterValidator(_zone)] | None = Field(
+        default=None,
+        description="Availability zone of machines and file systems, in the region of aws:region; null takes the first that "
+        "offers the types, or that of network.existing, and keeps it.",
+        examples=["us-east-1a"],
     )
     second_zone: Annotated[str, AfterValidator(_zone)] | None = Field(
         default=None, description="Another zone of the region, for a home file system in two zones.", examples=["us-east-1b"]
@@ -469,7 +478,13 @@ class Aws(Model):
 
     @property
     def region(self) -> str:
-        """The zone's region."""
+        """The zone's region.
+
+        Raises:
+            UnreadError: no zone is given; the account has not been asked for one yet.
+        """
+        if self.zone is None:
+            raise UnreadError("zone")
         found = _ZONE.fullmatch(self.zone)
         return found[1] if found else ""
 

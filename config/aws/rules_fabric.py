@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from catalogue.aws.instances import BLOCK, INSTANCES
+from catalogue.aws.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT
 from catalogue.aws.versions import Stack
 from config import slurm_rules
 from config.aws.facts import Facts
@@ -53,6 +53,21 @@ def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach(
             "aws.secondZone", f"is {wanted.second_zone}, which is not a zone of {wanted.region}, the region of aws.zone"
         )
+
+
+@rule("zone-missing", ERROR, "EC2 user guide, Capacity Reservations and Capacity Blocks: each is in one zone", guard=True)
+def zone_missing(wanted: Aws, _facts: Facts) -> _Breaches:
+    """No zone, although something that is given is in a certain one."""
+    if wanted.zone is not None or wanted.network.existing:
+        return
+    if wanted.second_zone is not None:
+        yield Breach("aws.zone", f"is not set, and aws.secondZone is {wanted.second_zone}; set both, for they must differ")
+    for path, _, one in wanted.located:
+        if one.purchase.option not in {ON_DEMAND, SPOT}:
+            yield Breach(
+                "aws.zone",
+                f"is not set, and {path}.purchase.option is {one.purchase.option}; set the zone in which that capacity is",
+            )
 
 
 @rule("provider-region", ERROR, "the provider creates everything in its own region", guard=True)

@@ -1,7 +1,7 @@
-"""Data sources of VPCs, subnets, route tables and security groups, by their ids.
+"""Data sources of VPCs, subnets, route tables and security groups, by their ids; of subnets by their tags as well.
 
-What each says when there is none is the provider's own (terraform-provider-aws: internal/tfresource/not_found_error.go,
-internal/service/ec2/vpc_route_table_data_source.go).
+What each says when there is none, or more than one, is the provider's own (terraform-provider-aws:
+internal/tfresource/not_found_error.go, internal/service/ec2/vpc_route_table_data_source.go, vpc_subnet_data_source.go).
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: 
 
 
 def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return a subnet, with the number of its free addresses.
+    """Return a subnet by its id or its tags, with the number of its free addresses.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is none or more than one, or the request is wrong.
     """
     database = cloud.store.read()
-    one = _found(args, database, SUBNET)
+    one = _tagged(args["tags"], database) if args.get("tags") else _found(args, database, SUBNET)
     kept = (
         *("arn", "availabilityZone", "availabilityZoneId", "cidrBlock", "mapPublicIpOnLaunch", "vpcId", "enableDns64"),
         *("assignIpv6AddressOnCreation", "ipv6Native", "mapCustomerOwnedIpOnLaunch", "privateDnsHostnameTypeOnLaunch"),
@@ -167,6 +167,17 @@ def _found(args: Mapping[str, Any], database: Database, token: str) -> Record:
     if one is None:
         raise refusal("NotFound", f"no matching {noun} found", "EC2", operation)
     return one
+
+
+def _tagged(tags: Mapping[str, str], database: Database) -> Record:
+    noun, operation = _LISTED[SUBNET]
+    found = [one for one in database.of(SUBNET) if tags.items() <= (one.inputs.get("tags") or {}).items()]
+    if len(found) > 1:
+        message = f"multiple {noun}s matched; use additional constraints to reduce matches to a single {noun}"
+        raise refusal("TooManyResults", message, "EC2", operation)
+    if not found:
+        raise refusal("NotFound", f"no matching {noun} found", "EC2", operation)
+    return found[0]
 
 
 def _of(record: Record, name: str) -> Answer:

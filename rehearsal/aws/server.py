@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -33,7 +34,7 @@ class Provider(server.Provider):
 
     @override
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[errors.Problem]:
-        region = variables.get("region")
+        region = _region(variables)
         if region is None:
             yield refused(
                 "region", "MissingRegion", "Missing region configuration. Set it: `pulumi config set aws:region us-west-2`."
@@ -43,7 +44,7 @@ class Provider(server.Provider):
 
     @override
     def configure(self, variables: Mapping[str, Any]) -> None:
-        region = known(variables.get("region"))
+        region = known(_region(variables))
         self._aws.region = str(region) if region else self._aws.region
 
     @override
@@ -74,3 +75,8 @@ class Provider(server.Provider):
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()
+
+
+def _region(variables: Mapping[str, Any]) -> Any:
+    """Return the configured region, or the environment's (pulumi_aws 7.51.1, provider.py)."""
+    return variables.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

@@ -255,6 +255,83 @@ def test_an_image_that_cannot_be_looked_up_says_which_key_does_without():
         program({"image": None}, answers={"getParameter": refuse})
 
 
+NO_SUBNET = "reading EC2 Subnet: no matching EC2 Subnet found"
+
+
+def offers(**zones: list[str]) -> dict[str, Any]:
+    """Return an account without subnets that offers types in these zones: `m5` and `p5`."""
+
+    def offered(args: dict[str, Any]) -> dict[str, Any]:
+        ((kind,),) = [one["values"] for one in args["filters"] if one["name"] == "instance-type"]
+        return {"locations": zones[kind.partition(".")[0]]}
+
+    return {"getInstanceTypeOfferings": offered, "getSubnet": refusing(NO_SUBNET)}
+
+
+def refusing(words: str) -> Any:
+    def refuse(_: dict[str, Any]) -> dict[str, Any]:
+        raise Refused(words)
+
+    return refuse
+
+
+def test_a_zone_that_is_not_named_is_the_first_that_offers_every_type_and_is_said(monkeypatch):
+    said: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
+    local = f"{OTHER[:-1]}-tpe-1a"
+    made, _ = program({"zone": None}, answers=offers(m5=[ZONE, OTHER, local], p5=[OTHER, local]))
+    assert {one["availabilityZone"] for one in made.of("Subnet")} == {OTHER}
+    assert said[0] == (f"aws.zone is not set: it is {OTHER}, the first zone that offers m5.8xlarge and p5.48xlarge.")
+
+
+def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet_although_an_earlier_one_offers_its_types_now():
+    first, _ = program({"zone": None}, answers=offers(m5=[OTHER], p5=[OTHER]))
+    private = first.named("cluster-network-private")
+    asked: list[dict[str, Any]] = []
+
+    def mine(args: dict[str, Any]) -> dict[str, Any]:
+        asked.append(args)
+        return {"availabilityZone": private["availabilityZone"]}
+
+    again, _ = program({"zone": None}, answers=offers(m5=[ZONE, OTHER], p5=[ZONE, OTHER]) | {"getSubnet": mine})
+    assert sorted(map(str, again.made)) == sorted(map(str, first.made))
+    (tags,) = [one["tags"] for one in asked]
+    assert tags.items() <= private["tags"].items()
+    assert not tags.items() <= first.named("cluster-network-public")["tags"].items()
+    assert tags["busbar:stack"] == f"{pulumi.get_organization()}/busbar/aws", (
+        "of a stack of the same name it would be another's zone"
+    )
+
+
+def test_a_stack_in_a_network_that_exists_is_in_the_zone_of_its_private_subnet():
+    made, _ = program(
+        {"zone": None, "name": "other"} | existing(groups=OWN_GROUPS) | {"preflight": True}, answers=account(**network_of())
+    )
+    assert made.asked[0] == ("aws:ec2/getSubnet:getSubnet", {"id": "subnet-2"})
+
+
+@pytest.mark.parametrize(
+    ("changes", "answers", "says"),
+    [
+        (
+            {},
+            offers(m5=[ZONE], p5=[OTHER]),
+            f"aws.zone is not set, and no zone of the region offers all types of the stack: m5.8xlarge is in {ZONE}, p5",
+        ),
+        (
+            {},
+            offers(m5=[ZONE]) | {"getSubnet": refusing("api error UnauthorizedOperation: not allowed")},
+            "aws.zone is not set, and the subnet of this stack could not be looked up: UnauthorizedOperation: not allowed. It ",
+        ),
+        (bought("open-odcr"), {}, "aws.zone is not set, and aws.queues[0].machines[0].purchase.option is open-odcr; set the"),
+    ],
+)
+def test_a_zone_that_cannot_be_found_is_refused_in_a_sentence(changes, answers, says):
+    with pytest.raises(pulumi.RunError) as refused:
+        program({"zone": None} | changes, answers=answers)
+    assert str(refused.value).startswith(says)
+
+
 def test_nodes_know_no_key_but_the_operators(cloud):
     boot = user_data(base64.b64decode(template(cloud)["userData"]).decode())
     assert boot["ssh_authorized_keys"] == [KEY]
@@ -971,7 +1048,8 @@ class Refused(grpc.RpcError):
         return grpc.StatusCode.UNKNOWN
 
     def details(self) -> str:
-        return "invocation of aws:cloudcontrol/getResource:getResource returned an error: ResourceNotFoundException"
+        words = self.args[0] if self.args else "ResourceNotFoundException"
+        return f"invocation of aws:cloudcontrol/getResource:getResource returned an error: {words}"
 
 
 def controlled(**by_kind: dict[str, Any]) -> dict[str, Any]:

@@ -149,6 +149,23 @@ def test_a_subnet_on_the_main_route_table_has_none_of_its_own_and_missing_ones_a
         asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
+def test_a_subnet_is_found_by_all_of_its_tags_and_none_or_several_are_reported_as_by_the_provider(cloud: Cloud) -> None:
+    stack = Stack(cloud).network()
+    place = {"vpcId": stack.ids["vpc"], "availabilityZone": f"{REGION}b"}
+    for at, noun in enumerate(("one", "other")):
+        stack.make("Subnet", noun, **place, cidrBlock=f"10.1.{128 + at}.0/24", tags={"Name": noun, "of": "us"})
+
+    def by(**tags: str) -> Any:
+        return asked(stack, "getSubnet", id=None, tags=tags)
+
+    assert by(Name="other", of="us")["availabilityZone"] == f"{REGION}b"
+    assert by(Name="other")["id"] == stack.ids["other"]
+    with pytest.raises(ServiceError, match="no matching EC2 Subnet found"):
+        by(Name="other", of="them")
+    with pytest.raises(ServiceError, match="multiple EC2 Subnets matched; use additional constraints"):
+        by(of="us")
+
+
 def test_lookups_know_the_vendors_offers(furnished: Stack) -> None:
     kind = asked(furnished, "getInstanceType")
     assert (kind["efaMaximumInterfaces"], len(kind["networkCards"]), kind["networkCards"][31]["maximumInterfaces"]) == (
@@ -217,7 +234,19 @@ def urn(noun: str, name: str) -> str:
     return f"urn:pulumi:dev::p::parent${token(noun)}::{name}"
 
 
-def test_a_region_is_needed_and_becomes_every_resources_own(served: Any) -> None:
+def test_a_region_that_is_not_configured_is_the_environments(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert not served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({}))).failures
+    monkeypatch.setenv("AWS_REGION", "ap-northeast-1")
+    served.Configure(provider_pb2.ConfigureRequest(args=wire.dumps({})))
+    checked = served.Check(provider_pb2.CheckRequest(urn=urn("Vpc", "v"), news=wire.dumps({"cidrBlock": "10.0.0.0/16"})))
+    assert wire.loads(checked.inputs)["region"] == "ap-northeast-1"
+
+
+def test_a_region_is_needed_and_becomes_every_resources_own(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
     missing = served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({})))
     assert "Missing region configuration" in missing.failures[0].reason
     wrong = served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({"region": "moon-base-1"})))

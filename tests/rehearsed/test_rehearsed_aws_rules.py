@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from config.aws.rules import RULES
+from tools.stack_changes import DEFAULT
 from tools.stage import Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("aws-rules")]
@@ -105,6 +108,25 @@ NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 def rules_in(text: str) -> set[str]:
     """Return the rules that sentences end with."""
     return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
+
+
+def test_the_stack_file_for_an_account_needs_nothing_but_networks(tmp_path):
+    """Region and credentials are the environment's, and the key is the operator's usual one; nothing else is set."""
+    stage = Stage(tmp_path, "aws")
+    try:
+        (tmp_path / ".ssh").mkdir()
+        (tmp_path / ".ssh" / "id_ed25519.pub").symlink_to(stage.world / "operator" / "id_ed25519.pub")
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where the set-up has put the engine
+        stage.environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "AWS_REGION": "ap-northeast-1"}
+        own = {"access": {"publicKey": DEFAULT, "sshFrom": ["203.0.113.7/32"]}}
+        for wanted in (own, own | {"storage": DEFAULT}):
+            found = stage.preview(aws=wanted, **dict.fromkeys(("measure", "accept", "records"), DEFAULT))
+            assert found.status == 0, found
+            said = "aws.zone is not set: it is ap-northeast-1a, the first zone that offers m5.8xlarge and p5.48xlarge."
+            assert said in found.text
+            assert "(2 x p5.48xlarge)" in found.text, "the gate"
+    finally:
+        stage.close()
 
 
 def test_a_zone_of_another_region_is_refused_with_its_path(world):

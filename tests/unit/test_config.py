@@ -17,6 +17,7 @@ from parsed_stack import GIVEN, IMAGE, begins_with_a_path, parsed, refused
 
 from catalogue.nccl_tests import too_old
 from config import read
+from config.aws.model import Aws
 from config.aws.rules import RULES as AWS_RULES
 from config.hosts.rules import RULES as HOSTS_RULES
 from config.kubernetes.rules import RULES as KUBERNETES_RULES
@@ -24,6 +25,7 @@ from config.model import fields_by_key, inner
 from config.oci.model import Oci
 from config.oci.rules import RULES as OCI_RULES
 from config.schema import StackFile, leaves
+from config.shared_values import Access
 from config.stack import TARGETS
 from tools.stack_changes import DEFAULT, merged
 
@@ -400,6 +402,17 @@ def test_a_first_stack_on_oci_needs_two_values():
     filled = groups["busbar:oci"] | {"compartment": "ocid1.compartment.oc1..dddd"}
     filled["access"] = {"sshFrom": ["203.0.113.7/32"], "publicKey": KEY}
     assert read.parse({"target": "oci", "oci": json.dumps(filled)}).pool == "gpu"
+
+
+def test_a_first_stack_on_aws_needs_one_value():
+    """The stack file for an account: the region is the environment's, zone and images are looked up."""
+    groups = yaml.safe_load((ROOT / "Pulumi.aws.yaml").read_text())["config"]
+    assert re.findall(r"<[^>]*>", json.dumps(groups)) == ["<your network in CIDR notation>"]
+    needed = {name for name, field in Aws.model_fields.items() if field.is_required()}
+    assert needed == {"access", "queues"}
+    assert {name for name, field in Access.model_fields.items() if field.is_required()} == {"ssh_from"}
+    filled = groups["busbar:aws"] | {"access": {"sshFrom": ["203.0.113.7/32"], "publicKey": KEY}}
+    assert read.parse({"target": "aws", "aws": json.dumps(filled)}).pool == "gpu-p5"
 
 
 @pytest.mark.parametrize(

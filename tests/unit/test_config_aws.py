@@ -274,6 +274,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ({"secondZone": ZONE}, FACTS, f"aws.secondZone is {ZONE}, like aws.zone; it must be another zone of ap-northeast-1"),
         ({"secondZone": "eu-west-1a"}, FACTS, "aws.secondZone is eu-west-1a, which is not a zone of ap-northeast-1"),
     ],
+    "zone-missing": [
+        ({"zone": None, "secondZone": OTHER}, FACTS, f"aws.zone is not set, and aws.secondZone is {OTHER}; set both, for they"),
+        (
+            {"zone": None} | bought("open-odcr"),
+            FACTS,
+            f"aws.zone is not set, and {P5}.purchase.option is open-odcr; set the zone in which that capacity is",
+        ),
+    ],
     "provider-region": [
         ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
     ],

@@ -9,7 +9,7 @@ from tools import config
 
 ANSWERS = {
     "oci": {"region": "ap-tokyo-1", "compartment": "ocid1.compartment.oc1..aaaa", "from": "203.0.113.7/32"},
-    "aws": {"zone": "us-east-1a", "from": "203.0.113.7/32, 198.51.100.0/24"},
+    "aws": {"region": "us-east-1", "from": "203.0.113.7/32, 198.51.100.0/24"},
     "hosts": {"machines": "gpu-1=10.20.1.11, gpu-2=10.20.1.12", "jump": "ubuntu@203.0.113.9"},
     "kubernetes": {
         "server": "https://10.138.61.49:6443",
@@ -66,7 +66,7 @@ def test_a_few_answers_make_a_stack_file_that_a_preview_accepts(home, target):
         ("oci", {"from": ""}, "oci.access.sshFrom"),
         ("oci", {"shape": "BM.GPU9.8"}, "oci.pools[0].shape"),
         ("oci", {"nodes": "two"}, "oci.pools[0].nodes"),
-        ("aws", {"zone": "nowhere"}, "aws.zone"),
+        ("aws", {"from": "home"}, "aws.access.sshFrom"),
         ("hosts", {"machines": "gpu-1"}, "hosts.nodes"),
         ("kubernetes", {"gpus": "one"}, "kubernetes.gpus"),
         ("kubernetes", {"rails": "ens192:irdma0"}, "kubernetes.rails[0].range"),
@@ -97,7 +97,7 @@ def test_the_vendors_configured_capacity_is_offered(home):
         (home / folder / "config").write_text(text)
     offered = {one.name: one.offers for one in config.questions("oci", home, {})}
     assert (offered["region"], offered["compartment"]) == ("ap-osaka-1", "ocid1.tenancy.oc1..x")
-    assert {one.name: one.offers for one in config.questions("aws", home, {})}["zone"] == "eu-west-1a"
-    assert {one.name: one.offers for one in config.questions("aws", home, {"AWS_REGION": "us-west-2"})}["zone"] == "us-west-2a"
+    assert {one.name: one.offers for one in config.questions("aws", home, {})}["region"] == "eu-west-1"
+    assert {one.name: one.offers for one in config.questions("aws", home, {"AWS_REGION": "us-west-2"})}["region"] == "us-west-2"
     (home / ".aws" / "config").write_text("no section\n")
-    assert {one.name: one.offers for one in config.questions("aws", home, {})}["zone"] == ""
+    assert {one.name: one.offers for one in config.questions("aws", home, {})}["region"] == ""

@@ -1,0 +1,83 @@
+"""Finds the zone of a stack file that names none: the one that the stack is in, else the first that offers its types.
+
+What is offered may change, and another zone would replace every machine; so a stack that has subnets stays where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import pulumi
+from pulumi_aws import ec2
+
+from catalogue.aws.permissions import LOOKUPS
+from components.aws.account_lookups import there
+from components.aws.launch_inputs import STACK_TAG
+from components.left_behind import this_stack
+from components.report_findings import reason, refuse
+from config.aws.facts import Facts
+from config.aws.model import Aws, is_local
+from config.aws.rules import RULES
+
+_T = TypeVar("_T")
+
+
+def chosen(wanted: Aws) -> Aws:
+    """Return `wanted` with its zone.
+
+    Raises:
+        pulumi.RunError: what is given needs a certain zone, no zone offers all types, or the account could not be asked.
+    """
+    if wanted.zone is not None:
+        return wanted
+    refuse(RULES["zone-missing"].findings(wanted, Facts()))
+    return wanted.model_copy(update={"zone": _present(wanted) or _offering(wanted)})
+
+
+def _present(wanted: Aws) -> str | None:
+    """Return the zone of the subnet that the stack file names, or that this stack has made; None without one."""
+    own = wanted.network.existing
+    if own:
+        return _asked(f"subnet {own.private_subnet}", "getSubnet", lambda: _zone(ec2.get_subnet(id=own.private_subnet)))
+    tags = wanted.named("private")
+    mine = {name: tags[name] for name in ("Name", "busbar:cluster")} | {STACK_TAG: this_stack()}
+    return there(lambda: _asked("the subnet of this stack", "getSubnet", lambda: _zone(ec2.get_subnet(tags=mine))))
+
+
+def _zone(subnet: ec2.GetSubnetResult) -> str:
+    return str(subnet.availability_zone)
+
+
+def _offering(wanted: Aws) -> str:
+    """Return the first zone that offers every type, and say so; a local zone lacks services, so only its name asks for it."""
+    kinds = dict.fromkeys((wanted.login.type, *(one.type for _, _, one in wanted.located)))
+    offered = {kind: _offers(kind) for kind in kinds}
+    both = sorted(set.intersection(*map(set, offered.values())))
+    if not both:
+        found = ", ".join(f"{kind} is in {', '.join(zones) or 'no zone'}" for kind, zones in offered.items())
+        raise pulumi.RunError(f"aws.zone is not set, and no zone of the region offers all types of the stack: {found}.")
+    pulumi.log.info(f"aws.zone is not set: it is {both[0]}, the first zone that offers {' and '.join(kinds)}.")
+    return both[0]
+
+
+def _offers(kind: str) -> list[str]:
+    named = ec2.GetInstanceTypeOfferingsFilterArgs(name="instance-type", values=[kind])
+    found = _asked(
+        f"the zones that offer {kind}",
+        "getInstanceTypeOfferings",
+        lambda: ec2.get_instance_type_offerings(filters=[named], location_type="availability-zone"),
+    )
+    return sorted(zone for zone in found.locations if not is_local(zone))
+
+
+def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
+    """Return what `question` returns, which `preflight: false` does not spare."""
+    try:
+        return question()
+    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+        rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
+        raise pulumi.RunError(
+            f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. It takes the right {rights}; or set "
+            "aws.zone."
+        ) from None
