@@ -24,7 +24,8 @@ _RULES = "/etc/iptables/rules.v4"
 _TIMEOUT_S = 60
 #: The first systemd with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of the same name.
 _DYNAMIC = 235
-_TEXT = """[Unit]
+#: The unit, for `format`.
+TEXT = """[Unit]
 Description=Counters of RDMA devices for Prometheus (busbar)
 After=network-online.target
 Wants=network-online.target
@@ -77,7 +78,7 @@ def main(program: str, ask: Dict[str, Any]) -> None:
     old = _port_of_unit()
     if old and old != ask["port"]:
         _firewall(old, readers, opened=False)
-    text = _TEXT.format(
+    text = TEXT.format(
         python=sys.executable,
         program=PROGRAM,
         listen=listen,
