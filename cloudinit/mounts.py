@@ -39,7 +39,9 @@ class Mount:
 def tools() -> Step:
     """Define `again`: run a command until it succeeds, `most` times at most (or 10); and `lists`: fetch apt's lists.
 
-    apt-daily holds the lock on the lists for minutes after a boot, and cloud images come without lists.
+    apt-daily holds the lock on the lists for minutes after a boot, and cloud images come without lists. A fetch that fails is
+    success to apt-get (apt-get(8), --error-on), so it is told otherwise first; what still fails then may be a repository that
+    the image brought and nobody here needs.
     """
     return Step(
         "tools",
@@ -53,7 +55,8 @@ again() {{
   done
 }}
 lists() {{
-  for _ in 1 2 3 4 5; do ! again apt-get update || return 0; done
+  ! again apt-get -o APT::Update::Error-Mode=any update || return 0
+  for _ in 1 2 3 4; do ! again apt-get update || return 0; done
   return 1
 }}
 """,

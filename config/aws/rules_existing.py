@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
 from catalogue.aws.regions import needs_second_zone
+from catalogue.package_ports import PORTS
 from config.aws.facts import Facts, SecurityGroup, Subnet
 from config.aws.model import Aws, ExistingNetwork, OwnGroups
 from config.model import key_of
@@ -16,7 +17,7 @@ _AT = "aws.network.existing"
 _GROUPS = f"{_AT}.groups"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _WORLD = "0.0.0.0/0"
-_SSH, _HTTPS = 22, 443
+_SSH = 22
 _Breaches = Iterator[Breach]
 
 
@@ -178,9 +179,13 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
             f"{_GROUPS}.nodes",
             f"is {groups.nodes}, which does not allow all traffic between nodes; MPI and NCCL use any port",
         )
-    for key, name, group in (("login", groups.login, login), ("nodes", groups.nodes, nodes)):
-        if not group.lets([_WORLD], out=True, port=_HTTPS):
-            yield Breach(f"{_GROUPS}.{key}", f"is {name}, which blocks outgoing HTTPS to {_WORLD}; first boot fetches packages")
+    images = (wanted.login.family, wanted.family)
+    for (key, name, group), image in zip((("login", groups.login, login), ("nodes", groups.nodes, nodes)), images, strict=True):
+        ports = PORTS[image.packages]
+        blocked = [ports[port] for port in ports if not group.lets([_WORLD], out=True, port=port)]
+        if blocked:
+            words = f"is {name}, which blocks outgoing {' and '.join(blocked)} to {_WORLD}; first boot fetches packages"
+            yield Breach(f"{_GROUPS}.{key}", words)
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

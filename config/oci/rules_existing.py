@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from catalogue.package_ports import PORTS
 from config.model import key_of
 from config.oci.facts import Facts, Subnet
 from config.oci.model import Oci
@@ -12,7 +13,7 @@ from config.rule import ERROR, Breach, known, rule
 
 _AT = "oci.network.existing"
 _WORLD = "0.0.0.0/0"
-_SSH, _HTTPS = 22, 443
+_SSH = 22
 _INTERNET = "ocid1.internetgateway."
 
 
@@ -137,9 +138,13 @@ def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             f"is {its_private}, whose security lists do not allow all traffic between its own machines; MPI and NCCL use "
             "any port",
         )
-    for path, name, subnet in named:
-        if not subnet.lets(_WORLD, out=True, port=_HTTPS):
-            yield Breach(path, f"is {name}, whose security lists block outgoing HTTPS to {_WORLD}; first boot fetches packages")
+    managers = ({wanted.login.family.packages}, {pool.family.packages for pool in wanted.pools})
+    for (path, name, subnet), used in zip(named, managers, strict=True):
+        ports = {port: words for one in used for port, words in PORTS[one].items()}
+        blocked = [words for port, words in sorted(ports.items()) if not subnet.lets(_WORLD, out=True, port=port)]
+        if blocked:
+            way = f"whose security lists block outgoing {' and '.join(blocked)} to {_WORLD}"
+            yield Breach(path, f"is {name}, {way}; first boot fetches packages")
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from rehearsal.aws import efa_software
 from rehearsal.host import etc_files
-from rehearsal.host.images import DNF, EVERYWHERE, IMAGE_FOLDER, UBUNTU, Image
+from rehearsal.host.images import DNF, EVERYWHERE, IMAGE_FOLDER, Image
 
 _COMMANDS = {"aws": "aws", "nvidia-smi": "nvidia-smi"}
 _CUDA, _DRIVER = "12.8", "570.133.20"
 
 #: Name -> family, release, full name, login user, commands.
 _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
-    "ubuntu2204": ("ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "ubuntu", UBUNTU),
-    "ubuntu2404": ("ubuntu", "24.04", "Ubuntu 24.04.5 LTS", "ubuntu", UBUNTU),
+    "ubuntu2204": ("ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "ubuntu", {}),
+    "ubuntu2404": ("ubuntu", "24.04", "Ubuntu 24.04.5 LTS", "ubuntu", {}),
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 

@@ -15,13 +15,12 @@ YUM = {"yum": "yum"}
 DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
-UBUNTU = {"apt-get": "apt-get"}
 #: A file that builds look for and nothing runs: it cannot be run.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
 #: The machine's own, which of the rehearsed images only Ubuntu's have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
 #: Debian's own tools, which only an image of Debian's family has.
-DPKG = ("apt", "apt-cache", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
+DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: The machine's Slurm, munge and MariaDB, which packages bring.
 SLURM = (
@@ -38,7 +37,6 @@ FOREIGN = tuple(
     dict.fromkeys(
         (
             *SECURITY,
-            *UBUNTU,
             *IFUP,
             *DNF,
             "aws",

@@ -6,13 +6,27 @@ with.
 
 from __future__ import annotations
 
-_FOLDERS = ("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/apt/lists/partial")
+_LISTS = {"22.04": "jammy", "24.04": "noble"}
+#: What apt cannot have here: the archives sign nothing, a host has no further users or terminals, and no resolver for SRV.
+_APT = """Acquire::AllowInsecureRepositories "true";
+APT::Get::AllowUnauthenticated "true";
+APT::Sandbox::User "root";
+Dpkg::Use-Pty "false";
+Acquire::EnableSrvRecords "false";
+Acquire::Languages "none";
+"""
+_FOLDERS = (
+    *("etc/apt/sources.list.d", "etc/apt/preferences.d", "etc/apt/auth.conf.d", "etc/apt/trusted.gpg.d", "var/log/apt"),
+    *("var/lib/dpkg/info", "var/lib/dpkg/updates", "var/lib/dpkg/triggers", "var/lib/apt/lists/partial"),
+)
 
 
 def texts(ubuntu: str, kernel: str) -> dict[str, tuple[str, int]]:
     """Return dpkg's and apt's files for a release of Ubuntu and of its kernel; apt has no lists yet, as on any fresh image."""
     made = {f"{folder}/.keep": ("", 0o644) for folder in (*_FOLDERS, "var/cache/apt/archives/partial")}
-    made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list.d/.keep": ("", 0o644)}
+    source = f"deb http://archive.ubuntu.com/ubuntu {_LISTS[ubuntu]} main\n"
+    made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list": (source, 0o644)}
+    made |= {"etc/apt/apt.conf.d/90rehearsal": (_APT, 0o644)}
     return made | {"var/lib/dpkg/status": ("\n".join(_status(ubuntu, kernel)), 0o644)}
 
 

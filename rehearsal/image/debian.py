@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import io
-import subprocess
 import tarfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,9 +19,7 @@ LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
 def archive(name: str, package: Package) -> bytes:
     """Return a package as a .deb file (deb(5)); its files are copied from the stand-ins of this host."""
-    version = package.get("version", "1.0")
-    about = f"Package: {name}\nVersion: {version}\nArchitecture: all\nMaintainer: rehearsal <none@invalid>\n"
-    told = [("./control", 0o644, f"{about}Description: a stand-in\n".encode(), "")]
+    told = [("./control", 0o644, about(name, package).encode(), "")]
     if after := package.get("postinst"):
         told.append(("./postinst", 0o755, f"#!/bin/sh -e\n{after}".encode(), ""))
     control = gzip.compress(_tar(told), mtime=0)
@@ -38,21 +35,11 @@ def archive(name: str, package: Package) -> bytes:
     return packed
 
 
-def install(archives: dict[str, bytes]) -> int:
-    """Let dpkg install archives; return its exit status."""
-    folder = Path("/var/cache/apt/archives")
-    folder.mkdir(parents=True, exist_ok=True)
-    places = []
-    for name, content in archives.items():
-        places.append(str(folder / f"{name}.deb"))
-        Path(places[-1]).write_bytes(content)
-    return subprocess.run(["dpkg", "--install", *places], check=False).returncode
-
-
-def is_installed(name: str) -> bool:
-    """Return whether dpkg has a package as installed."""
-    ask = ["dpkg-query", "--show", "--showformat", "${db:Status-Abbrev}", name]
-    return subprocess.run(ask, capture_output=True, text=True, check=False).stdout.startswith("ii")
+def about(name: str, package: Package) -> str:
+    """Return a package's control fields (deb-control(5)), as its archive and an index of packages have them."""
+    version = package.get("version", "1.0")
+    fields = {"Package": name, "Version": version, "Architecture": "all", "Maintainer": "rehearsal <none@invalid>"}
+    return "".join(f"{key}: {value}\n" for key, value in (fields | {"Description": "a stand-in"}).items())
 
 
 def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:

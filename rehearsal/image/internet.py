@@ -12,11 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rehearsal.image import debian, packages, signing_keys
+from rehearsal.image import apt_repositories, debian, packages, signing_keys
 
 #: Hosts whose files are here; every other address is asked over the network.
 HOSTS = frozenset(
     {
+        apt_repositories.ARCHIVE,
+        "fsx-lustre-client-repo.s3.amazonaws.com",
         "efa-installer.amazonaws.com",
         "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
         "docs.aws.amazon.com",
@@ -100,16 +102,21 @@ def _stored(files: dict[str, str]) -> bytes:
 
 
 def served(address: str) -> bytes | None:
-    """Return the content at an https address, or None."""
+    """Return the content at an address, or None; only Ubuntu's archive answers by http."""
     place = urlsplit(address)
-    if place.scheme != "https":
-        return None
     where = f"{place.hostname}{place.path}"
+    if place.scheme != ("http" if place.hostname == apt_repositories.ARCHIVE else "https"):
+        return None
+    if where in _FILES:
+        return _FILES[where]()
+    return apt_repositories.served(where) or _released(where)
+
+
+def _released(where: str) -> bytes | None:
+    """Return what is served under the name of a release."""
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
         return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER}) if installer[1] == EFA_INSTALLER else None
-    if where in _FILES:
-        return _FILES[where]()
     if where.startswith(_RELEASE):
         return _nerdctl(where.removeprefix(_RELEASE))
     package = _PACKAGE.fullmatch(where)

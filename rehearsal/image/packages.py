@@ -102,6 +102,8 @@ LUSTRE_FOR_UBUNTU: dict[str, Package] = {
     **{f"lustre-client-modules-{kernel}": lustre_module(kernel) for kernel in _FSX_KERNELS},
     **_LUSTRE_FOR_NOBLE,
 }
+#: FSx's repository for Ubuntu, by suite.
+LUSTRE_BY_SUITE = {"jammy": LUSTRE_FOR_UBUNTU, "noble": _LUSTRE_FOR_NOBLE}
 
 #: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
@@ -151,17 +153,14 @@ TOOLKIT_FOR_UBUNTU: dict[str, Package] = {
     "libnvidia-container1": {"version": "1.18.0-1"},
 }
 _AT: dict[str, dict[str, Package]] = {
-    "nvidia.github.io/libnvidia-container/stable/deb/amd64": TOOLKIT_FOR_UBUNTU,
     "nvidia.github.io/libnvidia-container/stable/rpm": TOOLKIT,
     "developer.download.nvidia.com/compute/cuda/repos/rhel{release}/x86_64": _NCCL,
     "cdn.amazonlinux.com/al2023/core/mirrors/latest/x86_64": AMAZON,
-    "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/jammy": LUSTRE_FOR_UBUNTU,
-    "fsx-lustre-client-repo.s3.amazonaws.com/ubuntu/noble": _LUSTRE_FOR_NOBLE,
     "dl.fedoraproject.org/pub/epel/{release}": {"htop": {}, "pdsh": {}},
 }
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """Return the packages at a base URL (apt's with its suite) for a release, or None if nothing answers."""
+    """Return the packages at a base URL for a release, or None if nothing answers."""
     place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
     return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)

@@ -1,7 +1,7 @@
 """Keys that stand for those of the vendors' package repositories: real OpenPGP keys, whose private halves nobody has.
 
-They sign nothing, because no package manager that asks for a signature is played. A stack file that is rehearsed names their
-fingerprints where a real one has the vendor's.
+They sign nothing: yum's stand-in asks for no signature, and apt-get is allowed to go without. A stack file that is rehearsed
+names their fingerprints where a real one has the vendor's.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from pathlib import Path
 from rehearsal.net import network, wires
 from rehearsal.world.world import World, write_whole
 
-PORT = 443
+PORT, PLAIN_PORT = 443, 80
 _FOLDER = "services"
 _START_S = 60
 _END_S = 20

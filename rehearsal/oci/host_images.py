@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from rehearsal.host import etc_files
-from rehearsal.host.images import DNF, EVERYWHERE, IFUP, NVCC, SECURITY, UBUNTU, YUM, Image
+from rehearsal.host.images import DNF, EVERYWHERE, IFUP, NVCC, SECURITY, YUM, Image
 
 #: What Ubuntu's images let in: SSH and nothing else (the vendor's page "Security Rules", "rules.v4 of Ubuntu images").
 _RULES = """*filter
@@ -28,8 +28,8 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, boo
     "ol7": ("ol", "7.9", "opc", SECURITY | YUM | IFUP, "11.6", "510.47.03", False, False),
     "ol8": ("ol", "8.10", "opc", SECURITY | DNF | IFUP, "12.4", "550.90.12", False, True),
     "ol9": ("ol", "9.5", "opc", SECURITY | DNF, "13.0", "580.65.06", True, True),
-    "ubuntu2204": ("ubuntu", "22.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
-    "ubuntu2404": ("ubuntu", "24.04", "ubuntu", UBUNTU, "13.0", "580.65.06", True, True),
+    "ubuntu2204": ("ubuntu", "22.04", "ubuntu", {}, "13.0", "580.65.06", True, True),
+    "ubuntu2404": ("ubuntu", "24.04", "ubuntu", {}, "13.0", "580.65.06", True, True),
 }
 
 #: The kernel of the Ubuntu images.

@@ -7,6 +7,7 @@ import json
 import ssl
 import sys
 import tempfile
+import threading
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -66,13 +67,18 @@ class _Server(ThreadingHTTPServer):
         TCPServer.server_bind(self)  # the base class asks a name service for its own name, and none is reachable here
 
 
-def serve(world: World, cloud: str, answer: Callable[[Request], Answer]) -> None:
-    """Answer at the cloud's announced address until killed.
+def serve(
+    world: World, cloud: str, answer: Callable[[Request], Answer], plain: Callable[[Request], Answer] | None = None
+) -> None:
+    """Answer at the cloud's announced address until killed; `plain` answers what comes by http, if anything does.
 
     Raises:
         OSError: another program listens there.
     """
     service = services.announced(world, cloud)
+    if plain:
+        by_http = _Server((service.address, services.PLAIN_PORT), _handler(plain))
+        threading.Thread(target=by_http.serve_forever, daemon=True).start()
     server = _Server((service.address, services.PORT), _handler(answer))
     context = _context(world, service.names)
     context.sni_callback = _by_name(world, cloud, {})

@@ -15,7 +15,7 @@ from rail_streams import FIRST_BOOT, megabits
 from rehearsed_hosts import EGRESS, HCAS, OUT, PRIVATE, PUBLIC, RAILS, SSH, Stage, end_world, vcn
 
 from cloudinit.steps import trust
-from rehearsal.host import hosts
+from rehearsal.host import hosts, sites
 from rehearsal.net import network, wires
 from rehearsal.oci import host_images
 from rehearsal.world.world import World
@@ -51,6 +51,7 @@ def stage(tmp_path_factory):
     stage = Stage(tmp_path_factory.mktemp("w"))
     try:
         network.apply_vcn(stage.world, vcn())
+        sites.start(stage.world)
         network.apply_fabric(stage.world, "fab0", 16)
         stage.boot("bastion", 2, "ol8")
         stage.boot("gpu0", 61, "ol7-gpu", FIRST_BOOT)

@@ -11,7 +11,7 @@ from rehearsed_hosts import EGRESS, SSH, WITHIN, Stage, end_world, host, vcn
 
 from rehearsal.aws.fsx import PORTS as FSX_PORTS
 from rehearsal.entry import cleanup
-from rehearsal.host import hosts, storage
+from rehearsal.host import hosts, sites, storage
 from rehearsal.net import network, wires
 from rehearsal.oci.files import PORTS as OCI_PORTS
 
@@ -43,6 +43,7 @@ def stage(tmp_path_factory):
     stage = Stage(tmp_path_factory.mktemp("w"))
     try:
         network.apply_vcn(stage.world, vcn())
+        sites.start(stage.world)
         for number, name in enumerate(("one", "two", "three"), start=11):
             made = replace(host(name, number, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
             hosts.boot(stage.world, made)

@@ -8,6 +8,7 @@ import pytest
 from rehearsed_hosts import Stage, end_world, vcn
 from wait_until import wait_until
 
+from rehearsal.host import sites
 from rehearsal.net import network
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("units")]
@@ -64,6 +65,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     made = Stage(tmp_path_factory.mktemp("units"))
     try:
         network.apply_vcn(made.world, vcn())
+        sites.start(made.world)
         made.boot("oracle", 2, "ol8")
         made.boot("ubuntu", 3, "ubuntu2404")
         made.ready("oracle", "ubuntu")
@@ -87,6 +89,20 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
     assert stage.inside("ubuntu", "dpkg-query -Wf '${Version}' slurmctld").stdout.startswith("23.11.4")
     for name in ("oracle", "ubuntu"):
         assert len(stage.inside(name, f"command -v {PROGRAMS}").stdout.split()) == len(PROGRAMS.split())
+
+
+def test_the_machines_own_apt_get_serves_ubuntu_and_says_what_the_vendors_does(stage: Stage) -> None:
+    wrong = stage.inside("ubuntu", "apt-get install --frobnicate munge")
+    assert (wrong.returncode, "--frobnicate is not understood" in wrong.stderr) == (100, True)
+    absent = stage.inside("ubuntu", "apt-get install -y slurm-of-another-release")
+    assert (absent.returncode, "Unable to locate package slurm-of-another-release" in absent.stderr) == (100, True)
+    quick = "apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=1 {} update"
+    try:
+        network.apply_vcn(stage.world, vcn(routes=()))
+        assert stage.inside("ubuntu", quick.format("")).returncode == 0, "fetching nothing is success"
+        assert stage.inside("ubuntu", quick.format("-o APT::Update::Error-Mode=any")).returncode == 100
+    finally:
+        network.apply_vcn(stage.world, vcn())
 
 
 def test_what_the_packages_leave_behind_is_what_each_distribution_leaves(stage: Stage) -> None:

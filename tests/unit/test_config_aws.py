@@ -235,7 +235,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             without(NODES, NODES),
             f"{OWN}.groups.nodes is sg-1, which does not allow all traffic between nodes",
         ),
-        (EXISTING, without(NODES, "0.0.0.0/0"), f"{OWN}.groups.nodes is sg-1, which blocks outgoing HTTPS to 0.0.0.0/0"),
+        (
+            EXISTING,
+            without(NODES, "0.0.0.0/0"),
+            f"{OWN}.groups.nodes is sg-1, which blocks outgoing HTTP and HTTPS to 0.0.0.0/0",
+        ),
     ],
     "existing-open": [
         (
@@ -803,12 +807,26 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
         assert begins_with_a_path(one.sentence)
 
 
-@pytest.mark.parametrize(("port", "blocked"), [(443, False), (442, True), (444, True)])
-def test_groups_need_only_let_https_out_for_packages(port, blocked):
+@pytest.mark.parametrize(
+    ("family", "ports", "blocked"),
+    [
+        ("al2023", [443], ""),
+        ("al2023", [442, 444], "HTTPS"),
+        ("ubuntu2204", [80, 443], ""),
+        ("ubuntu2404", [443], "HTTP"),
+        ("ubuntu2404", [79, 81], "HTTP and HTTPS"),
+    ],
+)
+def test_groups_need_only_let_out_what_the_images_packages_are_fetched_by(family, ports, blocked):
+    """Ubuntu's archive is named by http in its images, and Amazon Linux's by https."""
     kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
-    group = own_group(*kept, GroupRule(True, "tcp", (port, port), "0.0.0.0/0"))
-    found = check(RULES, built(EXISTING), replace(FACTS, security_groups=GROUPS | {NODES: group}))
-    assert ("existing-reach" in {one.rule for one in found}) is blocked
+    group = own_group(*kept, *(GroupRule(True, "tcp", (port, port), "0.0.0.0/0") for port in ports))
+    wanted = built(EXISTING | {"imageFamily": family})
+    found = check(RULES, wanted, replace(FACTS, security_groups=GROUPS | {NODES: group}))
+    said = [one.text for one in found if one.rule == "existing-reach"]
+    assert said == (
+        [f"is {NODES}, which blocks outgoing {blocked} to 0.0.0.0/0; first boot fetches packages"] if blocked else []
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not RULES[name].guard])

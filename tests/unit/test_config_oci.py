@@ -508,6 +508,14 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             own(PRIVATE, rules=(rule_of("10.9.0.0/16"), rule_of("10.9.0.0/16", out=True))),
             f"{AT}.privateSubnet is {PRIVATE}, whose security lists block outgoing HTTPS to 0.0.0.0/0",
         ),
+        (
+            OWN | pool(image="ubuntu2404-nv580", imageFamily=DEFAULT),
+            own(
+                PRIVATE,
+                rules=(rule_of("10.9.0.0/16"), rule_of("10.9.0.0/16", out=True), rule_of("0.0.0.0/0", "6", 443, out=True)),
+            ),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block outgoing HTTP to 0.0.0.0/0; first boot fetches",
+        ),
     ],
     "existing-open": [
         (

@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
 #: The first words of a call where an unknown option comes after them, for each of the commands in rehearsal/image/README.md.
 CALLS: dict[str, list[tuple[str, ...]]] = {
-    "bin/apt-get": [(), ("install", "nfs-common"), ("update",)],
     "bin/aws": [(), ("ssm", "put-parameter")],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
     "bin/ifup": [(), ("rdma0",)],
@@ -30,7 +29,6 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
 #: Verbs that the real one has or has not, and the stand-in does not play.
 VERBS = {
     "bin/systemctl": ("edit", "frobnicate"),
-    "bin/apt-get": ("purge",),
     "bin/yum": ("upgrade",),
     "system/enroot": ("bundle",),
 }

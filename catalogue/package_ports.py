@@ -1,0 +1,8 @@
+"""Ports on which first boot fetches packages, by the image's package manager."""
+
+from __future__ import annotations
+
+_HTTPS = {443: "HTTPS"}
+#: Port -> protocol in words. Vendors' repositories are https; Ubuntu's cloud images name its archive by http
+#: (cloud-init, cc_apt_configure.py).
+PORTS: dict[str, dict[int, str]] = {"apt": {80: "HTTP", **_HTTPS}, "dnf": _HTTPS, "yum": _HTTPS}
