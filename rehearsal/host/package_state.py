@@ -6,11 +6,11 @@ with.
 
 from __future__ import annotations
 
+from rehearsal.image import signing_keys
+
 _LISTS = {"22.04": "jammy", "24.04": "noble"}
-#: What apt cannot have here: the archives sign nothing, a host has no further users or terminals, and no resolver for SRV.
-_APT = """Acquire::AllowInsecureRepositories "true";
-APT::Get::AllowUnauthenticated "true";
-APT::Sandbox::User "root";
+#: What apt cannot have here: a host has no further users or terminals, and no resolver for SRV.
+_APT = """APT::Sandbox::User "root";
 Dpkg::Use-Pty "false";
 Acquire::EnableSrvRecords "false";
 Acquire::Languages "none";
@@ -27,6 +27,7 @@ def texts(ubuntu: str, kernel: str) -> dict[str, tuple[str, int]]:
     source = f"deb http://archive.ubuntu.com/ubuntu {_LISTS[ubuntu]} main\n"
     made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list": (source, 0o644)}
     made |= {"etc/apt/apt.conf.d/90rehearsal": (_APT, 0o644)}
+    made |= {"etc/apt/trusted.gpg.d/ubuntu-keyring-archive.asc": (signing_keys.UBUNTU, 0o644)}
     return made | {"var/lib/dpkg/status": ("\n".join(_status(ubuntu, kernel)), 0o644)}
 
 

@@ -17,6 +17,8 @@ _FSX = "fsx-lustre-client-repo.s3.amazonaws.com"
 _INDEX = "main/binary-amd64/Packages"
 #: A repository without suites (sources.list(5): a suite that is a path).
 _FLAT = "nvidia.github.io/libnvidia-container/stable/deb/amd64"
+#: Whose key signs the lists of a site.
+SIGNERS = {ARCHIVE: "Ubuntu archive", _FSX: "FSx repository", "nvidia.github.io": "NVIDIA repository"}
 _ABOUT = "Origin: rehearsal\nDate: Mon, 01 Jan 2024 00:00:00 UTC\nArchitectures: amd64\n"
 
 

@@ -1,31 +1,46 @@
-"""Keys that stand for those of the vendors' package repositories: real OpenPGP keys, whose private halves nobody has.
+"""Keys that stand for those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
 
-They sign nothing: yum's stand-in asks for no signature, and apt-get is allowed to go without. A stack file that is rehearsed
-names their fingerprints where a real one has the vendor's.
+A stack file that is rehearsed names their fingerprints where a real one has the vendor's.
 """
 
 from __future__ import annotations
 
-FSX_FINGERPRINT = "7F284AF421C4422782D4BC364670B5363FE2EDA8"
+UBUNTU_FINGERPRINT = "DDCB4842135C143FB65863C2E23DB61502182153"
+UBUNTU = """-----BEGIN PGP PUBLIC KEY BLOCK-----
+
+xjMEZZIAgBYJKwYBBAHaRw8BAQdAShm4eA6dUgyL4Dq3sIpBaSRP/uMgVEX/jC8p
+bkKGxZ7NJ1JlaGVhcnNlZCBVYnVudHUgYXJjaGl2ZSA8bm9uZUBpbnZhbGlkPsJ4
+BBMWCAAgFiEE3ctIQhNcFD+2WGPC4j22FQIYIVMFAmWSAIACGwMACgkQ4j22FQIY
+IVNtnwEA4sTButD1+dpUBYn/1KBAsoGMl7tIoRr8fb8+z5YG1QMBAI1v1H0spLVn
+Ll0y8nhhqIuHB08/K9rT137JTbpqRi4I
+=pzx8
+-----END PGP PUBLIC KEY BLOCK-----
+"""
+FSX_FINGERPRINT = "1ACD1CD6294946D6925A2410328B262A61E8056E"
 FSX = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 
-mDMEZZIAgBYJKwYBBAHaRw8BAQdAjx8Y8QXIs0ZqcNuPqRFuewNlg4BI9xfM88xB
-ZiuOJ6S0J1JlaGVhcnNlZCBGU3ggcmVwb3NpdG9yeSA8bm9uZUBpbnZhbGlkPoiQ
-BBMWCAA4FiEEfyhK9CHEQieC1Lw2RnC1Nj/i7agFAmWSAIACGwMFCwkIBwIGFQoJ
-CAsCBBYCAwECHgECF4AACgkQRnC1Nj/i7aizdQD9EWL8y0bN0UCE+YmpKpsl78FO
-qaSb/B0zKT3EfekkIdEA/3qyAQwmeelK4/3lh7WqOWEM2ZlSTAtaiszCYB2XIjgN
-=kKux
+xjMEZZIAgBYJKwYBBAHaRw8BAQdAvJ/V1f3w4rwDLuWcZMxNv9EKI4cYHkOWWeR1
+6p5cEtPNJ1JlaGVhcnNlZCBGU3ggcmVwb3NpdG9yeSA8bm9uZUBpbnZhbGlkPsJ4
+BBMWCAAgFiEEGs0c1ilJRtaSWiQQMosmKmHoBW4FAmWSAIACGwMACgkQMosmKmHo
+BW5xsAEAjUOrhoppZHRBsjcgpybQtjBorKcR0AjR3ao2tCtQs8gBAO1kElBisAMT
+dvvrWHQjLUmv0GSv7Yog5vGzRGiiIxwF
+=uQO6
 -----END PGP PUBLIC KEY BLOCK-----
 """
-NVIDIA_FINGERPRINT = "C4DC0529487DF7431FCEFDA6200D0EDB39D1A4F2"
+NVIDIA_FINGERPRINT = "5257CB6F423E0915BC0F49EB8E3049A0F7BF5AA6"
 NVIDIA = """-----BEGIN PGP PUBLIC KEY BLOCK-----
 
-mDMEZZIAgBYJKwYBBAHaRw8BAQdA2vbHEuRFGZaxDvwXoZ91byAH2KOlPKXlTrrl
-67zI6uK0KlJlaGVhcnNlZCBOVklESUEgcmVwb3NpdG9yeSA8bm9uZUBpbnZhbGlk
-PoiQBBMWCAA4FiEExNwFKUh990Mfzv2mIA0O2znRpPIFAmWSAIACGwMFCwkIBwIG
-FQoJCAsCBBYCAwECHgECF4AACgkQIA0O2znRpPJv1wD/eFVhpbAP0g9ukOv1s618
-FsRRvbCFe09NlJuHbyLjra0BAMALZW+IFpiqiRzqMnCVX+wRl/O/Jad5uNvj30a6
-nqIF
-=WPLi
+xjMEZZIAgBYJKwYBBAHaRw8BAQdA87GVS6Bk6/CMZyRHd0T6tvmr7FLconPc4kV5
+i38IrfbNKlJlaGVhcnNlZCBOVklESUEgcmVwb3NpdG9yeSA8bm9uZUBpbnZhbGlk
+PsJ4BBMWCAAgFiEEUlfLb0I+CRW8D0nrjjBJoPe/WqYFAmWSAIACGwMACgkQjjBJ
+oPe/WqadEgEApEtiflSbMV+rXRIqEqn7hLsuQ76PooLzr7yUrKdJAVwBAKZ6noLm
+amEGUvlzu1MpkbtLV3+wSghopgwUes0/rHgD
+=Lz3l
 -----END PGP PUBLIC KEY BLOCK-----
 """
+#: Whose keys they are, in words.
+OWNERS = {
+    "Ubuntu archive": (UBUNTU, UBUNTU_FINGERPRINT),
+    "FSx repository": (FSX, FSX_FINGERPRINT),
+    "NVIDIA repository": (NVIDIA, NVIDIA_FINGERPRINT),
+}

@@ -6,14 +6,23 @@ from functools import partial
 
 from rehearsal.host.sites import NAME
 from rehearsal.image import internet
+from rehearsal.image.apt_repositories import SIGNERS
+from rehearsal.plugin import openpgp
 from rehearsal.plugin.https_service import Answer, Request, serve
 from rehearsal.world.world import World
+
+_SIGNED = "/Release.gpg"
 
 
 def answer(scheme: str, request: Request) -> Answer:
     """Return a file of the site that was asked, or that it has none of that name."""
-    address = f"{scheme}://{request.headers.get('host', '')}{request.target}"
-    found = internet.served(address) if request.method == "GET" else None
+    if request.method != "GET":
+        return Answer(404, "")
+    host = request.headers.get("host", "")
+    path = request.target.removesuffix(".gpg") if request.target.endswith(_SIGNED) else request.target
+    found = internet.served(f"{scheme}://{host}{path}")
+    if found is not None and path != request.target:
+        found = openpgp.detached(SIGNERS[host], found).encode()
     return Answer(404, "") if found is None else Answer(200, found)
 
 

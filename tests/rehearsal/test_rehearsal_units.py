@@ -9,6 +9,7 @@ from rehearsed_hosts import Stage, end_world, vcn
 from wait_until import wait_until
 
 from rehearsal.host import sites
+from rehearsal.image import signing_keys
 from rehearsal.net import network
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("units")]
@@ -96,6 +97,11 @@ def test_the_machines_own_apt_get_serves_ubuntu_and_says_what_the_vendors_does(s
     assert (wrong.returncode, "--frobnicate is not understood" in wrong.stderr) == (100, True)
     absent = stage.inside("ubuntu", "apt-get install -y slurm-of-another-release")
     assert (absent.returncode, "Unable to locate package slurm-of-another-release" in absent.stderr) == (100, True)
+    signed = "deb [signed-by=/etc/another.asc] http://archive.ubuntu.com/ubuntu noble main"
+    by_another = f"cat > /etc/another.asc << END\n{signing_keys.FSX}END\necho '{signed}' > /tmp/list; "
+    by_another += "apt-get -o Dir::Etc::sourcelist=/tmp/list update"
+    refused = stage.inside("ubuntu", by_another)
+    assert (refused.returncode, "noble Release' is not signed" in refused.stderr) == (100, True), refused
     quick = "apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=1 {} update"
     try:
         network.apply_vcn(stage.world, vcn(routes=()))

@@ -147,6 +147,7 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin"),
         *("grpc", "google", "pulumi", "typing_extensions"),
     },
+    "rehearsal/plugin/openpgp.py": {"cryptography"},
     "rehearsal/oci/api": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.plugin", "rehearsal.oci"),
         *("cryptography", "typing_extensions"),
