@@ -43,6 +43,7 @@ def main() -> None:
     pulumi.export("schema", outputs.SCHEMA)
     pulumi.export("target", stack.target)
     pulumi.export("nodes", cluster.inventory.apply(lambda inventory: inventory.nodes()))
+    pulumi.export("login_nodes", cluster.inventory.apply(lambda inventory: inventory.login_nodes()))
     pulumi.export("ssh", acceptance.ssh)
     pulumi.export("known_hosts", acceptance.known_hosts)
     pulumi.export("expected", acceptance.expected)

@@ -55,15 +55,21 @@ class Inventory:
         sets: node sets by the order of the stack file.
         login: the login machine; None if nodes are reached directly.
         controller: the machine that runs a scheduler; None if there is none.
+        submitting: machines beside it where people log in and submit jobs.
     """
 
     sets: tuple[NodeSet, ...]
     login: Machine | None = None
     controller: Machine | None = None
+    submitting: tuple[Machine, ...] = ()
 
     def nodes(self) -> list[dict[str, str]]:
         """Return every node as outputs show it."""
         return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
+
+    def login_nodes(self) -> list[dict[str, str]]:
+        """Return every machine for people as outputs show it."""
+        return [{"name": one.name, "address": one.address, "host_key": one.host_key} for one in self.submitting]
 
     def of(self, name: str) -> NodeSet:
         """Return the node set of that name; an empty one if the target has made none."""

@@ -97,6 +97,14 @@ class Scheduler(Model):
         "are down with the reason.",
         examples=["20 min"],
     )
+    login_nodes: int = Field(
+        default=0,
+        ge=0,
+        le=10,
+        description="Login nodes beside the controller, for people who submit jobs: machines like the login node, without its "
+        "rights, with public addresses of their own.",
+        examples=[2],
+    )
     users: bool = Field(
         default=False,
         description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",

@@ -124,6 +124,16 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
             )
 
 
+def login_nodes(where: str, slurm: Scheduler | None, own: str) -> Iterator[Breach]:
+    """Yield login nodes beside the controller where somebody else's rules, given at `own`, say what they may reach."""
+    if slurm and slurm.login_nodes and own:
+        yield Breach(
+            f"{where}.loginNodes",
+            f"is {slurm.login_nodes}, and {own} is set; login nodes, controller and nodes call each other on ports that only "
+            f"rules of the stack's own open, so set 0, or leave {own} out",
+        )
+
+
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
     """Yield an image for ranks of the test job that nothing runs, and software of another version with the known one's sum."""
     if slurm is None:

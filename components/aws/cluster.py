@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from functools import partial
 
 import pulumi
@@ -71,6 +72,7 @@ class AwsCluster(pulumi.ComponentResource):
             image=found.image or "",
             controller_key=controller.public_key if controller else None,
         )
+        people = _people(name, wanted, measure, for_login, roles, controller, mine) if controller else []
         ran = running.found(wanted, roles.node_profile_arn)
         may_go_on = running.judged(wanted, ran)
         # By queue and name: others may come, go and change places, and these machines stay.
@@ -80,7 +82,7 @@ class AwsCluster(pulumi.ComponentResource):
             running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
         if controller and wanted.slurm:
-            scheduling = started(controller, wanted, wanted.slurm, pools, login, [network, groups, roles])
+            scheduling = started(controller, wanted, wanted.slurm, pools, login, people, [network, groups, roles])
         on_login = wanted.measured(measure) in wanted.startable  # the test job is submitted there
         user, key = wanted.family.login, wanted.access.public_key
         self.reach = Ssh(
@@ -94,11 +96,29 @@ class AwsCluster(pulumi.ComponentResource):
         )
         self.planned = tuple(_planned(wanted, key, one) for _, key, one in wanted.located)
         sets = pulumi.Output.all(*(pools[key].members.apply(partial(_made, key, one)) for _, key, one in wanted.located))
-        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling).apply(
-            lambda its: Inventory(tuple(its["sets"]), login=its["login"], controller=its["controller"])
+        beside = pulumi.Output.all(*(one.machine for one in people))
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling, beside=beside).apply(
+            lambda its: Inventory(tuple(its["sets"]), its["login"], its["controller"], tuple(its["beside"]))
         )
         self.templates = pulumi.Output.all(**{key: pool.template_id for key, pool in pools.items()})
         self.register_outputs({"login": login.machine.apply(lambda login: login.address), "templates": self.templates})
+
+
+def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
+    name: str,
+    wanted: Aws,
+    measure: Measure,
+    parts: LaunchInputs,
+    roles: Iam,
+    controller: Controller,
+    opts: pulumi.ResourceOptions,
+) -> list[LoginNode]:
+    """Register the login nodes beside the controller, which sets them up with its key."""
+    made = []
+    for number, parameter in enumerate(roles.people_parameters, 1):
+        own = replace(parts, profile=roles.people_profile, parameter=parameter, controller_key=controller.public_key)
+        made.append(LoginNode(f"{name}-login-{number}", wanted, measure, own, opts, number))
+    return made
 
 
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:

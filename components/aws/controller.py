@@ -11,7 +11,7 @@ from components.aws.launch_inputs import STACK_TAG
 from components.aws.login_node import LoginNode
 from components.left_behind import this_stack
 from components.reach import Machine
-from components.slurm.controller import Controller, DynamicSet
+from components.slurm.controller import Controller, DynamicSet, Submitting
 from config.aws.model import Aws, Machines
 from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
@@ -27,6 +27,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
     scheduler: Scheduler,
     pools: Mapping[str, Pool],
     login: LoginNode,
+    people: Sequence[LoginNode],
     needed: Sequence[pulumi.Resource],
 ) -> pulumi.Output[Machine]:
     """Register the Slurm cluster of all entries with dynamic machines; return its controller once jobs can be submitted."""
@@ -48,6 +49,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         user=wanted.family.login,
         home=wanted.storage.home_mount,
         shared=job_folder(wanted.storage.home_mount),
+        logins=[Submitting(one.machine, one.instance_id, one.private_address) for one in people],
         needed=[*pools.values(), *needed],
     )
 

@@ -42,17 +42,19 @@ def _service(region: str) -> str:
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile; the login node's own policy. Nothing of a
-    kind whose profile the stack file names.
+    Creates: two roles, each with Session Manager's policy and an instance profile, and a third for login nodes beside Slurm's
+    controller; the login nodes' own policies. Nothing of a kind whose profile the stack file names.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
     `node_profile_arn`, None where other stacks may have that profile, too; `parameter`, name of the SSM parameter that the
-    login node may write.
+    login node may write; `people_profile` and `people_parameters`, the same for each login node beside Slurm's controller.
     """
 
     login_profile: pulumi.Output[str]
     node_profile: pulumi.Output[str]
     node_profile_arn: pulumi.Output[str] | None
     parameter: pulumi.Output[str]
+    people_profile: pulumi.Output[str]
+    people_parameters: tuple[pulumi.Output[str], ...] = ()
 
     def __init__(
         self, name: str, wanted: Aws, subnet_id: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None
@@ -67,6 +69,8 @@ class Iam(pulumi.ComponentResource):
             self.parameter = pulumi.Output.from_input(f"/busbar/{wanted.name}/host-key")
         else:
             self._login(pulumi.Output.all(subnet=subnet_id, node_role=passed, ours=ending))
+        if wanted.slurm and wanted.slurm.login_nodes:
+            self._people(wanted.slurm.login_nodes)
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
@@ -96,6 +100,20 @@ class Iam(pulumi.ComponentResource):
         its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=wanted.named("role"), opts=self._mine)
         self.login_profile = self._usable("login", login, its, own)
 
+    def _people(self, count: int) -> None:
+        """Make the role of login nodes beside the controller: anybody may be there, so all it may do is publish host keys."""
+        name, wanted = self._name, self._wanted
+        people = self._role("people")
+        folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")
+        self.people_parameters = tuple(pulumi.Output.concat(folder, str(at)) for at in range(1, count + 1))
+        every = pulumi.Output.all(role=people.name, arn=people.arn).apply(
+            lambda its: _publishes(wanted, its["arn"].split(":")[4], f"/busbar/{its['role']}/host-key-*")
+        )
+        policy = every.apply(lambda one: json.dumps({"Version": "2012-10-17", "Statement": [one]}))
+        own = iam.RolePolicy(f"{name}-people-policy", role=people.name, policy=policy, opts=self._mine)
+        its = iam.InstanceProfile(f"{name}-people-profile", role=people.name, tags=wanted.named("role"), opts=self._mine)
+        self.people_profile = self._usable("people", people, its, own)
+
     def _role(self, noun: str) -> iam.Role:
         trust = {"Effect": "Allow", "Principal": {"Service": _service(self._wanted.region)}, "Action": "sts:AssumeRole"}
         return iam.Role(
@@ -122,9 +140,13 @@ class Iam(pulumi.ComponentResource):
         )
 
 
-def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any]) -> str:
+def _publishes(wanted: Aws, account: str, parameter: str) -> dict[str, Any]:
     arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:{account}:parameter{parameter}"
-    statements: list[dict[str, Any]] = [{"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}]
+    return {"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}
+
+
+def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any]) -> str:
+    statements = [_publishes(wanted, account, parameter)]
     if wanted.has_dynamic:
         statements += _elastic(wanted, account, **known)
     return json.dumps({"Version": "2012-10-17", "Statement": statements})

@@ -26,7 +26,7 @@ _UNSET = "not written yet"
 
 
 class LoginNode(pulumi.ComponentResource):
-    """A login node whose first boot is done and whose host key is known.
+    """A login node whose first boot is done and whose host key is known; from `number` 1 on, one beside Slurm's controller.
 
     Creates: SSM parameter, instance, its Elastic IP address (where wanted), a Command that waits for it here, a Command that
     asks how its first boot ended.
@@ -37,11 +37,17 @@ class LoginNode(pulumi.ComponentResource):
     private_address: pulumi.Output[str]
     machine: pulumi.Output[Machine]
 
-    def __init__(
-        self, name: str, wanted: Aws, measure: Measure, parts: LaunchInputs, opts: pulumi.ResourceOptions | None = None
+    def __init__(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts made
+        self,
+        name: str,
+        wanted: Aws,
+        measure: Measure,
+        parts: LaunchInputs,
+        opts: pulumi.ResourceOptions | None = None,
+        number: int = 0,
     ) -> None:
         super().__init__("busbar:aws:LoginNode", name, None, opts)
-        login = wanted.login
+        login, label = wanted.login, f"login-{number}" if number else "login"
         mine = pulumi.ResourceOptions(parent=self)
         parameter = ssm.Parameter(
             f"{name}-host-key",
@@ -49,10 +55,10 @@ class LoginNode(pulumi.ComponentResource):
             type="String",
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
-            tags=wanted.named("login-host-key"),
+            tags=wanted.named(f"{label}-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
-        place = {LOGIN_TAG: this_stack()}
+        place = {LOGIN_TAG: f"{this_stack()}/{number}" if number else this_stack()}
         instance = ec2.Instance(
             f"{name}-instance",
             ami=parts.image,
@@ -61,8 +67,8 @@ class LoginNode(pulumi.ComponentResource):
             vpc_security_group_ids=[parts.group_id],
             associate_public_ip_address=True,
             iam_instance_profile=parts.profile,
-            user_data=pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter).apply(
-                lambda its: render(_boot(wanted, its["mounts"], its["parameter"]))
+            user_data=pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter, key=parts.controller_key).apply(
+                lambda its: render(_boot(wanted, **its))
             ),
             user_data_replace_on_change=True,
             metadata_options=ec2.InstanceMetadataOptionsArgs(
@@ -74,8 +80,8 @@ class LoginNode(pulumi.ComponentResource):
                 delete_on_termination=True,
             ),
             ebs_optimized=True,
-            tags=wanted.named("login") | place,
-            volume_tags=wanted.named("login"),
+            tags=wanted.named(label) | place,
+            volume_tags=wanted.named(label),
             # An image that AWS names changes with AWS's releases, and would be another login node each time.
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -85,7 +91,7 @@ class LoginNode(pulumi.ComponentResource):
             ),
         )
         address = instance.public_ip
-        if login.elastic_ip:
+        if login.elastic_ip and not number:
             # It takes the place of the machine's own public address in place, and moves to the machine's successor.
             address = ec2.Eip(
                 f"{name}-address", domain="vpc", instance=instance.id, tags=wanted.named("login"), opts=mine
@@ -96,7 +102,7 @@ class LoginNode(pulumi.ComponentResource):
         known = pulumi.Output.all(address=address, instance=instance.id, written=written.insecure_value, said=announced.stdout)
         pinned = known.apply(
             lambda its: Machine(
-                "login", its["address"], login.family.login, _host_key(its["instance"], its["written"], its["said"])
+                label, its["address"], login.family.login, _host_key(its["instance"], its["written"], its["said"])
             )
         )
         self.machine = login_machine.booted(name, pinned, instance, mine)
@@ -108,15 +114,16 @@ class LoginNode(pulumi.ComponentResource):
         )
 
 
-def _boot(wanted: Aws, mounts: Mounts, parameter: str) -> LoginBoot:
+def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
+    """Return its first boot; `key` is that of the controller which sets it up, None of the controller itself."""
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
-        keys=(wanted.access.public_key,),
+        keys=(wanted.access.public_key, *filter(None, (key,))),
         mounts=mounts,
         region=wanted.region,
         parameter=parameter,
-        slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=SCRATCH, controller=True),
+        slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=SCRATCH, controller=key is None),
     )
 
 

@@ -46,8 +46,12 @@ class OciCluster(pulumi.ComponentResource):
             mounts = Storage(f"{name}-storage", wanted, place, subnet, mine).mounts
         login = LoginNode(f"{name}-login", wanted, place, measure, network.public_subnet_id, mounts, mine)
         controller = Controller(f"{name}-slurm", login.machine, login.instance_id, "oci", mine) if wanted.slurm else None
-        images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
         joins = controller.public_key if controller else None
+        people = [
+            LoginNode(f"{name}-login-{number}", wanted, place, measure, network.public_subnet_id, mounts, mine, number, joins)
+            for number in range(1, wanted.people + 1)
+        ]
+        images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
         parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images, controller_key=joins)
         # By its name: other pools may come, go and change places, and its machines stay.
         pools = [
@@ -69,6 +73,7 @@ class OciCluster(pulumi.ComponentResource):
                 wanted.slurm,
                 startable,
                 login=login,
+                people=people,
                 place=place,
                 subnet_id=subnet,
                 needed=[network],
@@ -82,7 +87,8 @@ class OciCluster(pulumi.ComponentResource):
             way = login.machine.apply(lambda machine: Access(measured.family.login, machine, private, key))
         self.reach = Ssh(way)
         sets = pulumi.Output.all(*(pool.made for pool in pools))
-        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling).apply(
-            lambda its: Inventory(tuple(its["sets"]), login=its["login"], controller=its["controller"])
+        beside = pulumi.Output.all(*(one.machine for one in people))
+        self.inventory = pulumi.Output.all(sets=sets, login=login.machine, controller=scheduling, beside=beside).apply(
+            lambda its: Inventory(tuple(its["sets"]), its["login"], its["controller"], tuple(its["beside"]))
         )
         self.register_outputs({"login": login.machine.apply(lambda login: login.address)})

@@ -14,7 +14,7 @@ from components.oci.pool import Pool
 from components.oci.preflight import Place
 from components.oci.tagged_machines import stack_tags
 from components.reach import Machine
-from components.slurm.controller import Controller, DynamicSet
+from components.slurm.controller import Controller, DynamicSet, Submitting
 from config.oci.model import OWNER, STACK, Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import Scheduler, job_folder
@@ -87,6 +87,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     pools: Sequence[Starts],
     *,
     login: LoginNode,
+    people: Sequence[LoginNode],
     place: Place,
     subnet_id: pulumi.Output[str],
     needed: Sequence[pulumi.Resource],
@@ -108,6 +109,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
         user=pools[0].wanted.family.login,
         home=wanted.storage.home_mount,
         shared=job_folder(wanted.storage.home_mount),
+        logins=[Submitting(one.machine, one.instance_id, one.private_address) for one in people],
         needed=[*rights.resources, *(one.made.configuration for one in pools), *needed],
     )
 

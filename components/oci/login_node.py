@@ -28,7 +28,7 @@ _CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
 
 
 class LoginNode(pulumi.ComponentResource):
-    """The login node, with its first boot done and its host key known.
+    """The login node, with its first boot done and its host key known; from `number` 1 on, one beside Slurm's controller.
 
     Creates: instance, a Command that waits for it here, its console history, a Command that asks how its first boot ended.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
@@ -47,11 +47,13 @@ class LoginNode(pulumi.ComponentResource):
         subnet_id: pulumi.Input[str],
         mounts: pulumi.Output[tuple[Mount, ...]] | None,
         opts: pulumi.ResourceOptions | None = None,
+        number: int = 0,
+        controller_key: pulumi.Output[str] | None = None,
     ) -> None:
         super().__init__("busbar:oci:LoginNode", name, None, opts)
         mine = pulumi.ResourceOptions(parent=self)
-        login = wanted.login
-        label = f"{wanted.name}-login"
+        login, noun = wanted.login, f"login-{number}" if number else "login"
+        label, own = f"{wanted.name}-{noun}", wanted.access.public_key
         instance = core.Instance(
             f"{name}-instance",
             compartment_id=wanted.compartment,
@@ -68,8 +70,9 @@ class LoginNode(pulumi.ComponentResource):
             ),
             instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
             metadata={
-                "ssh_authorized_keys": wanted.access.public_key,
-                "user_data": user_data(wanted, place, mounts),
+                # The controller sets up those beside it.
+                "ssh_authorized_keys": controller_key.apply(lambda key: f"{own}\n{key}") if controller_key else own,
+                "user_data": user_data(wanted, place, mounts, controller=not number),
             },
             # The provider would put another image on the running instance, and nothing here would learn of its new host key.
             # The newest image of one day is not that of another, and the login node stays.
@@ -91,7 +94,7 @@ class LoginNode(pulumi.ComponentResource):
         self.instance_id, self.private_address = instance.id, instance.private_ip
         known = pulumi.Output.all(address=instance.public_ip, name=instance.display_name, console=console.data)
         pinned = known.apply(
-            lambda its: Machine("login", its["address"], login.family.login, _host_key(its["name"], its["console"]))
+            lambda its: Machine(noun, its["address"], login.family.login, _host_key(its["name"], its["console"]))
         )
         self.machine = login_machine.booted(name, pinned, instance, mine)
         self.register_outputs(
@@ -102,8 +105,15 @@ class LoginNode(pulumi.ComponentResource):
         )
 
 
-def user_data(wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]] | None) -> pulumi.Input[str]:
-    """Return the login node's first boot, in base64; Slurm's controller mounts home folders, too, and lets nodes call it."""
+def user_data(
+    wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]] | None, *, controller: bool = True
+) -> pulumi.Input[str]:
+    """Return a login node's first boot, in base64.
+
+    Slurm's controller mounts home folders, too, and lets nodes call it, and so does a login node beside it. The controller
+    lets those in before there are any, because another first boot would be another controller.
+    """
+    trusted = (wanted.network.private, *(() if wanted.network.existing else (wanted.network.public,)))
     if wanted.slurm is None or mounts is None:
         return _encoded(LoginBoot(wanted.login.family, wanted.timezone, place.search_domain))
     return mounts.apply(
@@ -112,9 +122,9 @@ def user_data(wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]
                 wanted.login.family,
                 wanted.timezone,
                 place.search_domain,
-                trusted_cidrs=(wanted.network.private,),
+                trusted_cidrs=trusted,
                 mounts=tuple(mount for mount in found if mount.kind == "nfs"),
-                slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=LOCAL_DISKS, controller=True),
+                slurm=software(wanted.login.family.slurm, wanted.slurm, scratch=LOCAL_DISKS, controller=controller),
             )
         )
     )

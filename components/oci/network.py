@@ -114,7 +114,9 @@ class Network(pulumi.ComponentResource):
                     icmp_options=_ICMP_UNREACHABLE,
                     description="unreachable hosts, path MTU",
                 ),
-                *_ingress_slurm(wanted),
+                *_ingress_slurm(wanted, cidrs.private),
+                # Login nodes beside the controller, which sets them up over SSH.
+                *([_ingress_ssh(cidrs.public), *_ingress_slurm(wanted, cidrs.public)] if wanted.people else []),
             ],
             egress_security_rules=[_egress_all()],
             opts=mine,
@@ -176,15 +178,15 @@ def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressS
     return core.SecurityListIngressSecurityRuleArgs(protocol=_UDP, source=source, udp_options=ports, description=what)
 
 
-def _ingress_slurm(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    """Return what nodes open to Slurm's controller; srun is that of a person who works there."""
+def _ingress_slurm(wanted: Oci, source: str) -> list[core.SecurityListIngressSecurityRuleArgs]:
+    """Return what machines of `source` open to Slurm's controller; srun is that of a person who works there."""
     asked = wanted.slurm
     if asked is None:
         return []
     ports = [(*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun")]
     ports += [(DIRECTORY_PORT, DIRECTORY_PORT, "directory of users")] if asked.users else []
     ports += [(accounting.PORT, accounting.PORT, "slurmdbd")] if asked.accounting else []
-    return [_ingress_tcp(wanted.network.private, first, last, what) for first, last, what in ports]
+    return [_ingress_tcp(source, first, last, what) for first, last, what in ports]
 
 
 def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:

@@ -30,6 +30,20 @@ _PYTHON = "python3 -IS"
 
 
 @dataclass(frozen=True)
+class Submitting:
+    """A login node beside the controller.
+
+    Attributes:
+        machine: how the operator reaches it.
+        id, address: what the cloud calls it, and where the controller reaches it.
+    """
+
+    machine: pulumi.Output[Machine]
+    id: pulumi.Output[str]
+    address: pulumi.Output[str]
+
+
+@dataclass(frozen=True)
 class DynamicSet:
     """Nodes of one kind that Slurm may start.
 
@@ -101,6 +115,7 @@ class Controller(pulumi.ComponentResource):
         user: str,
         home: str,
         shared: str,
+        logins: Sequence[Submitting],
         needed: Sequence[pulumi.Resource],
     ) -> pulumi.Output[Machine]:
         """Register Slurm's start; return the machine once jobs can be submitted there.
@@ -113,6 +128,7 @@ class Controller(pulumi.ComponentResource):
             user: login user on the nodes.
             home: where all machines mount home folders.
             shared: folder there for what the test job needs and keeps.
+            logins: login nodes where jobs can be submitted, too.
             needed: what Slurm's calls of the cloud take, so that it goes after the machines that Slurm started.
         """
         known = pulumi.Output.all(
@@ -120,6 +136,10 @@ class Controller(pulumi.ComponentResource):
             address=address,
             cloud=cloud,
             specs=pulumi.Output.all(*(one.spec for one in sets)),
+            # Each once its first boot is done.
+            logins=pulumi.Output.all(
+                *(pulumi.Output.all(machine=one.machine, id=one.id, address=one.address) for one in logins)
+            ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
         text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
         installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
@@ -147,6 +167,7 @@ class Controller(pulumi.ComponentResource):
         address: str,
         cloud: dict[str, Any],
         specs: Sequence[dict[str, Any]],
+        logins: dict[str, list[str]],
     ) -> str:
         """Return what `scheduler.elastic.controller.install` reads."""
         cluster = slurm_cluster(wanted, sets, facts, address)
@@ -176,6 +197,8 @@ class Controller(pulumi.ComponentResource):
             "settings": {"sets": launched, "cloud": {"name": self._cloud, **cloud}, "join": join, "static": {}},
             "shared": shared,
         }
+        if logins:
+            document["logins"] = logins
         if wanted.accounting:
             document["accounting"] = accounting.document(cluster, MARK)
         if wanted.users:

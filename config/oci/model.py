@@ -472,6 +472,11 @@ class Oci(Model):
         running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
         return [*running, *startable, *self.pools][0]
 
+    @property
+    def people(self) -> int:
+        """How many login nodes there are beside Slurm's controller."""
+        return self.slurm.login_nodes if self.slurm else 0
+
     def job_nodes(self, pool: Pool) -> int:
         """Return how many nodes of `pool` the test job takes; 0 if its nodes always run, or nothing starts them."""
         return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0

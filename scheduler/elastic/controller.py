@@ -10,7 +10,7 @@ import sys
 from typing import Any, Dict
 
 from scheduler import accounting_setup, node_setup, plugins, programs, slurm_conf, slurm_facts
-from scheduler.elastic import http_client, places, settings, work
+from scheduler.elastic import http_client, join, places, settings, work
 from scheduler.elastic.state import State
 from scheduler.users import controller_setup
 
@@ -63,7 +63,8 @@ def install(text: str, own: str) -> None:
 
     Args:
         text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's. If given,
-            `accounting` is what `scheduler.accounting.document` returns, `users` what `scheduler.users.controller_setup` takes.
+            `logins` has id and address of the login nodes beside this machine by their names, `accounting` is what
+            `scheduler.accounting.document` returns, and `users` what `scheduler.users.controller_setup` takes.
         own: path of this zipapp.
     """
     given = json.loads(text)
@@ -93,6 +94,14 @@ def install(text: str, own: str) -> None:
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
         controller_setup.set_up(given["users"])
+    _start_timers()
+    for name, (machine, address) in sorted(given.get("logins", {}).items()):
+        why = join.login_node(given["settings"]["join"], machine, address, given["files"])
+        if why:
+            sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
+
+
+def _start_timers() -> None:
     wrote = [
         node_setup.put(os.path.join(_UNITS, name), body.encode(), 0o644, "root") for name, body in programs.timers().items()
     ]

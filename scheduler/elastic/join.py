@@ -38,6 +38,30 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
     return join
 
 
+def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[str, str]) -> str:
+    """Let people submit jobs on a machine that runs none; return why that did not work, empty if it did.
+
+    Args:
+        given: as `over_ssh` takes it.
+        machine: its id.
+        address: where it is reached.
+        files: the controller's own in /etc/slurm.
+    """
+    with open(_KEY, "rb") as source:
+        key = source.read()
+    its: Dict[str, Any] = {
+        "key": base64.b64encode(key).decode(),
+        "conf": slurm_conf.CONF,
+        "mark": slurm_conf.MARK,
+        "folders": [],
+        # Commands read these alone; nobody else's daemons run there that could fetch them.
+        "files": {name: files[name] for name in ("slurm.conf", "plugstack.conf") if name in files},
+        "units": {},
+        "booted": given.get("booted"),
+    }
+    return _runs(given, machine, address, text(its, given["controller"]))
+
+
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
     """Return a function with the arguments of `over_ssh`'s -> why a machine has not booted yet; empty if it has.
 

@@ -1304,3 +1304,28 @@ def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():
         ask(bought("targeted-odcr", reservation="cr-1"), **controlled())
     with pytest.raises(pulumi.RunError, match=r"which is not a group of type .* \[reservation-pool\]"):
         ask(bought("odcr-group", reservation=GROUP), **controlled())
+
+
+def test_login_nodes_beside_the_controller_may_publish_their_host_keys_and_nothing_else():
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404", "elasticIp": True}}
+    wanted = merged(nodes(static=0, dynamic=4), families | {"slurm": {"loginNodes": 2}, "storage": {"home": {}}})
+
+    def written(asked: dict[str, Any]) -> dict[str, Any]:
+        if asked["name"].startswith("/aws/"):
+            return {"insecureValue": "ami-newest"}
+        which = f"-{asked['name'].rpartition('-')[2]}" if "people" in asked["name"] else ""
+        return {"insecureValue": f"cluster-login{which}-instance-id {HOST_KEY}"}
+
+    found, seen = program(wanted, answers={"getParameter": written})
+    (statement,) = json.loads(found.named("cluster-iam-people-policy")["policy"])["Statement"]
+    assert statement["Action"] == "ssm:PutParameter"
+    assert statement["Resource"].endswith(":parameter/busbar/cluster-iam-people/host-key-*")
+    first = found.named("cluster-login-1-instance")
+    assert first["iamInstanceProfile"] == "cluster-iam-people-profile"
+    assert first["tags"]["busbar:login-of"] == f"{found.named('cluster-login-instance')['tags']['busbar:login-of']}/1"
+    assert "ssh-ed25519 AAAA busbar-controller" in first["userData"]
+    assert "ssh-ed25519 AAAA busbar-controller" not in found.named("cluster-login-instance")["userData"]
+    assert [one["instance"] for one in found.of("Eip") if "instance" in one] == ["cluster-login-instance-id"]
+    assert found.named("cluster-groups-login-from-itself")["ipProtocol"] == "-1"
+    assert sorted(json.loads(found.named("cluster-slurm-install")["stdin"])["logins"]) == ["login-1", "login-2"]
+    assert [one.name for one in seen["inventory"].submitting] == ["login-1", "login-2"]

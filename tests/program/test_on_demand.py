@@ -336,3 +336,47 @@ def test_the_stack_files_have_the_sum_of_the_archive_that_stands_in_for_pyxis(cl
     containers = stack[f"busbar:{cloud}"]["slurm"]["containers"]
     assert containers["pyxisSha256"] == hashlib.sha256(archive).hexdigest()
     assert cloud == "aws" or containers["toolkitKey"] == signing_keys.NVIDIA_FINGERPRINT
+
+
+def test_login_nodes_beside_the_controller_have_its_key_no_rights_and_are_set_up_by_it():
+    engine, found = None, {}
+
+    def export(name: str, value: Any) -> None:
+        pulumi.Output.from_input(value).apply(lambda known: found.update({name: known}))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pulumi, "export", export)
+        engine = program(slurm={"loginNodes": 2, "users": True})
+    first = given(engine, "cluster-login-1-instance")
+    assert first["displayName"] == "busbar-login-1"
+    operators, own = first["metadata"]["ssh_authorized_keys"].splitlines()
+    assert own == "ssh-ed25519 AAAA busbar-controller"
+    assert given(engine, "cluster-login-instance")["metadata"]["ssh_authorized_keys"] == operators
+    boots = [
+        base64.b64decode(given(engine, f"cluster-login{which}-instance")["metadata"]["user_data"]).decode()
+        for which in ("", "-1")
+    ]
+    assert ["slapd" in boot or "openldap-servers" in boot for boot in boots] == [True, False], (
+        "the directory is the controller's"
+    )
+    assert all("10.0.0.0/24" in boot for boot in boots), "the public subnet is let through"
+    (group,) = engine.of("DynamicGroup")
+    assert "cluster-login-instance" in group["matchingRule"]
+    sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
+    assert sorted(sent["logins"]) == ["login-1", "login-2"]
+    open_to = {
+        (one["source"], one["tcpOptions"]["min"], one["tcpOptions"]["max"])
+        for one in given(engine, "cluster-network-public-rules")["ingressSecurityRules"]
+        if "tcpOptions" in one
+    }
+    assert {("10.0.0.0/24", *ports) for ports in ((22, 22), (6820, 6829), (60001, 63000), (636, 636))} <= open_to
+    assert [one["name"] for one in found["login_nodes"]] == ["login-1", "login-2"]
+    assert all(set(one) == {"name", "address", "host_key"} for one in found["login_nodes"])
+
+
+def test_without_login_nodes_beside_it_the_controller_takes_no_calls_from_its_own_subnet(on_demand):
+    assert not [name for _, name, _ in on_demand.resources if name.startswith("cluster-login-1")]
+    rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
+    assert not [one for one in rules if one["source"] == "10.0.0.0/24"]
+    more = given(program(slurm={"loginNodes": 1}), "cluster-login-instance")
+    assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], "another first boot would be another one"

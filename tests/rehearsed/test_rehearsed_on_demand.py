@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from shlex import quote
+from typing import Any
 
 import pytest
 from rehearsed_slurm import machines, until
 
 from catalogue.aws import STACK
+from tools.stack_changes import merged
 from tools.stage import SHORT_PLAN, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
@@ -43,8 +45,13 @@ def cloud(request) -> str:
 def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     """The stack as its file has it, with a short plan, up; and what the update said."""
     stage = Stage(tmp_path_factory.mktemp("on-demand"), f"{cloud}-on-demand")
-    yield stage, stage.up(**SHORT_PLAN)
+    yield stage, stage.up(**plan_of(cloud))
     stage.close()
+
+
+def plan_of(cloud: str, **measure: int) -> dict[str, Any]:
+    """Return the changes to the stack file: a short plan, and a login node beside the controller."""
+    return merged(SHORT_PLAN, {cloud: {"slurm": {"loginNodes": 1}}, "measure": measure})
 
 
 def ran_test_job(stage: Stage) -> str:
@@ -63,7 +70,7 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
     assert why == "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
     assert why in found.text
     assert stage.on_host("sinfo -h -o %P,%T,%D").split() == [CLOUDS[cloud]]
-    assert machines(stage, cloud) == 1, "the login node"
+    assert machines(stage, cloud) == 2, "the controller, and a login node beside it"
 
 
 def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built, cloud):
@@ -93,12 +100,12 @@ def test_slurm_knows_that_the_jobs_nodes_are_near_each_other_as_the_cloud_says(b
 
 def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built, cloud):
     stage, _ = built
-    plan = SHORT_PLAN
+    plan = plan_of(cloud)
     found = stage.up(**plan)
     for run in (101, 102):  # this machine may have been busy, and then says so
         if found.status:
             ran_test_job(stage)
-            plan = {**SHORT_PLAN, "measure": {**SHORT_PLAN["measure"], "run": run}}
+            plan = plan_of(cloud, run=run)
             found = stage.up(**plan)
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -123,6 +130,29 @@ def test_a_user_who_is_added_on_the_login_node_runs_jobs_on_nodes_that_are_there
     assert number, said
     until(stage, "squeue -h -o %T", lambda found: not found.strip(), "alice's job ends")
     assert stage.on_host(f"sudo cat /home/alice/slurm-{number[1]}.out").split() == ["alice", "alice", "/home/alice"]
+
+
+SUBMITS = """set -e
+pwd
+srun -N2 -w {nodes} id -nu
+cd ~ && sbatch -N1 -w {node} --wait --output=beside.out --wrap 'id -nu' > /dev/null && cat beside.out
+sinfo -h -o %P
+! sudo -n true 2> /dev/null
+"""
+
+
+def test_a_user_submits_jobs_on_a_login_node_beside_the_controller_that_has_none_of_its_rights(built, cloud):
+    stage, _ = built
+    (own,) = stage.outputs()["login_nodes"]
+    operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
+    there = f"{operator}@{own['address']}"
+    assert stage.on_host("cat /etc/ssh/ssh_host_ed25519_key.pub", there).startswith(own["host_key"]), "it is pinned"
+    (inside,) = [one["outputs"]["privateIp"] for one in stage.resources() if one["urn"].endswith("::cluster-login-1-instance")]
+    asks = SUBMITS.format(nodes=NODES[cloud], node=NODES[cloud].replace("[1-2]", "1"))
+    said = stage.on_host(f"ssh -q -o StrictHostKeyChecking=no -i alice alice@{inside} {quote(asks)} 2>&1")
+    queue = CLOUDS[cloud].partition(",")[0]
+    assert said.split() == ["/home/alice", "alice", "alice", "alice", queue]
+    assert stage.on_host("ls /etc/busbar/id_ed25519 2>&1 || true", there).endswith("No such file or directory\n")
 
 
 def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
@@ -152,8 +182,8 @@ def test_idle_nodes_leave(built, cloud):
     if cloud == "aws":
         return  # the next chapter needs them
     stage, _ = built
-    assert machines(stage, cloud) == 3, "a node ended before it was idle for a minute"
-    until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage, cloud) == 1, "the machines of idle nodes end")
+    assert machines(stage, cloud) == 4, "a node ended before it was idle for a minute"
+    until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage, cloud) == 2, "the machines of idle nodes end")
 
 
 def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
@@ -166,7 +196,7 @@ def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_n
     until(
         stage,
         "squeue -h -o %T",
-        lambda found: found.strip() == "PENDING" and machines(stage, cloud) == 1,
+        lambda found: found.strip() == "PENDING" and machines(stage, cloud) == 2,
         "the job waits again",
     )
     stage.faults()
@@ -177,7 +207,7 @@ def test_destroying_ends_nodes_that_a_job_still_uses(built, cloud):
     if cloud == "aws":
         stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
         until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
-        assert machines(stage, cloud) == 3
+        assert machines(stage, cloud) == 4
     done = stage.destroy()
     assert done.status == 0, done
     assert machines(stage, cloud) == 0

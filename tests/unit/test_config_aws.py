@@ -461,6 +461,13 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "slurm-static": [
         (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry either always run or belong"),
     ],
+    "slurm-login-nodes": [
+        (
+            merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}),
+            FACTS,
+            "aws.slurm.loginNodes is 2, and aws.network.existing.groups is set; login nodes, controller and nodes call each",
+        )
+    ],
     "slurm-home": [
         (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, and aws.slurm is; jobs write to home"),
     ],

@@ -193,6 +193,14 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry either always run or"),
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
     ],
+    "slurm-login-nodes": [
+        (
+            on_demand()
+            | {"slurm": {"loginNodes": 1}}
+            | {"network": {"existing": {"publicSubnet": "ocid1.subnet.oc1..a", "privateSubnet": "ocid1.subnet.oc1..b"}}},
+            "oci.slurm.loginNodes is 1, and oci.network.existing is set; login nodes, controller and nodes call each other",
+        )
+    ],
     "slurm-home": [
         (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders")
     ],

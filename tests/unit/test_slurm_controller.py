@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import json
 import os
@@ -188,3 +189,41 @@ def test_the_database_is_there_before_slurmctld_and_the_users_before_any_node_is
         "busbar-entry.timer",
         "busbar-slurm.timer",
     ]
+
+
+def test_login_nodes_are_set_up_last_and_one_that_cannot_be_is_named_with_the_reason(machine, monkeypatch):
+    monkeypatch.setattr(node_setup, "run", lambda *_: None)
+    seen: list[Any] = []
+    whys = {"i-1": "", "i-2": "its first boot has not ended"}
+
+    def login_node(given: Any, its: str, address: str, files: Any) -> str:
+        assert (machine / "units" / "busbar-slurm.timer").exists(), "nodes start all the same"
+        seen.append((given["user"], its, address, sorted(files)))
+        return whys[its]
+
+    monkeypatch.setattr(join, "login_node", login_node)
+    (machine / "own").write_bytes(b"zip")
+    given = document(machine, logins={"login-1": ["i-1", "10.0.0.4"], "login-2": ["i-2", "10.0.0.5"]})
+    with pytest.raises(
+        SystemExit, match=r"no job can be submitted on login-2 at 10\.0\.0\.5, .*: its first boot has not ended"
+    ):
+        controller.install(given, str(machine / "own"))
+    assert seen == [("opc", "i-1", "10.0.0.4", ["slurm.conf"]), ("opc", "i-2", "10.0.0.5", ["slurm.conf"])]
+
+
+def test_a_login_node_gets_the_key_and_the_files_of_commands_and_no_daemon(tmp_path, monkeypatch):
+    sent: list[bytes] = []
+    monkeypatch.setattr(join, "_KEY", str(tmp_path / "key"))
+    (tmp_path / "key").write_bytes(b"munge")
+
+    def run(_: Any, **given: Any) -> SimpleNamespace:
+        sent.append(given["input"])
+        return SimpleNamespace(returncode=0, stderr=b"")
+
+    monkeypatch.setattr(join.subprocess, "run", run)
+    given = {"user": "opc", "identity": "i", "known_hosts": "k", "controller": "10.0.0.2", "booted": "/boot.json"}
+    files = {"slurm.conf": "# a\n", "plugstack.conf": "# b\n", "gres.conf": "# c\n", "topology.conf": "# d\n"}
+    assert join.login_node(given, "m", "10.0.0.4", files) == ""
+    its = json.loads(ast.literal_eval(sent[0].decode().rpartition("\nmain(")[2].rstrip()[:-1]))
+    assert (sorted(its["files"]), its["units"], its["booted"]) == (["plugstack.conf", "slurm.conf"], {}, "/boot.json")
+    assert base64.b64decode(its["key"]) == b"munge"
