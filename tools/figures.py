@@ -3,7 +3,7 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), exporter, faults, pairs, healthy, busy and kills. Faults and
+PARTS are any of two, many, aws, search, pure (the default), boot, exporter, faults, pairs, healthy, busy and kills. Faults and
 healthy take a quarter of an hour each, pairs some minutes, busy three quarters of an hour, kills half an hour. With RUNS=2,
 healthy and busy make two runs of each kind instead of ten. With KILLS="build, plugin", kills runs only those with such a name,
 and with FAULTS="slow_link" faults plants only those that have this text.
@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -114,6 +115,7 @@ def main(parts: list[str]) -> None:
         "aws": lambda folder: _in_a_world(folder, _efa, "aws-efa"),
         "search": lambda _folder: _searches(),
         "pure": lambda _folder: _pure_tests(),
+        "boot": _failed_boots,
         "exporter": _exporter,
         "faults": _planted_on_many,
         "pairs": _planted_on_two,
@@ -176,6 +178,34 @@ def _efa(stage: Stage) -> None:
     say(f"aws: busbw / ceiling, at {outputs['gate']['size_bytes']} B", f"{outputs['wire_efficiency']:.4f}")
     say("aws: rails that carried bytes; least over most", f"{sum(map(bool, sent))}; {min(sent) / max(sent):.3f}")
     say("aws: destroy", f"{_timed('destroy', stage.destroy()).seconds:.1f} s, {len(_own(stage))} resources left")
+
+
+def _failed_boots(folder: Path) -> None:
+    """How long an update goes on after a step of a login node's first boot has failed, on both clouds."""
+    folder.mkdir()
+    for stack in ("dev", "aws-efa"):
+        _in_a_world(folder / stack, _failed_boot, stack)
+
+
+def _failed_boot(stage: Stage) -> None:
+    stage.faults({"kind": "command_fails", "host": -1, "command": "rm"})
+
+    def has_failed() -> bool:
+        consoles = (one.read_text(errors="replace") for one in stage.world.glob("console/*.log"))
+        return any("first boot failed in step" in text for text in consoles)
+
+    with ThreadPoolExecutor() as pool:
+        update = pool.submit(stage.build)
+        while not has_failed() and not update.done():
+            time.sleep(0.1)
+        began = time.monotonic()
+        found = update.result()
+        seconds = time.monotonic() - began
+    named = re.search(r"first boot of this machine failed in step ([\w-]+)", found.text)
+    step = named[1] if named else "no step is named"
+    say(f"{stage.stack}: first failed boot step to the end of up", f"{seconds:.1f} s, {step}")
+    again = stage.build()
+    say(f"{stage.stack}: the next up, asking the same machine", f"{again.seconds:.1f} s, exit {again.status}")
 
 
 def _two_hosts(stage: Stage) -> None:

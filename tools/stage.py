@@ -284,13 +284,21 @@ class Stage:
     def login_made_anew_beside(self) -> None:
         """Build the second stack up to its measurement, after a failed first boot of its login node.
 
-        The message names the step that failed, and the command that replaces only this machine, which is typed here.
+        The message names the step that failed, and the command that replaces only this machine, which is typed here. Before
+        that, an update asks the same machine again, and waits for nothing: its first boot does not run again.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)
         self.faults()
         assert failed.status != 0
-        assert "the first boot of this machine failed in step sshd" in failed.text, failed
+        named = "the first boot of this machine failed in step sshd"
+        assert named in failed.text, failed
+        again = self.beside("up", *_UNMEASURED)
+        assert again.status != 0
+        assert named in again.text, again
+        waits = [[line for line in found.changes() if "-announced" in line] for found in (failed, again)]
+        assert waits[0], "it waited once"
+        assert waits[1] == []
         (urn,) = set(re.findall(r"replace this machine: pulumi up --replace '(urn:[^'\s]+)'", failed.text))
         assert urn in {one["urn"] for one in self.resources("second")}
         found = self.beside("up", *_UNMEASURED, "--replace", urn)
