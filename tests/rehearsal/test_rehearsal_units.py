@@ -99,7 +99,9 @@ def test_the_machines_own_apt_get_serves_ubuntu_and_says_what_the_vendors_does(s
     assert (absent.returncode, "Unable to locate package slurm-of-another-release" in absent.stderr) == (100, True)
     signed = "deb [signed-by=/etc/another.asc] http://archive.ubuntu.com/ubuntu noble main"
     by_another = f"cat > /etc/another.asc << END\n{signing_keys.FSX}END\necho '{signed}' > /tmp/list; "
-    by_another += "apt-get -o Dir::Etc::sourcelist=/tmp/list update"
+    by_another += (
+        "mkdir -p /tmp/lists/partial; apt-get -o Dir::Etc::sourcelist=/tmp/list -o Dir::State::lists=/tmp/lists update"
+    )
     refused = stage.inside("ubuntu", by_another)
     assert (refused.returncode, "noble Release' is not signed" in refused.stderr) == (100, True), refused
     quick = "apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=1 {} update"
