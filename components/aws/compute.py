@@ -20,7 +20,7 @@ from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
 from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, render
 from components.after import after
-from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3
+from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
 from components.slurm.first_boot import software
@@ -91,7 +91,7 @@ class Pool(pulumi.ComponentResource):
         if not machines.makes_group:
             return None
         group = ec2.PlacementGroup(
-            f"{self._name}-group", strategy="cluster", tags=self._wanted.named(self._key), opts=self._mine
+            f"{self._name}-group", strategy="cluster", tags=stack_tags(self._wanted, self._key), opts=self._mine
         )
         return group.name
 

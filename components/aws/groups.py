@@ -13,6 +13,7 @@ from pulumi_aws import ec2, vpc
 
 from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
 from components.after import after
+from components.aws.launch_inputs import stack_tags
 from config.aws.model import Aws, OwnGroups
 
 _ALL = "-1"
@@ -101,7 +102,7 @@ class Groups(pulumi.ComponentResource):
             f"{self._name}-{noun}",
             description=f"{self._wanted.name}: {description}",
             vpc_id=self._vpc_id,
-            tags=self._wanted.named(noun),
+            tags=stack_tags(self._wanted, noun),
             # Groups name each other in rules, and the last one could not go while another's rule names it.
             revoke_rules_on_delete=True,
             opts=self._kept(noun, noun),

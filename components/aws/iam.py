@@ -15,7 +15,7 @@ import pulumi
 from pulumi_aws import iam
 
 from components.after import after
-from components.aws.launch_inputs import STACK_TAG
+from components.aws.launch_inputs import STACK_TAG, stack_tags
 from components.left_behind import this_stack
 from config.aws.model import Aws
 
@@ -82,7 +82,7 @@ class Iam(pulumi.ComponentResource):
             found = wanted.has_dynamic and iam.get_instance_profile_output(name=own).role_arn
             return pulumi.Output.from_input(found or ""), pulumi.Output.from_input(ours)
         node = self._role("node")
-        profile = iam.InstanceProfile(f"{name}-node-profile", role=node.name, tags=wanted.named("role"), opts=self._mine)
+        profile = iam.InstanceProfile(f"{name}-node-profile", role=node.name, tags=stack_tags(wanted, "role"), opts=self._mine)
         self.node_profile_arn = profile.arn
         rights = [self._attached("node", node, right, _RIGHTS[right]) for right in dict.fromkeys(wanted.node_rights)]
         self.node_profile = self._usable("node", node, profile, *rights)
@@ -97,7 +97,7 @@ class Iam(pulumi.ComponentResource):
             lambda its: _policy(wanted, its["role"].split(":")[4], its["parameter"], its["known"])
         )
         own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
-        its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=wanted.named("role"), opts=self._mine)
+        its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=stack_tags(wanted, "role"), opts=self._mine)
         self.login_profile = self._usable("login", login, its, own)
 
     def _people(self, count: int) -> None:
@@ -111,7 +111,7 @@ class Iam(pulumi.ComponentResource):
         )
         policy = every.apply(lambda one: json.dumps({"Version": "2012-10-17", "Statement": [one]}))
         own = iam.RolePolicy(f"{name}-people-policy", role=people.name, policy=policy, opts=self._mine)
-        its = iam.InstanceProfile(f"{name}-people-profile", role=people.name, tags=wanted.named("role"), opts=self._mine)
+        its = iam.InstanceProfile(f"{name}-people-profile", role=people.name, tags=stack_tags(wanted, "role"), opts=self._mine)
         self.people_profile = self._usable("people", people, its, own)
 
     def _role(self, noun: str) -> iam.Role:
@@ -120,7 +120,7 @@ class Iam(pulumi.ComponentResource):
             f"{self._name}-{noun}",
             assume_role_policy=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
             description=f"The {noun} of busbar cluster {self._wanted.name}",
-            tags=self._wanted.named("role"),
+            tags=stack_tags(self._wanted, "role"),
             opts=self._mine,
         )
 

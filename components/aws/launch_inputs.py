@@ -8,12 +8,18 @@ from typing import Any
 import pulumi
 
 from cloudinit.aws import Mounts
-from config.aws.model import Volume
+from components.left_behind import this_stack
+from config.aws.model import Aws, Volume
 
-#: Tag of nodes and subnets: which stack's they are.
+#: Tag of everything but the login node: which stack's it is.
 STACK_TAG = "busbar:stack"
 #: Tag of a login node, which is none of the nodes: which stack's it is.
 LOGIN_TAG = "busbar:login-of"
+
+
+def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
+    """Return the tags of what the stack makes as `noun`: by them it is known again in an account of several stacks."""
+    return wanted.named(noun) | {STACK_TAG: this_stack()}
 
 
 @dataclass(frozen=True, kw_only=True)

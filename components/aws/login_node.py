@@ -14,7 +14,7 @@ from pulumi_aws import ec2, ssm
 from cloudinit.aws import SCRATCH, LoginBoot, Mounts, render
 from components import login_machine
 from components.after import after
-from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3
+from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.tagged_machines import tagged
 from components.left_behind import never_twice, this_stack
 from components.reach import Machine
@@ -55,7 +55,7 @@ class LoginNode(pulumi.ComponentResource):
             type="String",
             insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
-            tags=wanted.named(f"{label}-host-key"),
+            tags=stack_tags(wanted, f"{label}-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
         place = {LOGIN_TAG: f"{this_stack()}/{number}" if number else this_stack()}
@@ -81,7 +81,7 @@ class LoginNode(pulumi.ComponentResource):
             ),
             ebs_optimized=True,
             tags=wanted.named(label) | place,
-            volume_tags=wanted.named(label),
+            volume_tags=stack_tags(wanted, label),
             # An image that AWS names changes with AWS's releases, and would be another login node each time.
             opts=pulumi.ResourceOptions(
                 parent=self,
@@ -94,7 +94,7 @@ class LoginNode(pulumi.ComponentResource):
         if login.elastic_ip and not number:
             # It takes the place of the machine's own public address in place, and moves to the machine's successor.
             address = ec2.Eip(
-                f"{name}-address", domain="vpc", instance=instance.id, tags=wanted.named("login"), opts=mine
+                f"{name}-address", domain="vpc", instance=instance.id, tags=stack_tags(wanted, "login"), opts=mine
             ).public_ip
         announced = login_machine.announced(name, address, instance.id, measure.ready_timeout_s, mine)
         written = ssm.get_parameter_output(name=after(parameter.name, announced.stdout))

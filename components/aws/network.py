@@ -9,8 +9,7 @@ import pulumi
 from pulumi_aws import ec2
 
 from components.after import after
-from components.aws.launch_inputs import STACK_TAG
-from components.left_behind import this_stack
+from components.aws.launch_inputs import stack_tags
 from config.aws.model import Aws, ExistingNetwork
 
 _ANYWHERE = "0.0.0.0/0"
@@ -60,23 +59,23 @@ class Network(pulumi.ComponentResource):
             cidr_block=cidrs.public,
             enable_dns_support=True,
             enable_dns_hostnames=True,
-            tags=wanted.named("vpc"),
+            tags=stack_tags(wanted, "vpc"),
             opts=kept,
         )
         second = ec2.VpcIpv4CidrBlockAssociation(
             f"{name}-second-network", vpc_id=self._vpc.id, cidr_block=cidrs.private, opts=kept
         )
-        out = ec2.InternetGateway(f"{name}-igw", vpc_id=self._vpc.id, tags=wanted.named("igw"), opts=self._mine)
+        out = ec2.InternetGateway(f"{name}-igw", vpc_id=self._vpc.id, tags=stack_tags(wanted, "igw"), opts=self._mine)
         public_table, public_route = self._table("public", gateway_id=out.id)
         public = self._subnet("public", zone, cidrs.public_subnet, [])
         public_ready = self._ready("public", public, public_table, public_route)
         # A node with several interfaces cannot have a public address, so the way out is a gateway that has one.
-        address = ec2.Eip(f"{name}-address", domain="vpc", tags=wanted.named("nat"), opts=self._mine)
+        address = ec2.Eip(f"{name}-address", domain="vpc", tags=stack_tags(wanted, "nat"), opts=self._mine)
         nat = ec2.NatGateway(
             f"{name}-nat",
             allocation_id=address.id,
             subnet_id=public_ready,
-            tags=wanted.named("nat"),
+            tags=stack_tags(wanted, "nat"),
             opts=self._mine,
         )
         private_table, private_route = self._table("private", nat_gateway_id=nat.id)
@@ -86,7 +85,7 @@ class Network(pulumi.ComponentResource):
             service_name=f"com.amazonaws.{wanted.region}.s3",
             vpc_endpoint_type="Gateway",
             route_table_ids=[private_table.id, public_table.id],
-            tags=wanted.named("s3"),
+            tags=stack_tags(wanted, "s3"),
             opts=self._mine,
         )
         private = self._subnet("private", zone, cidrs.private_subnets[0], [second])
@@ -102,7 +101,7 @@ class Network(pulumi.ComponentResource):
 
     def _table(self, noun: str, **target: pulumi.Input[str]) -> tuple[ec2.RouteTable, ec2.Route]:
         table = ec2.RouteTable(
-            f"{self._name}-{noun}-routes", vpc_id=self._vpc.id, tags=self._wanted.named(f"{noun}-routes"), opts=self._mine
+            f"{self._name}-{noun}-routes", vpc_id=self._vpc.id, tags=stack_tags(self._wanted, f"{noun}-routes"), opts=self._mine
         )
         route = ec2.Route(
             f"{self._name}-{noun}-way-out",
@@ -122,7 +121,7 @@ class Network(pulumi.ComponentResource):
             cidr_block=cidr,
             map_public_ip_on_launch=noun == "public",
             # By the stack's name its zone is found again: `components.aws.zone`.
-            tags=self._wanted.named(noun) | {STACK_TAG: this_stack()},
+            tags=stack_tags(self._wanted, noun),
             opts=pulumi.ResourceOptions(
                 parent=self, depends_on=after, retain_on_delete=self._wanted.storage.stays and noun != "public"
             ),

@@ -12,6 +12,7 @@ from pulumi_aws import fsx, s3
 from catalogue.aws.regions import needs_second_zone
 from cloudinit.aws import Mounts
 from components.after import after
+from components.aws.launch_inputs import stack_tags
 from components.aws.network import Network
 from config.aws.model import Aws, Home, Lustre, Mirror
 
@@ -73,7 +74,7 @@ class Storage(pulumi.ComponentResource):
             skip_final_backup=lustre.on_destroy == "delete" or not lustre.backups_days,
             subnet_ids=self._network.private_subnet_id,
             security_group_ids=[self._group_id],
-            tags=self._wanted.named("lustre"),
+            tags=stack_tags(self._wanted, "lustre"),
             opts=self._holding_data(lustre.on_destroy),
         )
         joined = [self._association(index, one, made, lustre) for index, one in enumerate(lustre.mirrors)]
@@ -97,7 +98,7 @@ class Storage(pulumi.ComponentResource):
             data_repository_path=pulumi.Output.concat("s3://", bucket or "", f"/{one.prefix.strip('/')}" if one.prefix else ""),
             s3=policy,
             batch_import_meta_data_on_create=True,
-            tags=self._wanted.named("mirror"),
+            tags=stack_tags(self._wanted, "mirror"),
             opts=pulumi.ResourceOptions(
                 parent=self, custom_timeouts=_timeouts(), retain_on_delete=lustre.on_destroy == "retain"
             ),
@@ -108,7 +109,7 @@ class Storage(pulumi.ComponentResource):
         bucket = s3.Bucket(
             f"{self._name}-bucket",
             force_destroy=on_destroy == "delete",
-            tags=self._wanted.named("data"),
+            tags=stack_tags(self._wanted, "data"),
             opts=self._holding_data(on_destroy),
         )
         closed = s3.BucketPublicAccessBlock(
@@ -161,7 +162,7 @@ class Storage(pulumi.ComponentResource):
             daily_automatic_backup_start_time=_BACKUP_AT if home.backups_days else None,
             delete_options=["DELETE_CHILD_VOLUMES_AND_SNAPSHOTS"],
             skip_final_backup=home.on_destroy == "delete",
-            tags=self._wanted.named("home"),
+            tags=stack_tags(self._wanted, "home"),
             opts=self._holding_data(home.on_destroy),
         )
 

@@ -50,6 +50,16 @@ def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, re
     reviewed(GOLDEN / f"{target}.yaml", yaml.safe_dump(shown, width=128))
 
 
+@pytest.mark.parametrize(("target", "tags"), [("aws", "tags:"), ("oci", "freeformTags:")])
+def test_everything_that_takes_tags_carries_the_tag_of_its_stack(target, tags):
+    """AWS's login node has one of its own name: it is none of the nodes, which are found by the other."""
+    made = yaml.safe_load((GOLDEN / f"{target}.yaml").read_text())
+    tagged = {name: text for name, one in made.items() if tags in (text := yaml.safe_dump(one["inputs"]))}
+    marks = ("busbar:stack: ", "busbar:login-of: ") if target == "aws" else ("busbar-stack: ",)
+    assert len(tagged) > 10
+    assert not [name for name, text in tagged.items() if not any(mark in text for mark in marks)]
+
+
 def _options(opts: pulumi.ResourceOptions) -> dict[str, Any]:
     found = {name: getattr(opts, name) for name in _OPTIONS if getattr(opts, name)}
     if opts.custom_timeouts:
