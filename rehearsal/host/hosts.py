@@ -56,8 +56,8 @@ def boot(world: World, spec: HostSpec) -> None:
     cables.front_end(spec, router, faults, world.scale, name)
     cables.plug_rails(world, spec, name)
     cables.refault(world, spec)
+    sites.start(world)
     if spec.metadata:
-        sites.start(world)
         metadata.start(world, spec.id, name, spec.metadata_program)
     # A time namespace lets the host's uptime be its own.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))

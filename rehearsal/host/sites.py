@@ -1,4 +1,4 @@
-"""The vendors' sites that machines download from: a service on the rehearsed Internet, for every host of a cloud."""
+"""The vendors' sites that machines download from: a service on the rehearsed Internet, where a route leads there."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+from pathlib import Path
 from typing import Dict, Mapping, Tuple
 
 from scheduler import node_setup
@@ -43,13 +44,20 @@ def follow(work: Work) -> None:
         return
     if not _learn(work) and now - state.placed_at < _PERIOD_S:
         return
-    wanted = conf(work.settings.sets, state)
-    digest = hashlib.sha256(wanted.encode()).hexdigest()
+    if not state.topology:  # Slurm began with the file as the update wrote it
+        state.topology = _digest(Path(work.topology).read_bytes())
+        state.save()  # a run that is killed once it has written the file has not told Slurm
+    wanted = conf(work.settings.sets, state).encode()
+    digest = _digest(wanted)
     if digest == state.topology or any(its.flags & _STARTING for its in work.slurm.states().values()):
         return
-    node_setup.put(work.topology, wanted.encode(), 0o644, "root")
+    node_setup.put(work.topology, wanted, 0o644, "root")
     work.slurm.reconfigure()
     state.topology, state.placed_at = digest, now
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _learn(work: Work) -> bool:

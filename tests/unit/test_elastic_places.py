@@ -12,7 +12,6 @@ from elastic import Controller, KilledError
 from scheduler import node_setup
 from scheduler.elastic import places
 from scheduler.elastic.cloud import BusyError, CloudError
-from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.state import State
 from scheduler.slurm_conf import MARK
 
@@ -55,6 +54,13 @@ def running(head: Controller, count: int = 4, runs: int = 13) -> None:
 
 def test_nodes_without_a_machine_share_a_switch_per_set(head):
     assert head.topology.read_text().splitlines() == [MARK, *EMPTY]
+
+
+def test_slurm_does_not_read_again_what_it_began_with(head):
+    """Nodes that register in the same second would be taken for rebooted, and end."""
+    head.slurm.start(("7", head.nodes(2)))
+    head.run(60)
+    assert head.slurm.reconfigured == 0
 
 
 def test_machines_are_in_the_place_that_the_cloud_names_as_soon_as_they_are_nodes_and_slurm_reads_that_once(head):
@@ -145,7 +151,6 @@ def test_a_node_that_an_update_removed_is_not_in_the_file(head):
 
 
 def test_a_run_that_is_killed_between_file_and_slurm_is_continued(head):
-    head.slurm.nodes = {node: NodeState(frozenset(("IDLE",)), "") for node in head.slurm.nodes}
     read = head.slurm.reconfigure
 
     def killed() -> None:
@@ -153,7 +158,8 @@ def test_a_run_that_is_killed_between_file_and_slurm_is_continued(head):
 
     head.slurm.reconfigure = killed
     with pytest.raises(KilledError):
-        head.run()
+        running(head)
     head.slurm.reconfigure = read
     head.run(13)
     assert head.slurm.reconfigured == 1
+    assert "nn_0-nn_a-nodes" in leaves(head)
