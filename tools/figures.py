@@ -301,7 +301,7 @@ def _planted(
         say(what, f"left no measurement: {ended}")
         return False, False, 0
     search = measured["search"] or {"rounds": 0, "seconds": 0.0, "culprits": []}
-    named, seen, how = _named(found), False, "nothing to type"
+    named, seen, how = _named(found, _FAULTY_SHAPE), False, "nothing to type"
     if search["culprits"]:
         culprit = search["culprits"][0]
         seen, how = _typed(stage, found, culprit)
@@ -342,10 +342,10 @@ def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
     return stage, merged(_MANY_PLAN, settings)
 
 
-def _named(outputs: dict[str, Any]) -> list[tuple[str, tuple[int, ...], int | None]]:
+def _named(outputs: dict[str, Any], shape: str = "BM.GPU4.8") -> list[tuple[str, tuple[int, ...], int | None]]:
     """Return the culprits by index, like planted faults: hosts in the order of the list, rails in the order of the shape."""
     order = [node["name"] for node in outputs["nodes"]]
-    rdma = SHAPES[outputs["expected"]["shape"]].rdma
+    rdma = SHAPES[shape].rdma
     kernel = sorted(rdma.hca if rdma else (), key=lambda name: int(name.rpartition("_")[2]))
     return [
         (
