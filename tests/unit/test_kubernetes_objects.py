@@ -50,6 +50,10 @@ FAULTS: dict[str, tuple[Any, str]] = {
         lambda its: its.wrong.update(config=Answer(1, "", "error: current-context must exist in order to minify")),
         "kubernetes.kubeconfig is not set, and kubectl on the control plane's host finds no cluster there (error:",
     ),
+    "an API server that is not ready": (
+        lambda its: setattr(its, "readiness", Answer(1, "", "Error from server (InternalError): etcd failed")),
+        "the API server https://10.138.61.49:6443 is not ready: ",
+    ),
     "a node that is not there": (
         lambda its: its.nodes.pop(),
         "kubernetes.nodes has gpu1, which the cluster does not have; it has gpu0, master0",

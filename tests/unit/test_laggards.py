@@ -164,6 +164,34 @@ def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_ver
         installed.inside({"CUDA_HOME": ["/c1", "/c2"]}, printed[1])
 
 
+@pytest.mark.parametrize(
+    ("there", "holds"),
+    [
+        ({"/usr/bin/mpirun", "/usr/lib/openmpi/include/mpi.h"}, True),
+        ({"/usr/bin/mpirun"}, False),
+        ({"/usr/lib/openmpi/include/mpi.h"}, False),
+        ({"/usr/lib/openmpi/bin/mpirun"}, True),
+    ],
+)
+def test_debians_open_mpi_is_whole_with_its_headers_because_its_programs_are_elsewhere(monkeypatch, there, holds):
+    monkeypatch.setattr(installed.glob, "glob", lambda pattern: [pattern])
+    monkeypatch.setattr(installed.os.path, "exists", lambda path: path in there)
+    patterns = {"MPI_HOME": ["/usr/lib/openmpi"]}
+    if holds:
+        assert installed.on_node(patterns, ("MPI_HOME",)) == {"MPI_HOME": "/usr/lib/openmpi"}
+        return
+    with pytest.raises(Refusal, match="has no MPI_HOME"):
+        installed.on_node(patterns, ("MPI_HOME",))
+
+
+def test_a_folder_of_debians_is_whole_only_with_the_file_that_is_asked_for(monkeypatch):
+    """Only MPI's programs are elsewhere."""
+    monkeypatch.setattr(installed.glob, "glob", lambda pattern: [pattern])
+    monkeypatch.setattr(installed.os.path, "exists", lambda path: path in {"/usr/bin/mpirun", "/usr/lib/cuda/include/mpi.h"})
+    with pytest.raises(Refusal, match="has no CUDA_HOME"):
+        installed.on_node({"CUDA_HOME": ["/usr/lib/cuda"]}, ("CUDA_HOME",))
+
+
 def test_mpirun_is_in_its_folder_or_in_debians(tmp_path):
     made(tmp_path, "mpi/bin/mpirun")
     assert installed.with_mpirun(f"{tmp_path}/mpi") == f"{tmp_path}/mpi"

@@ -524,6 +524,7 @@ def test_the_build_is_for_this_nodes_gpu_alone_where_its_architecture_is_known(n
     assert status == 0, err
     (words,) = [line for line in err.splitlines() if line.startswith("building nccl-tests")]
     assert [word for word in words.split() if word.startswith("NVCC_GENCODE=")] == ([setting] if setting else [])
+    assert f" -j {os.cpu_count()} " in words
 
 
 def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_head_node(near):
