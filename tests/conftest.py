@@ -339,6 +339,12 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For programs that make their state outlive a crash of the machine after each step."""
+    monkeypatch.setattr("os.fsync", lambda _: None)
+
+
+@pytest.fixture
 def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     """Compare a text with the file that was reviewed; with --write-golden write the file anew."""
 

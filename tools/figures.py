@@ -3,8 +3,8 @@
     make figures
     make figures PARTS="faults healthy"
 
-PARTS are any of two, many, aws, search, pure (the default), boot, exporter, faults, pairs, healthy, busy and kills. Faults and
-healthy take a quarter of an hour each, pairs some minutes, busy three quarters of an hour, kills half an hour. With RUNS=2,
+PARTS are any of two, many, aws, search, pure (the default), boot, exporter, faults, pairs, healthy, busy and kills. Healthy
+takes a quarter of an hour, pairs ten minutes, faults and kills half an hour each, busy three quarters of an hour. With RUNS=2,
 healthy and busy make two runs of each kind instead of ten. With KILLS="build, plugin", kills runs only those with such a name,
 and with FAULTS="slow_link" faults plants only those that have this text.
 Ratios come from runs side by side in one world.

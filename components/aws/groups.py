@@ -58,7 +58,7 @@ class Groups(pulumi.ComponentResource):
         self._let_out("nodes", nodes, "anywhere", None, after=[itself])
         self._let_in("nodes", nodes, "login", login)
         self._let_in("login", login, "nodes", nodes)
-        if wanted.slurm and wanted.slurm.login_nodes:
+        if wanted.people:
             self._let_in("login", login, "itself", login)
         self._let_out("login", login, "anywhere", None)
         for index, source in enumerate(wanted.access.ssh_from):

@@ -69,8 +69,8 @@ class Iam(pulumi.ComponentResource):
             self.parameter = pulumi.Output.from_input(f"/busbar/{wanted.name}/host-key")
         else:
             self._login(pulumi.Output.all(subnet=subnet_id, node_role=passed, ours=ending))
-        if wanted.slurm and wanted.slurm.login_nodes:
-            self._people(wanted.slurm.login_nodes)
+        if wanted.people:
+            self._people(wanted.people)
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
@@ -94,7 +94,7 @@ class Iam(pulumi.ComponentResource):
         login = self._role("login")
         self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
         policy = pulumi.Output.all(known=known, parameter=self.parameter, role=login.arn).apply(
-            lambda its: _policy(wanted, its["role"].split(":")[4], its["parameter"], its["known"])
+            lambda its: _policy(wanted, _account(its["role"]), its["parameter"], its["known"])
         )
         own = iam.RolePolicy(f"{name}-login-policy", role=login.name, policy=policy, opts=self._mine)
         its = iam.InstanceProfile(f"{name}-login-profile", role=login.name, tags=stack_tags(wanted, "role"), opts=self._mine)
@@ -106,10 +106,9 @@ class Iam(pulumi.ComponentResource):
         people = self._role("people")
         folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")
         self.people_parameters = tuple(pulumi.Output.concat(folder, str(at)) for at in range(1, count + 1))
-        every = pulumi.Output.all(role=people.name, arn=people.arn).apply(
-            lambda its: _publishes(wanted, its["arn"].split(":")[4], f"/busbar/{its['role']}/host-key-*")
+        policy = pulumi.Output.all(folder=folder, arn=people.arn).apply(
+            lambda its: _document(_publishes(wanted, _account(its["arn"]), f"{its['folder']}*"))
         )
-        policy = every.apply(lambda one: json.dumps({"Version": "2012-10-17", "Statement": [one]}))
         own = iam.RolePolicy(f"{name}-people-policy", role=people.name, policy=policy, opts=self._mine)
         its = iam.InstanceProfile(f"{name}-people-profile", role=people.name, tags=stack_tags(wanted, "role"), opts=self._mine)
         self.people_profile = self._usable("people", people, its, own)
@@ -118,7 +117,7 @@ class Iam(pulumi.ComponentResource):
         trust = {"Effect": "Allow", "Principal": {"Service": _service(self._wanted.region)}, "Action": "sts:AssumeRole"}
         return iam.Role(
             f"{self._name}-{noun}",
-            assume_role_policy=json.dumps({"Version": "2012-10-17", "Statement": [trust]}),
+            assume_role_policy=_document(trust),
             description=f"The {noun} of busbar cluster {self._wanted.name}",
             tags=stack_tags(self._wanted, "role"),
             opts=self._mine,
@@ -140,6 +139,14 @@ class Iam(pulumi.ComponentResource):
         )
 
 
+def _document(*statements: dict[str, Any]) -> str:
+    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+
+
+def _account(arn: str) -> str:
+    return arn.split(":")[4]
+
+
 def _publishes(wanted: Aws, account: str, parameter: str) -> dict[str, Any]:
     arn = f"arn:{partition(wanted.region)}:ssm:{wanted.region}:{account}:parameter{parameter}"
     return {"Effect": "Allow", "Action": "ssm:PutParameter", "Resource": arn}
@@ -149,7 +156,7 @@ def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any])
     statements = [_publishes(wanted, account, parameter)]
     if wanted.has_dynamic:
         statements += _elastic(wanted, account, **known)
-    return json.dumps({"Version": "2012-10-17", "Statement": statements})
+    return _document(*statements)
 
 
 def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:

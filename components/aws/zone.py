@@ -13,8 +13,7 @@ from pulumi_aws import ec2
 
 from catalogue.aws.permissions import LOOKUPS
 from components.aws.account_lookups import there
-from components.aws.launch_inputs import STACK_TAG
-from components.left_behind import this_stack
+from components.aws.launch_inputs import STACK_TAG, stack_tags
 from components.report_findings import reason, refuse
 from config.aws.facts import Facts
 from config.aws.model import Aws, is_local
@@ -40,8 +39,8 @@ def _present(wanted: Aws) -> str | None:
     own = wanted.network.existing
     if own:
         return _asked(f"subnet {own.private_subnet}", "getSubnet", lambda: _zone(ec2.get_subnet(id=own.private_subnet)))
-    tags = wanted.named("private")
-    mine = {name: tags[name] for name in ("Name", "busbar:cluster")} | {STACK_TAG: this_stack()}
+    tags = stack_tags(wanted, "private")
+    mine = {name: tags[name] for name in ("Name", "busbar:cluster", STACK_TAG)}
     return there(lambda: _asked("the subnet of this stack", "getSubnet", lambda: _zone(ec2.get_subnet(tags=mine))))
 
 

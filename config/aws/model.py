@@ -510,6 +510,11 @@ class Aws(Model):
         """Whether a scheduler may start machines."""
         return any(one.dynamic for _, _, one in self.located)
 
+    @property
+    def people(self) -> int:
+        """How many login nodes there are beside Slurm's controller."""
+        return self.slurm.login_nodes if self.slurm else 0
+
     def made_of(self, machines: Machines) -> str:
         """Return a hash of all that ends machines when it changes: what cannot change while they run.
 

@@ -7,8 +7,8 @@ with.
 from __future__ import annotations
 
 from rehearsal.image import signing_keys
+from rehearsal.image.apt_repositories import ARCHIVE, SUITES
 
-_LISTS = {"22.04": "jammy", "24.04": "noble"}
 #: What apt cannot have here: a host has no further users or terminals, and no resolver for SRV.
 _APT = """APT::Sandbox::User "root";
 Dpkg::Use-Pty "false";
@@ -24,7 +24,7 @@ _FOLDERS = (
 def texts(ubuntu: str, kernel: str) -> dict[str, tuple[str, int]]:
     """Return dpkg's and apt's files for a release of Ubuntu and of its kernel; apt has no lists yet, as on any fresh image."""
     made = {f"{folder}/.keep": ("", 0o644) for folder in (*_FOLDERS, "var/cache/apt/archives/partial")}
-    source = f"deb http://archive.ubuntu.com/ubuntu {_LISTS[ubuntu]} main\n"
+    source = f"deb http://{ARCHIVE}/ubuntu {SUITES[ubuntu]} main\n"
     made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list": (source, 0o644)}
     made |= {"etc/apt/apt.conf.d/90rehearsal": (_APT, 0o644)}
     made |= {"etc/apt/trusted.gpg.d/ubuntu-keyring-archive.asc": (signing_keys.UBUNTU, 0o644)}

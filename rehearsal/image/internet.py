@@ -17,12 +17,10 @@ from rehearsal.image import apt_repositories, debian, packages, signing_keys
 #: Hosts whose files are here; every other address is asked over the network.
 HOSTS = frozenset(
     {
-        apt_repositories.ARCHIVE,
-        "fsx-lustre-client-repo.s3.amazonaws.com",
+        *apt_repositories.SIGNERS,
         "efa-installer.amazonaws.com",
         "fsx-lustre-client-repo-public-keys.s3.amazonaws.com",
         "docs.aws.amazon.com",
-        "nvidia.github.io",
         "github.com",
         "scripts.example.com",
     }

@@ -17,10 +17,7 @@ from scheduler.elastic.slurm import NodeState, read
 from scheduler.elastic.state import State, only_one
 from scheduler.elastic.work import PAUSE_S
 
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 
 
 @pytest.fixture

@@ -16,12 +16,9 @@ from scheduler.elastic.entry import Desk, Outcome
 from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.work import LOST_S, PAUSE_S
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 LIMIT_S = 600
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 @pytest.fixture

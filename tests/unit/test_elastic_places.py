@@ -15,6 +15,8 @@ from scheduler.elastic.cloud import BusyError, CloudError
 from scheduler.elastic.state import State
 from scheduler.slurm_conf import MARK
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 EMPTY = [
     "SwitchName=cluster-gpu-p4-dynamic Nodes=gpu-dy-p4-[1-8]",
     "SwitchName=cluster-gpu-p5-dynamic Nodes=gpu-dy-p5-[1-8]",
@@ -27,7 +29,6 @@ EMPTY = [
 
 @pytest.fixture(autouse=True)
 def own_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
 
 

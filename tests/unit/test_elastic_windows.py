@@ -10,12 +10,9 @@ from elastic import Controller
 from scheduler.elastic.cloud import BusyError
 from scheduler.elastic.work import PAUSE_S
 
+pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
+
 SOON = "Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"
-
-
-@pytest.fixture(autouse=True)
-def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 @pytest.fixture

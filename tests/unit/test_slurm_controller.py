@@ -149,16 +149,22 @@ def test_a_machine_whose_first_boot_is_done_is_set_up(tmp_path):
     node_setup.await_first_boot(str(tmp_path / "boot.json"))
 
 
-def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path, monkeypatch):
+def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: bytes) -> list[bytes]:
+    """Return the programs that the controller, which has a key of munge's, sends to machines; each ends and says so."""
     sent: list[bytes] = []
-    monkeypatch.setattr(join, "_KEY", str(tmp_path / "key"))
-    (tmp_path / "key").write_bytes(b"munge")
+    monkeypatch.setattr(join, "_KEY", str(folder / "key"))
+    (folder / "key").write_bytes(b"munge")
 
     def run(_: Any, **given: Any) -> SimpleNamespace:
         sent.append(given["input"])
-        return SimpleNamespace(returncode=1, stderr=b"its first boot has not ended\n")
+        return SimpleNamespace(returncode=status, stderr=said)
 
     monkeypatch.setattr(join.subprocess, "run", run)
+    return sent
+
+
+def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path, monkeypatch):
+    sent = sent_over_ssh(tmp_path, monkeypatch, 1, b"its first boot has not ended\n")
     given = {
         "user": "opc",
         "identity": "i",
@@ -212,15 +218,7 @@ def test_login_nodes_are_set_up_last_and_one_that_cannot_be_is_named_with_the_re
 
 
 def test_a_login_node_gets_the_key_and_the_files_of_commands_and_no_daemon(tmp_path, monkeypatch):
-    sent: list[bytes] = []
-    monkeypatch.setattr(join, "_KEY", str(tmp_path / "key"))
-    (tmp_path / "key").write_bytes(b"munge")
-
-    def run(_: Any, **given: Any) -> SimpleNamespace:
-        sent.append(given["input"])
-        return SimpleNamespace(returncode=0, stderr=b"")
-
-    monkeypatch.setattr(join.subprocess, "run", run)
+    sent = sent_over_ssh(tmp_path, monkeypatch, 0, b"")
     given = {"user": "opc", "identity": "i", "known_hosts": "k", "controller": "10.0.0.2", "booted": "/boot.json"}
     files = {"slurm.conf": "# a\n", "plugstack.conf": "# b\n", "gres.conf": "# c\n", "topology.conf": "# d\n"}
     assert join.login_node(given, "m", "10.0.0.4", files) == ""
