@@ -11,7 +11,7 @@ from config.measure import Collective
 from config.model import Model
 from config.units import Bytes, GbS
 
-Skippable = Literal["transport", "spread", "looks", "proofs"]
+Skippable = Literal["transport", "spread", "looks", "proofs", "upgrade"]
 _Rate = Annotated[GbS, Field(gt=0)]
 
 

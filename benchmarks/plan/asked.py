@@ -25,6 +25,7 @@ class Asked:
         nodes: how many machines.
         accept: the user's own limits, and the checks that may be skipped.
         past: the limit that earlier runs of the same kind set, as (GB/s as measured, its source).
+        past_since: what changed since those runs, such as a version; empty if nothing did.
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
         past_unread: why earlier runs could not be read; empty if they were read, or if none are kept.
@@ -35,6 +36,7 @@ class Asked:
     nodes: int
     accept: Accept = field(default_factory=Accept)
     past: tuple[float, str] | None = None
+    past_since: str = ""
     past_unread: str = ""
     pool: str = ""
     names: tuple[str, ...] = ()

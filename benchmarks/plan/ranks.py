@@ -116,7 +116,7 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
             del mca["plm_rsh_args"]
             mca["plm_rsh_agent"] = place.remote_shell
     return Launch(
-        kind=_kind(place),
+        kind=launcher(place),
         mpi_home=place.built.mpi_home,
         bind_to=environment.bind_to,
         mca=mca,
@@ -127,8 +127,8 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
     )
 
 
-def _kind(place: Place) -> str:
-    """Return the launcher's name."""
+def launcher(place: Place) -> str:
+    """Return the name of the way in which ranks start at `place`."""
     if place.built.container and place.built.container.runtime == "pyxis":
         return "pyxis"
     if place.queue or place.remote_shell:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,8 @@ def _look_up(request: dict[str, Any]) -> dict[str, Any]:
         past = _past(request["history"], history.Key(**request["key"]), request["before"])
     except history.HistoryError as error:
         return {"limit": None, "failed": str(error)}
-    limit = history.limit(past.records)
-    return {"limit": None if limit is None else list(limit), "warnings": list(past.warnings)}
+    limit = history.limit(past.records, request["versions"], request["plan"])
+    return {"limit": None if limit is None else asdict(limit), "warnings": list(past.warnings)}
 
 
 def _keep(request: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Keeps runs and compares a run with earlier ones of its kind: the limit that they give, and what changed since the last.
 
-There is one file for each run; files are only added.
+Only passes with the same plan and versions set a limit that the fabric has to answer for. Until there are enough of them,
+earlier versions set one too, and what changed since is named beside it. There is one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.records.store import MAX_BYTES, StoreError, store
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from benchmarks.judge.verdict import Judgement
 
@@ -43,7 +44,7 @@ class HistoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Key:
-    """What must be equal for two runs to be compared: `size_bytes` is the gate's, `scale` the divisor of line rates.
+    """What must be equal for two runs to be kept together: `size_bytes` is the gate's, `scale` the divisor of line rates.
 
     `cluster` is a hash of the machines' ids: another healthy cluster of the same shape may be some percent slower.
     """
@@ -76,6 +77,7 @@ class Record:
         latency_us: at its smallest size.
         versions: by name.
         rows: rows of the gate's collective, as the outputs show them.
+        plan: what the deciding run ran, by name; empty in records of versions that did not keep it.
     """
 
     run_id: str
@@ -87,6 +89,7 @@ class Record:
     latency_us: float | None
     versions: Mapping[str, str]
     rows: tuple[dict[str, Any], ...] = ()
+    plan: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse what could not be named or ordered."""
@@ -125,8 +128,9 @@ class Record:
         numbers = (found.busbw_gb_s, found.peak_busbw_gb_s, found.latency_us)
         if any(not (number is None or _is_number(number)) for number in numbers):
             raise HistoryError(f"its numbers are not valid: {numbers}")
-        if not all(isinstance(row, dict) for row in found.rows) or not isinstance(found.versions, dict):
-            raise HistoryError("its rows or versions are not what a record holds")
+        named = all(isinstance(one, dict) for one in (*found.rows, found.versions, found.plan))
+        if not named:
+            raise HistoryError("its rows, versions or plan are not what a record holds")
         return found
 
 
@@ -143,8 +147,29 @@ class Past:
         return self.records[-1] if self.records else None
 
 
+@dataclass(frozen=True)
+class Limit:
+    """What earlier passes require.
+
+    Attributes:
+        busbw_gb_s: GB/s as measured.
+        source: which passes those are.
+        since: what changed since them, so that a lower number is not the fabric's alone; empty if nothing did.
+    """
+
+    busbw_gb_s: float
+    source: str
+    since: str = ""
+
+
 def record(  # noqa: PLR0913, PLR0917 - what a run is compared by
-    judged: Judgement, target: str, shape: str, nodes: int, versions: Mapping[str, str], algorithm: str = ""
+    judged: Judgement,
+    target: str,
+    shape: str,
+    nodes: int,
+    versions: Mapping[str, str],
+    algorithm: str = "",
+    plan: Mapping[str, str] | None = None,
 ) -> Record | None:
     """Return the record of a judged measurement; None if the line names no run."""
     line = judged.line
@@ -172,6 +197,7 @@ def record(  # noqa: PLR0913, PLR0917 - what a run is compared by
         latency_us=judged.latency_us,
         versions=dict(versions),
         rows=tuple(judged.rows.get(gate.collective, ())),
+        plan=dict(plan or {}),
     )
 
 
@@ -222,11 +248,36 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
     return Past(tuple(sorted(records, key=lambda one: one.order)), tuple(warnings))
 
 
-def limit(records: Sequence[Record]) -> tuple[float, str] | None:
-    """Return the busbw that past passes require (GB/s as measured) and its source; None with fewer than `NEEDED` passes."""
-    passed = [one.busbw_gb_s for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
-    if len(passed) < NEEDED:
+def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
+    """Return what past passes require of a run with `versions` and `plan`; None with fewer than `NEEDED` passes.
+
+    Those with the same versions decide. If they are too few, all passes of the plan do: otherwise each upgrade would hide the
+    decay before it.
+    """
+    passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
+    passed = [one for one in passed if not one.plan or one.plan == plan]
+    alike = [one for one in passed if one.versions == versions and one.plan == plan]
+    compared = alike if len(alike) >= NEEDED else passed
+    if len(compared) < NEEDED:
         return None
+    found, source = _strictest([one.busbw_gb_s for one in compared if one.busbw_gb_s is not None])
+    return Limit(found, source, "" if compared == alike else _since(compared, versions))
+
+
+def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
+    """Return in words what is different from the passes that a run is compared with."""
+    found = []
+    for name in sorted({*versions, *(name for one in compared for name in one.versions)}):
+        new = versions.get(name)
+        old = dict.fromkeys(one.versions.get(name) or "nothing" for one in compared if one.versions.get(name) != new)
+        if old:
+            found.append(f"{name} went from {' and '.join(old)} to {new or 'nothing'}")
+    if not all(one.plan for one in compared):
+        found.append("some of them do not say which plan and launcher they had")
+    return ", ".join(found)
+
+
+def _strictest(passed: Sequence[float]) -> tuple[float, str]:
     # A fabric that loses a percent a run is never far below its last runs, and soon far below its first ones.
     if len(passed) < 2 * NEEDED:
         return _limit(passed, "the history of")
@@ -250,11 +301,19 @@ def changes(previous: Record | None, current: Record) -> tuple[str, ...]:
         found.append(f"the verdict went from {previous.verdict} to {current.verdict} {since}")
     found.extend(_moved(f"{current.key.collective} busbw", "GB/s", previous.busbw_gb_s, current.busbw_gb_s, since))
     found.extend(_moved("latency", "us", previous.latency_us, current.latency_us, since))
-    for name in sorted({*previous.versions, *current.versions}):
-        old, new = previous.versions.get(name), current.versions.get(name)
-        if old != new:
-            found.append(f"{name} went from {old or 'nothing'} to {new or 'nothing'} {since}")
+    for name, old, new in _differences(previous.versions, current.versions):
+        found.append(f"{name} went from {old} to {new} {since}")
+    if previous.plan:
+        for name, old, new in _differences(previous.plan, current.plan):
+            found.append(f"{name} of the plan went from {old} to {new} {since}: the two numbers are not compared")
     return tuple(found)
+
+
+def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield each name whose value changed, with both values."""
+    for name in sorted({*before, *now}):
+        if before.get(name) != now.get(name):
+            yield name, before.get(name) or "nothing", now.get(name) or "nothing"
 
 
 def _moved(name: str, unit: str, old: float | None, new: float | None, since: str) -> tuple[str, ...]:

@@ -17,9 +17,11 @@ from benchmarks.judge.checks import PASS
 from benchmarks.judge.measurement import is_number
 from benchmarks.judge.transport import switches_reduced
 from benchmarks.launch.protocol import data
-from benchmarks.plan.ranks import algorithm
+from benchmarks.plan.ranks import algorithm, launcher
+from benchmarks.plan.size_text import size_text
 from benchmarks.plan.steps import NODE
 from benchmarks.records import history
+from benchmarks.report.outputs import versions
 
 if TYPE_CHECKING:
     from benchmarks.judge.verdict import Judgement
@@ -67,11 +69,14 @@ class Kept:
     warnings: tuple[str, ...] = ()
 
 
-def look_up(found: Judgement, asked: Asked, keeping: Keeping) -> str:
+def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> str:
     """Return the request for the runs before `found`; it asks for nothing if there is no run to compare."""
-    one = _record(found, asked, keeping, {})
-    place = {} if one is None else {"history": keeping.records.history, "key": asdict(one.key), "before": list(one.order)}
-    return json.dumps({"schema": SCHEMA, "kind": "look-up", **place}, sort_keys=True)
+    one = _record(found, asked, keeping, where)
+    if one is None:
+        return nothing()
+    compared = {"key": asdict(one.key), "versions": dict(one.versions), "plan": dict(one.plan)}
+    request = {"schema": SCHEMA, "kind": "look-up", "history": keeping.records.history, "before": list(one.order)}
+    return json.dumps(request | compared, sort_keys=True)
 
 
 def nothing() -> str:
@@ -85,7 +90,10 @@ def with_history(asked: Asked, answer: str) -> Asked:
     limit = line.get("limit")
     if line.get("failed"):
         return dataclasses.replace(asked, past_unread=str(line["failed"]))
-    return asked if limit is None else dataclasses.replace(asked, past=(float(limit[0]), str(limit[1])))
+    if limit is None:
+        return asked
+    past = (float(limit["busbw_gb_s"]), str(limit["source"]))
+    return dataclasses.replace(asked, past=past, past_since=str(limit["since"]))
 
 
 def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
@@ -102,7 +110,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
 
     `stack` is organization/project/stack. Without a `way` the transcript is not asked for.
     """
-    one = _record(found, asked, keeping, outputs["versions"])
+    one = _record(found, asked, keeping, where)
     attested = None
     key = keeping.records.certificate.key
     if key and found.verdict == PASS:
@@ -153,16 +161,26 @@ def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
     }
 
 
-def _record(found: Judgement, asked: Asked, keeping: Keeping, versions: dict[str, str]) -> history.Record | None:
+def _record(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> history.Record | None:
     if not keeping.records.history:
         return None
     try:
         # A ring is not as fast as switches that reduce, and neither is a fault of the other.
         by_switches = switches_reduced(found.line.get("transport"), asked)
         chosen = "CollNet" if by_switches else algorithm(asked.shape, asked.nodes, asked.plan.exports)
-        return history.record(found, keeping.target, asked.shape.name, asked.nodes, versions, chosen)
+        installed = versions(found.line, where.built)
+        return history.record(found, keeping.target, asked.shape.name, asked.nodes, installed, chosen, _plan(asked, where))
     except history.HistoryError:
         return None  # a line without a usable run id; the verdict says so already
+
+
+def _plan(asked: Asked, where: Place) -> dict[str, str]:
+    """Return what the deciding run ran and how its ranks started, by name; other collectives follow it and change nothing."""
+    plan = asked.plan
+    sizes = f"{size_text(plan.begin_bytes)} to {size_text(plan.end_bytes)} by {plan.sizes.factor}"
+    counts = {"iterations": str(plan.iterations), "warmup": str(plan.warmup), "cycles": str(plan.cycles)}
+    ways = {"launcher": launcher(where), "fabric": " ".join(where.fabric)}
+    return {"sizes": sizes} | counts | {name: way for name, way in ways.items() if way} | plan.exports
 
 
 def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested

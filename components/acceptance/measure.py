@@ -56,7 +56,7 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     )
     wanted = known.apply(lambda values: request(**values))
     command = runner.run(name, wanted, [built.command, *after], opts)
-    earlier = records.look_up(command.stdout, asked)
+    earlier = records.look_up(command.stdout, asked, built.place)
 
     def look(line: str, asked: Asked, answer: str) -> Look:
         limited = records_requests.with_history(asked, answer)

@@ -134,7 +134,9 @@ class OnDemand(pulumi.ComponentResource):
         )
         self.waits = read.stdout.apply(requests.refused)
         measured = read.stdout.apply(_measurement)
-        earlier = records.look_up(measured, pulumi.Output.from_input(asked))
+        placed = pulumi.Output.all(line=read.stdout, network=reach.network)
+        where = placed.apply(lambda its: place(its["line"], its["network"] or "", asked))
+        earlier = records.look_up(measured, pulumi.Output.from_input(asked), where)
         known = pulumi.Output.all(line=read.stdout, earlier=earlier, network=reach.network)
         self.ended = known.apply(lambda its: ended(its["line"], its["earlier"], its["network"] or "", asked))
         self.register_outputs({"waits": self.waits})
@@ -149,14 +151,21 @@ def _measurement(text: str) -> str:
     return "" if requests.refused(text) else json.dumps(json.loads(text.splitlines()[-1])["measure"])
 
 
-def ended(text: str, earlier: str, network: str, asked: Asked) -> Ended | None:
-    """Return what the job's line `text` means; None if no job has run."""
+def place(text: str, network: str, asked: Asked) -> Place | None:
+    """Return where the job of line `text` ran; None if no job has run."""
     if requests.refused(text):
         return None
     line: dict[str, Any] = json.loads(text.splitlines()[-1])
-    names = tuple(str(name) for name in line["nodes"])
-    found = with_history(replace(asked, names=names), earlier)
-    where = requests.place([protocol.Node(name, "") for name in names], network, json.dumps(line["build"]), found)
+    nodes = [protocol.Node(str(name), "") for name in line["nodes"]]
+    return requests.place(nodes, network, json.dumps(line["build"]), replace(asked, names=tuple(node.name for node in nodes)))
+
+
+def ended(text: str, earlier: str, network: str, asked: Asked) -> Ended | None:
+    """Return what the job's line `text` means; None if no job has run."""
+    where = place(text, network, asked)
+    if where is None:
+        return None
+    found = with_history(replace(asked, names=tuple(node.name for node in where.nodes)), earlier)
     return Ended(End(found, judge(_measurement(text), found), searched.read(_NOT_SEARCHED)), where)
 
 

@@ -53,15 +53,18 @@ class Records(pulumi.ComponentResource):
             )
         self.register_outputs({})
 
-    def look_up(self, line: pulumi.Output[str], asked: pulumi.Output[Asked]) -> pulumi.Output[str]:
-        """Return the answer to what earlier runs there are, of the kind of the run that printed `line`."""
+    def look_up(
+        self, line: pulumi.Output[str], asked: pulumi.Output[Asked], where: pulumi.Output[Place | None]
+    ) -> pulumi.Output[str]:
+        """Return the answer to what earlier runs there are, of the kind of the run at `where` that printed `line`."""
         if not self.keeping.records.history:
             return pulumi.Output.from_input("{}")
 
-        def request(line: str, asked: Asked) -> str:
-            return requests.look_up(judge(line, asked), asked, self.keeping)
+        def request(line: str, asked: Asked, where: Place | None) -> str:
+            return requests.nothing() if where is None else requests.look_up(judge(line, asked), asked, self.keeping, where)
 
-        return self._ask("history", pulumi.Output.all(line=line, asked=asked).apply(lambda known: request(**known)))
+        known = pulumi.Output.all(line=line, asked=asked, where=where)
+        return self._ask("history", known.apply(lambda its: request(**its)))
 
     def keep(
         self,

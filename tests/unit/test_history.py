@@ -18,6 +18,8 @@ from benchmarks.records import history, store
 from benchmarks.records.history import HistoryError, Key, Record, append, changes, limit, load, record
 
 KEY = Key("oci", "BM.GPU4.8", 2, "all_reduce", 8 << 30, "Ring")
+VERSIONS = {"nccl": "2.28.9", "driver": "570.1"}
+PLAN = {"sizes": "8 to 8 GiB by 2", "iterations": "20", "launcher": "mpirun"}
 
 
 def made(number: int = 1, busbw_gb_s: float | None = 90.0, verdict: str = "pass", **other) -> Record:
@@ -29,10 +31,16 @@ def made(number: int = 1, busbw_gb_s: float | None = 90.0, verdict: str = "pass"
         "busbw_gb_s": busbw_gb_s,
         "peak_busbw_gb_s": busbw_gb_s,
         "latency_us": 30.0,
-        "versions": {"nccl": "2.28.9", "driver": "570.1"},
+        "versions": VERSIONS,
         "rows": ({"size_bytes": 8 << 30, "out_of_place": {"busbw_gb_s": busbw_gb_s}, "in_place": None},),
+        "plan": PLAN,
     }
     return Record(**values | other)
+
+
+def required(records: list[Record], versions: dict = VERSIONS, plan: dict = PLAN) -> history.Limit | None:
+    """Return what `records` require of a run that has the usual versions and plan."""
+    return limit(records, versions, plan)
 
 
 @pytest.fixture(params=["path", "file", "memory"])
@@ -101,6 +109,7 @@ def test_a_missing_folder_holds_nothing(folder):
         (json.dumps(made(2).document() | {"extra": 1}).encode(), "fields"),
         (json.dumps(made(2).document() | {"rows": [1]}).encode(), "rows"),
         (json.dumps(made(2).document() | {"versions": []}).encode(), "versions"),
+        (json.dumps(made(2).document() | {"plan": "all"}).encode(), "plan"),
         (json.dumps(made(3).document()).encode(), "another run"),
         (b" " * (store.MAX_BYTES + 1), "larger than"),
     ],
@@ -183,34 +192,35 @@ def test_only_the_newest_are_read(folder, monkeypatch):
 def test_five_passes_give_a_limit_and_four_do_not():
     numbers = [90.0, 91.0, 89.0, 92.0, 88.0]
     records = [made(day + 1, number) for day, number in enumerate(numbers)]
-    assert limit(records[:4]) is None
-    found, why = limit(records)
-    assert found == pytest.approx(90.0 - 4 * 1.4826 * 1.0)
-    assert why == "the history of 5 passes (median 90 GB/s less 4 deviations of 1.5)"
+    assert required(records[:4]) is None
+    found = required(records)
+    assert found.busbw_gb_s == pytest.approx(90.0 - 4 * 1.4826 * 1.0)
+    assert found.since == ""
+    assert found.source == "the history of 5 passes (median 90 GB/s less 4 deviations of 1.5)"
 
 
 def test_runs_that_agree_exactly_still_leave_four_percent():
-    assert limit([made(day, 90.0) for day in range(1, 6)])[0] == pytest.approx(90.0 * 0.96)
+    assert required([made(day, 90.0) for day in range(1, 6)]).busbw_gb_s == pytest.approx(90.0 * 0.96)
 
 
 def test_only_passes_count():
     bad = [made(day, 10.0, verdict) for day, verdict in enumerate(["short", "unknown", "short"], 10)]
     unmeasured = [made(20, None)]
     good = [made(day, 90.0) for day in range(1, 6)]
-    assert limit(good + bad + unmeasured) == limit(good)
-    assert limit(good[:4] + bad + unmeasured) is None
+    assert required(good + bad + unmeasured) == required(good)
+    assert required(good[:4] + bad + unmeasured) is None
 
 
 @given(st.lists(st.floats(1, 1000), min_size=5, max_size=40))
 def test_the_limit_lies_at_least_four_percent_under_the_median(numbers):
-    found, _ = limit([made(1, number) for number in numbers])
+    found = required([made(1, number) for number in numbers]).busbw_gb_s
     compared = [numbers] if len(numbers) < 10 else [numbers[:5], numbers[-10:]]
     assert found <= max(median(one) for one in compared) * 0.96 * (1 + 1e-9)
 
 
 def test_one_outlier_hardly_moves_the_limit():
     good = [made(day, 90.0 + day % 3) for day in range(1, 10)]
-    assert limit([*good, made(11, 5.0)])[0] == pytest.approx(limit(good)[0], abs=1.0)
+    assert required([*good, made(11, 5.0)]).busbw_gb_s == pytest.approx(required(good).busbw_gb_s, abs=1.0)
 
 
 def test_changes_show_the_number_the_verdict_and_every_version():
@@ -223,6 +233,13 @@ def test_changes_show_the_number_the_verdict_and_every_version():
         "nccl went from 2.28.9 to 2.29.1 since 2025-11-01T04:49:00Z",
         "os went from nothing to ol9 since 2025-11-01T04:49:00Z",
     )
+
+
+def test_changes_name_what_is_different_in_the_plan():
+    assert changes(made(1), made(2, plan=PLAN | {"iterations": "5"})) == (
+        "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the two numbers are not compared",
+    )
+    assert changes(made(1, plan={}), made(2)) == ()
 
 
 def test_no_change_says_nothing_and_the_first_run_says_so():
@@ -277,11 +294,68 @@ def test_a_fabric_that_loses_a_percent_a_run_is_caught_against_its_first_passes(
     passed: list = []
     for day in range(1, 29):
         busbw = 390 * 0.99**day
-        known = limit(passed)
-        if known is not None and busbw < known[0]:
+        known = required(passed)
+        if known is not None and busbw < known.busbw_gb_s:
             break
         passed.append(made(day, busbw))
     assert 6 <= len(passed) <= 14, len(passed)
+
+
+@pytest.mark.parametrize("runs_each", [1, 3, 5, 6])
+def test_upgrades_do_not_hide_a_fabric_that_loses_a_percent_a_run(runs_each):
+    """A kernel that is new every few runs begins no new history: that would always forget the faster runs."""
+    passed: list = []
+    for day in range(1, 29):
+        busbw, versions = 390 * 0.99**day, {"kernel": str(day // runs_each)}
+        known = required(passed, versions)
+        if known is not None and busbw < known.busbw_gb_s:
+            break
+        passed.append(made(day, busbw, versions=versions))
+    assert 6 <= len(passed) <= 14, len(passed)
+
+
+def test_passes_with_other_versions_set_a_limit_that_names_what_changed_since():
+    old = [made(day, 90.0) for day in range(1, 4)] + [
+        made(day, 90.0, versions=VERSIONS | {"driver": "575.2"}) for day in (4, 5)
+    ]
+    found = required(old, {"nccl": "2.31.2", "driver": "580.0", "kernel": "6.8"})
+    assert found.busbw_gb_s == pytest.approx(90 * 0.96)
+    assert found.since == (
+        "driver went from 570.1 and 575.2 to 580.0, kernel went from nothing to 6.8, nccl went from 2.28.9 to 2.31.2"
+    )
+
+
+@pytest.mark.parametrize("name", ["nccl", "driver", "kernel", "efa_installer", "image_sha256", "nccl_tests"])
+def test_whatever_version_changed_is_named_and_never_silent(name):
+    found = required([made(day) for day in range(1, 6)], VERSIONS | {name: "new"})
+    assert found.since.startswith(f"{name} went from ")
+    assert found.since.endswith(" to new")
+
+
+def test_five_passes_with_the_new_versions_are_compared_with_each_other_alone():
+    """Who accepted a slower NCCL is not reminded of it for ever."""
+    new = VERSIONS | {"nccl": "2.31.2"}
+    old, since = [made(day, 90.0) for day in range(1, 9)], [made(day, 80.0, versions=new) for day in range(9, 14)]
+    assert required(old + since[:4], new).since == "nccl went from 2.28.9 to 2.31.2"
+    assert required(old + since, new) == history.Limit(
+        pytest.approx(80 * 0.96), "the history of 5 passes (median 80 GB/s less 4 deviations of 0.8)"
+    )
+    assert required(old + since).busbw_gb_s == pytest.approx(90 * 0.96)  # and back again: those of the old version
+
+
+@pytest.mark.parametrize("plan", [PLAN | {"iterations": "5"}, PLAN | {"launcher": "pyxis"}, PLAN | {"NCCL_PROTO": "LL"}])
+def test_another_plan_is_not_compared(plan):
+    assert required([made(day) for day in range(1, 8)], plan=plan) is None
+
+
+def test_records_that_do_not_say_their_plan_are_read_and_compared_with_a_word_on_it(folder):
+    for day in range(1, 6):
+        document = made(day).document()
+        del document["plan"]
+        assert store.store(folder).add(made(day).name(), json.dumps(document).encode())
+    past = load(folder, KEY, made(9).order)
+    assert [len(past.records), past.warnings] == [5, ()]
+    assert required(list(past.records)).since == "some of them do not say which plan and launcher they had"
 
 
 def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_another_nccl_are():

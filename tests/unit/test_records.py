@@ -32,6 +32,7 @@ from benchmarks.records.requests import Keeping, Kept
 from benchmarks.records.verify import moment, verify
 from benchmarks.report import outputs
 from catalogue import SHAPES
+from config.accept import Accept
 from config.records import Records
 
 ROOT = Path(__file__).parents[2]
@@ -59,10 +60,10 @@ def answered(request: str) -> str:
     return json.dumps(answer(json.loads(request)))
 
 
-def stages(text: str, keeping: Keeping, searched: dict | None = None) -> Run:
+def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Asked = ASKED) -> Run:
     """Go through the stages as the program does, records included."""
-    earlier = answered(requests.look_up(judge(text, ASKED), ASKED, keeping))
-    asked = requests.with_history(ASKED, earlier)
+    earlier = answered(requests.look_up(judge(text, asked), asked, keeping, place(asked)))
+    asked = requests.with_history(asked, earlier)
     judged = retest.settled(judge(text, asked), asked, searched or {})
     record = outputs.measured(judged, asked, BUILT, searched or {}, 0)
     whole = outputs.flat(outputs.expected(asked, None), record)
@@ -77,8 +78,11 @@ def drawing(keeping, tmp_path):
 
 
 def run(keeping: Keeping, number: int, share: float = 0.98, **changes) -> Run:
-    dated = {"run_id": f"run{number}", "started": f"2026-01-{number:02}T00:00:00Z"}
-    return stages(json.dumps(document(share=share) | dated | changes), keeping)
+    return stages(json.dumps(dated(number, share) | changes), keeping)
+
+
+def dated(number: int, share: float = 0.98) -> dict:
+    return document(share=share) | {"run_id": f"run{number}", "started": f"2026-01-{number:02}T00:00:00Z"}
 
 
 def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(keeping):
@@ -87,6 +91,56 @@ def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(
     fallen = run(keeping, 9, share=0.9)
     assert fallen.judged.verdict == "short"
     assert "the history of 6 passes" in fallen.judged.reasons[0]
+
+
+NEW_NCCL = {"nccl": "2.31.2", "nccl_tests": "2.19.6", "driver": "535.1", "os": "Linux", "kernel": "6"}
+
+
+def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_searched_for(keeping):
+    for number in range(1, 7):
+        run(keeping, number)
+    fallen = run(keeping, 9, share=0.9, versions=NEW_NCCL).judged
+    assert fallen.verdict == "unknown"
+    (reason,) = fallen.reasons
+    assert "all_reduce reached 0.045 GB/s; the history of 6 passes" in reason
+    assert "since then nccl went from 2.28.3 to 2.31.2); to accept that, add it to allowSkipped" in reason
+    assert retest.steps_of(fallen, ASKED) == ()
+    accepted = replace(ASKED, accept=Accept(allow_skipped=("upgrade",)))
+    assert stages(json.dumps(dated(9, 0.9) | {"versions": NEW_NCCL}), keeping, asked=accepted).judged.verdict == "pass"
+
+
+def test_an_upgrade_that_loses_nothing_passes_and_says_what_it_was_compared_with(keeping):
+    for number in range(1, 7):
+        run(keeping, number)
+    (check,) = [one for one in run(keeping, 9, versions=NEW_NCCL).judged.checks if one.name in {"history", "upgrade"}]
+    assert (check.name, check.state) == ("upgrade", "pass")
+    assert check.why[0].endswith("since then nccl went from 2.28.3 to 2.31.2")
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [({"iterations": 5}, {}), ({"exports": {"NCCL_PROTO": "LL"}}, {}), ({"cycles": 3}, {}), ({}, {"queue": "gpu"})],
+)
+def test_a_run_of_another_plan_or_launcher_is_not_compared(keeping, changes, where):
+    for number in range(1, 7):
+        run(keeping, number)
+    asked = replace(ASKED, plan=a_plan(**changes))
+    slower = judge(json.dumps(dated(9, 0.9)), asked)
+    request = requests.look_up(slower, asked, keeping, replace(place(), **where))
+    assert json.loads(request)["history"]
+    assert requests.with_history(asked, answered(request)).past is None
+
+
+def test_a_plan_whose_deciding_run_is_the_same_keeps_its_history(keeping):
+    for number in range(1, 7):
+        run(keeping, number)
+    asked = replace(
+        ASKED, plan=a_plan(collectives=("all_reduce", "alltoall"), run=7, looks=32, timeout_s=60, spread_iterations=0)
+    )
+    found = requests.with_history(
+        asked, answered(requests.look_up(judge(json.dumps(dated(9)), asked), asked, keeping, place()))
+    )
+    assert (found.past is not None, found.past_since) == (True, "")
 
 
 def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(keeping):
@@ -115,7 +169,7 @@ def test_a_change_since_the_last_run_is_reported_with_numbers_and_versions(keepi
 
 
 def test_looking_up_the_past_writes_nothing(keeping, tmp_path):
-    answered(requests.look_up(judge(line(), ASKED), ASKED, keeping))
+    answered(requests.look_up(judge(line(), ASKED), ASKED, keeping, place(ASKED)))
     assert not (tmp_path / "history").exists()
 
 
@@ -130,12 +184,12 @@ def test_an_all_reduce_that_switches_reduced_is_not_compared_with_rings():
     asked = Asked(a_plan(end_bytes=8 * 1024**3, begin_bytes=1024**2), SHAPES["BM.GPU.H100.8"], 8)
     keeping = Keeping("oci", Records(report=None))
     found = document(asked, 0.9, 1)
-    ring = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping))["key"]
+    ring = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping, place(asked)))["key"]
     found["transport"]["said"]["channels"] |= {"COLLNET/SHARP": 128}
     sent = least_bytes(asked.plan, asked.shape, 8, in_network=True)
     for by in found["transport"]["tx_bytes"].values():
         by.update(dict.fromkeys(asked.shape.rdma.hca, int(1.06 * sent / asked.shape.rdma.ports)))
-    switches = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping))["key"]
+    switches = json.loads(requests.look_up(judge(json.dumps(found), asked), asked, keeping, place(asked)))["key"]
     assert switches != ring
     assert switches == ring | {"algorithm": "CollNet"}
 
@@ -206,7 +260,7 @@ def test_an_invalid_answer_changes_no_verdict_and_says_so(said):
 
 
 def test_the_command_line_answers_a_stacks_own_request(keeping):
-    request = requests.look_up(judge(line(), ASKED), ASKED, keeping)
+    request = requests.look_up(judge(line(), ASKED), ASKED, keeping, place(ASKED))
     words = [sys.executable, "-m", "benchmarks.records"]
     found = subprocess.run(words, input=request, capture_output=True, text=True, cwd=ROOT, check=True)
     assert json.loads(found.stdout) == {"schema": 1, "kind": "look-up", "limit": None, "warnings": []}
