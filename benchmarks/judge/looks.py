@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,20 @@ _OF_MEDIAN = 0.85
 _ALWAYS = 0.9
 
 
+#: The places of the plan at which looks are taken: the deciding run itself, right after it, and at the end.
+DECIDING, EARLY, LATE = "deciding", "early", "late"
+_WHERE = {DECIDING: "in the deciding run", EARLY: "right after it", LATE: "at the end of the plan"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Looks at one place of the plan: its name, how many were slow, and what each reached (GB/s), in order."""
+
+    name: str
+    slow: int
+    gb_s: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class Looks:
     """The joint result of several looks.
@@ -43,14 +58,14 @@ class Looks:
         of: how many there were.
         answer: pass, short, or empty while more looks could change it.
         carried: evidence of slowness from the previous run on the same machines, in the test's own unit; 0 for none.
-        late: how many were slow, and how many there were, at the end of the plan; the others were around its deciding run.
+        places: the looks at each place of the plan.
     """
 
     slow: int
     of: int
     answer: str
     carried: float
-    late: tuple[int, int] = (0, 0)
+    places: tuple[Place, ...] = ()
 
     @property
     def is_intermittent(self) -> bool:
@@ -94,13 +109,14 @@ def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
     taken = [_numbers(found.runs[step.name].looks) if step.name in found.runs else [] for step in planned]
     if any(len(looks) < step.cycles for looks, step in zip(taken, planned, strict=True)):
         return None
-    seen = [reached for looks in taken for reached in looks]
     decided = [busbw(row) for row in found.rows(asked.plan.collective)[-1:]]
-    looks = [*decided, *_numbers(found.line.get("more_looks")), *seen]
+    seen = {DECIDING: [*decided, *_numbers(found.line.get("more_looks"))]} | dict(zip((EARLY, LATE), taken, strict=False))
     before = _numbers(found.line.get("earlier_looks"))
-    slow, late = are_slow(looks, limit), len(taken[-1]) if len(taken) > 1 else 0
-    weighed = weigh(sum(slow), len(slow), carry(sum(are_slow(before, limit)), len(before)))
-    return replace(weighed, late=(sum(slow[len(slow) - late :]), late))
+    slow = iter(are_slow([reached for looks in seen.values() for reached in looks], limit))
+    places = tuple(Place(name, sum(islice(slow, len(looks))), tuple(looks)) for name, looks in seen.items())
+    count = sum(len(one.gb_s) for one in places)
+    weighed = weigh(sum(one.slow for one in places), count, carry(sum(are_slow(before, limit)), len(before)))
+    return replace(weighed, places=places)
 
 
 def judge(looks: Looks | None, asked: Asked) -> Check:
@@ -110,17 +126,22 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
     if looks is None:
         return Check("looks", UNKNOWN, ("no look at the gate's size can be judged",))
     share = f"{looks.slow} of {looks.of} separate looks were slow"
+    when = _where(looks)
     inherited = "; the previous run on these machines was slow at times" if looks.carried else ""
     if looks.answer == PASS:
-        return Check("looks", PASS, (f"{share}{inherited}",))
+        return Check("looks", PASS, (f"{share}{when}{inherited}",))
     if not looks.answer:
-        return Check("looks", SHORT, (f"{share}{inherited}: more looks are needed to tell whether that is chance",))
+        return Check("looks", SHORT, (f"{share}{when}{inherited}; more looks are needed to tell whether that is chance",))
     how = f"intermittent: {share} ({looks.slow / looks.of:.0%})" if looks.is_intermittent else share
-    when = ""
-    if looks.is_intermittent and looks.late[1]:
-        slow, late = looks.late
-        when = f"; {looks.slow - slow} of {looks.of - late} were around the deciding run, {slow} of {late} at the end"
-    return Check("looks", SHORT, (f"{how}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}{when}",))
+    return Check("looks", SHORT, (f"{how}{when}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
+
+
+def _where(looks: Looks) -> str:
+    """Return at which places of the plan looks were slow; empty where none or all of them were."""
+    slow = [one for one in looks.places if one.slow]
+    if not slow or looks.slow == looks.of:
+        return ""
+    return ": " + ", ".join(f"{one.slow} of {len(one.gb_s)} {_WHERE[one.name]}" for one in slow)
 
 
 def _numbers(found: list[float] | None) -> list[float]:

@@ -63,6 +63,7 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     if asked.plan.collective in fresh and first.busbw_gb_s is not None:
         line["more_looks"] = [first.busbw_gb_s]
     line |= {name: again[name] for name in ("transport", "evidence") if isinstance(again.get(name), dict)}
+    line["first_evidence"] = first.line.get("evidence")
     second = judge_measurement(measurement.of(line), asked)
     before = {one.name: one for one in first.checks}
     wanted = {name: PASS if is_slow(one) else one.state for name, one in before.items()}

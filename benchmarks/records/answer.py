@@ -64,15 +64,19 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
 
 
 def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
-    """Copy the transcript from the head node into the history; return its place."""
+    """Copy all transcripts of the run from the head node into the history; return the place of the one that decided."""
     if not request["evidence"] or not request["history"]:
         return None
-    try:
-        return transcripts.bring(history=request["history"], **request["evidence"])
-    except transcripts.TranscriptError as error:
-        path = request["evidence"]["evidence"]["path"]
-        warnings.append(f"the transcript is on the head node only ({path}): {error}")
-        return None
+    way = {name: value for name, value in request["evidence"].items() if name != "evidence"}
+    decided = request["evidence"]["evidence"]
+    places = []
+    for one in (decided, *decided.get("others", [])):
+        try:
+            places.append(transcripts.bring(history=request["history"], evidence=one, **way))
+        except transcripts.TranscriptError as error:
+            warnings.append(f"the transcript is on the head node only ({one['path']}): {error}")
+            places.append(None)
+    return places[0]
 
 
 def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | None:

@@ -45,7 +45,8 @@ class Acceptance:
         versions: by name.
         plan: what was run, as data.
         inputs: everything that the measurement depends on; only its digest is attested.
-        transcript_sha256: of the whole transcript.
+        transcript_sha256: of the whole transcript of the measurement that decided.
+        others: {of, sha256} of the transcripts beside it: `first` is the measurement that a retest replaced.
         results: rows by collective, as the outputs show them; only their digest is attested.
         verdict: pass, or there is nothing to attest.
         gate: the limit that was reached, as the outputs show it.
@@ -55,7 +56,7 @@ class Acceptance:
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped one proves nothing.
         own_gate: whether the limit was the stack's own and not the rule's.
-        looks: separate looks at the gate's size, {slow, of}; None if there were none.
+        looks: separate looks at the gate's size, {slow, of, places}, with what each reached in GB/s; None if there were none.
         retested: whether what was short was measured once more.
         asked: digest of the request that was answered, as the outputs have it.
         valid_days: how long this holds.
@@ -79,10 +80,11 @@ class Acceptance:
     started: str
     checks: Mapping[str, str] = field(default_factory=dict)
     own_gate: bool = False
-    looks: Mapping[str, int] | None = None
+    looks: Mapping[str, Any] | None = None
     retested: bool = False
     asked: str = ""
     valid_days: int = VALID_DAYS
+    others: Sequence[Mapping[str, str]] = ()
 
 
 def digest(value: Any) -> str:
@@ -98,8 +100,11 @@ def statement(one: Acceptance) -> dict[str, Any]:
     """
     if one.verdict != "pass" or one.busbw_gb_s is None:
         raise CertificateError(f"the verdict is {one.verdict}; only a measured pass is attested")
-    if not _SHA256.fullmatch(one.transcript_sha256):
-        raise CertificateError(f"{one.transcript_sha256!r} is not the sha256 of a transcript, so there is no evidence")
+    for sha256 in (one.transcript_sha256, *(other["sha256"] for other in one.others)):
+        if not _SHA256.fullmatch(sha256):
+            raise CertificateError(f"{sha256!r} is not the sha256 of a transcript, so there is no evidence")
+    if one.retested and not one.others:
+        raise CertificateError("the run passed on a retest, but the transcript of the first measurement is not known")
     if one.valid_days < 1 or not one.nodes:
         raise CertificateError(f"{one.valid_days} days for {len(one.nodes)} nodes attest nothing; both must be at least 1")
     try:
@@ -121,6 +126,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
             "plan_digest": digest(one.plan),
             "inputs_digest": digest(one.inputs),
             "transcript_sha256": one.transcript_sha256,
+            "transcripts": [{"of": "decided", "sha256": one.transcript_sha256}, *(dict(other) for other in one.others)],
             "results_digest": digest(one.results),
             "verdict": one.verdict,
             "gate": dict(one.gate),

@@ -24,6 +24,8 @@ from benchmarks.records import history
 from benchmarks.report.outputs import versions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.judge.verdict import Judgement
     from benchmarks.launch.protocol import BuildLine
     from benchmarks.plan.asked import Asked
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Version of requests and answers.
 SCHEMA = 1
+#: More looks than these of one place are attested by their digest.
+_LISTED = 128
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "plan": asked.plan.asked(),
         "inputs": inputs(asked, identity, where.built),
         "transcript_sha256": str(outputs["evidence"].get("sha256", "")),
+        "others": [{"of": one["of"], "sha256": str(one.get("sha256", ""))} for one in outputs["evidence"].get("others", [])],
         "results": outputs["results"],
         "verdict": found.verdict,
         "gate": outputs["gate"],
@@ -212,11 +217,28 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
         "started": str(found.line.get("started")),
         "checks": {one.name: one.state for one in found.checks},
         "own_gate": asked.accept.gate_gb_s is not None,
-        "looks": outputs["looks"],
+        "looks": _looks(found),
         "retested": any(why.startswith(retest.NOTE) for one in found.checks for why in one.why),
         "asked": asked.digest(),
         "valid_days": keeping.records.certificate.days,
     }
+
+
+def _looks(found: Judgement) -> dict[str, Any] | None:
+    """Return every look: what it reached, how many were slow at each place of the plan, and the looks of the run before."""
+    if found.looks is None:
+        return None
+    places = {one.name: {"slow": one.slow, "gb_s": _listed(one.gb_s)} for one in found.looks.places}
+    earlier = _listed(found.line.get("earlier_looks") or [])
+    return {"slow": found.looks.slow, "of": found.looks.of, "places": places, "run_before_gb_s": earlier}
+
+
+def _listed(looks: Sequence[float]) -> Any:
+    """Return the looks in GB/s; of very many their number and digest, because outputs have to stay small."""
+    rounded = [round(float(one), 6) for one in looks]
+    if len(rounded) <= _LISTED:
+        return rounded
+    return {"count": len(rounded), "sha256": hashlib.sha256(json.dumps(rounded, separators=(",", ":")).encode()).hexdigest()}
 
 
 def _inside(found: Judgement, asked: Asked) -> list[float]:

@@ -84,12 +84,12 @@ def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[s
         "gate": asdict(judged.gate) | {"notes": list(judged.gate.notes)},
         "checks": [{"name": one.name, "state": one.state, "why": list(one.why)} for one in judged.checks],
         "intermittent": judged.looks is not None and judged.looks.is_intermittent,
-        "looks": None if judged.looks is None else {"slow": judged.looks.slow, "of": judged.looks.of},
+        "looks": _looks(judged),
         "search": _search(searched),
         "results": {name: list(rows) for name, rows in judged.rows.items()},
         "transport": _transport(judged),
         "versions": versions(line, built),
-        "evidence": _evidence(line),
+        "evidence": _evidence(line, searched),
         "rehearsed": judged.scale != 1,
         "scale": judged.scale,
     }
@@ -215,6 +215,15 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
     return f"{what} ({culprit.get('ratio', 0):.0%} of healthy{flapping}; {'; '.join(numbers)})"
 
 
+def _looks(judged: Judgement) -> dict[str, Any] | None:
+    """Return how many looks were slow, together and at each place of the plan."""
+    seen = judged.looks
+    if seen is None:
+        return None
+    places = {one.name: {"slow": one.slow, "of": len(one.gb_s)} for one in seen.places}
+    return {"slow": seen.slow, "of": seen.of, "places": places}
+
+
 def _search(searched: dict[str, Any]) -> dict[str, Any] | None:
     if not searched.get("needed"):
         return None
@@ -236,10 +245,17 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _evidence(line: dict[str, Any]) -> dict[str, Any] | None:
-    """Return where the transcript is on the head node, and that no copy is known yet."""
+def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
+    """Return where the transcript that decided is on the head node, that no copy is known yet, and the transcripts beside it.
+
+    Of two measurements one decides; the other is the retest that did not count, or the first one.
+    """
     found = _mapping(line.get("evidence"))
-    return found | {"copy": None} if found else None
+    if not found:
+        return None
+    known = {"first": _mapping(line.get("first_evidence")), "retest": _mapping(_mapping(searched.get("again")).get("evidence"))}
+    others = [{"of": which, **one} for which, one in known.items() if one and one != found]
+    return found | {"copy": None, "others": others}
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -508,9 +508,17 @@ def test_the_example_requires_a_certificate_if_it_is_given_a_key(monkeypatch):
 
 
 def test_a_certificate_lists_what_was_skipped_replaced_and_passed_on_a_retest():
-    said = statement(replace(ACCEPTANCE, own_gate=True, retested=True))["predicate"]
+    first = {"of": "first", "sha256": "cd" * 32}
+    said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
+    assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]
     assert said["checks"] == ACCEPTANCE.checks
     assert (said["own_gate"], said["retested"], said["looks"]) == (True, True, {"slow": 0, "of": 17})
+
+
+@pytest.mark.parametrize("others", [[], [{"of": "first", "sha256": ""}], [{"of": "first", "sha256": "none"}]])
+def test_a_pass_on_a_retest_is_not_attested_without_the_first_transcript(others):
+    with pytest.raises(CertificateError, match="transcript"):
+        statement(replace(ACCEPTANCE, retested=True, others=others))
 
 
 def test_a_scale_that_contradicts_its_own_label_counts_as_a_rehearsal():

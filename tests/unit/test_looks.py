@@ -52,11 +52,29 @@ def test_only_after_the_last_look_is_the_nearer_answer_taken():
 def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share(slow):
     judged = verdict(with_looks(slow))
     assert judged.verdict == "short"
-    assert f"intermittent: {slow} of 17 separate looks were slow ({slow / 17:.0%})" in judged.reasons[0]
     late = max(0, slow - 8)
-    assert judged.reasons[0].endswith(f"; {slow - late} of 9 were around the deciding run, {late} of 8 at the end")
+    where = f": {slow - late} of 8 right after it" + (f", {late} of 8 at the end of the plan" if late else "")
+    assert judged.reasons[0].startswith(f"intermittent: {slow} of 17 separate looks were slow ({slow / 17:.0%}){where}; ")
     record = outputs.measured(judged, ASKED, _built(), {}, 0)
-    assert (record["intermittent"], record["looks"]) == (True, {"slow": slow, "of": 17})
+    places = {"deciding": {"slow": 0, "of": 1}, "early": {"slow": slow - late, "of": 8}, "late": {"slow": late, "of": 8}}
+    assert (record["intermittent"], record["looks"]) == (True, {"slow": slow, "of": 17, "places": places})
+    assert where in ending.headline(judged, {})
+
+
+def test_every_place_of_the_plan_where_looks_were_slow_is_named_even_by_a_pass():
+    first = verdict(with_looks(1))
+    assert ": 1 of 8 right after it; more looks" in first.reasons[0]
+    fresh = with_looks(0, 48)
+    again = {"steps": fresh["steps"], "transport": fresh["transport"] | {"steps": ["all_reduce"]}}
+    settled = retest.settled(first, ASKED, {"needed": True, "complete": True, "culprits": [], "again": again})
+    (check,) = [one for one in settled.checks if one.name == "looks"]
+    assert (check.state, settled.looks.places[0].gb_s) == ("pass", (first.busbw_gb_s, first.busbw_gb_s))
+    assert check.why[0].startswith("1 of 66 separate looks were slow: 1 of 32 right after it")
+    line = with_looks(0)
+    deciding = next(step for step in line["steps"] if step["name"] == "all_reduce")
+    slow = next(step for step in document(share=0.5)["steps"] if step["name"] == "all_reduce")
+    deciding["rows"] = slow["rows"]
+    assert "1 of 17 separate looks were slow: 1 of 1 in the deciding run" in " ".join(verdict(line).reasons)
 
 
 def test_a_fabric_that_is_always_slow_is_not_called_intermittent():
@@ -93,7 +111,8 @@ def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, co
     assert settled.looks.slow == 1 + slow_again
     if counts == "short":
         share = f"{1 + slow_again} of 66 separate looks were slow ({(1 + slow_again) / 66:.0%})"
-        assert settled.reasons[0].startswith(f"intermittent: {share}; a healthy fabric is disturbed in 2%")
+        assert settled.reasons[0].startswith(f"intermittent: {share}: ")
+        assert settled.reasons[0].endswith("; a healthy fabric is disturbed in 2%")
         assert "more looks are needed" not in " ".join(settled.reasons)
         assert settled.looks.is_intermittent
         assert "intermittent: " in ending.headline(settled, searched)

@@ -5,6 +5,7 @@ What cannot be read, written, signed or drawn is a warning; the verdict follows 
 
 from __future__ import annotations
 
+import base64
 import json
 import subprocess
 import sys
@@ -220,6 +221,39 @@ def test_a_pass_is_attested_and_is_valid_until_an_input_changes(keeping, tmp_pat
     assert failures(now=moment("2026-03-10T00:00:00Z")) == ["expired"]
     assert failures(allow_rehearsed=False) == ["rehearsed"]
     assert EVIDENCE["sha256"] in json.dumps(verify(envelope, key, now, allow_rehearsed=True).statement)
+
+
+def attested(run: Run) -> dict:
+    return json.loads(base64.b64decode(run.kept.certificate["payload"]))["predicate"]
+
+
+def test_a_certificate_lists_every_transcript_and_look(keeping):
+    """A retest that counts hides neither the first measurement nor the looks before it."""
+    first = dated(1) | {"earlier_looks": [0.049, 0.048], "evidence": {"path": "/first", "sha256": "1" * 64}}
+    slow = {step["name"]: step for step in document(share=0.5)["steps"]}
+    first["steps"] = [slow["all_reduce"] if step["name"] == "all_reduce" else step for step in first["steps"]]
+    again = {"steps": document()["steps"], "evidence": {"path": "/again", "sha256": "2" * 64}}
+    said = attested(stages(json.dumps(first), keeping, {"culprits": [], "again": again}))
+    assert said["retested"]
+    assert said["transcripts"] == [{"of": "decided", "sha256": "2" * 64}, {"of": "first", "sha256": "1" * 64}]
+    looks = said["looks"]
+    assert [(name, its["slow"], len(its["gb_s"])) for name, its in looks["places"].items()] == [
+        ("deciding", 1, 2),
+        ("early", 0, 16),
+        ("late", 0, 16),
+    ]
+    assert sorted(looks["places"]["deciding"]["gb_s"]) == pytest.approx([0.025, 0.049])
+    assert (looks["slow"], looks["of"], looks["run_before_gb_s"]) == (1, 34, [0.049, 0.048])
+
+
+def test_hundreds_of_looks_are_attested_by_their_digest_so_that_outputs_stay_small(keeping):
+    asked = replace(ASKED, plan=a_plan(looks=264))
+    line = document(asked) | {"earlier_looks": [0.049] * 128}
+    seen = stages(json.dumps(line), keeping, asked=asked)
+    looks = attested(seen)["looks"]
+    assert len(json.dumps(looks)) < 4096
+    early = [round(one, 6) for one in next(one for one in seen.judged.looks.places if one.name == "early").gb_s]
+    assert looks["places"]["early"] == {"slow": 0, "gb_s": {"count": 132, "sha256": digest(early)}}
 
 
 def test_a_short_result_is_not_attested(keeping):

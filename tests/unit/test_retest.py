@@ -70,6 +70,8 @@ def test_a_result_that_was_short_only_once_is_a_pass_that_says_so(step, step_che
     assert len(why) > len(retest.NOTE) + 20
     assert f"{step_check}: {why}" in summary.table(found, {})
     assert found.line["evidence"] == AGAIN
+    evidence = outputs.measured(found, ASKED, BUILT, {"again": {"evidence": AGAIN}}, 0)["evidence"]
+    assert evidence == AGAIN | {"copy": None, "others": [{"of": "first"} | EVIDENCE]}
     assert (
         outputs.measured(found, ASKED, BUILT, {"needed": True, "culprits": [], "summary": "nothing stands out"}, 0)["reasons"]
         == []
@@ -81,6 +83,8 @@ def test_a_result_that_is_short_twice_keeps_its_first_number_and_shows_both():
     found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
     assert (found.verdict, found.busbw_gb_s, found.line) == (once.verdict, once.busbw_gb_s, once.line)
     assert found.line["evidence"] == EVIDENCE
+    evidence = outputs.measured(found, ASKED, BUILT, {"again": {"evidence": AGAIN}}, 0)["evidence"]
+    assert evidence == EVIDENCE | {"copy": None, "others": [{"of": "retest"} | AGAIN]}
     assert found.reasons[: len(once.reasons)] == once.reasons
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 

@@ -90,10 +90,10 @@ def ssh(tmp_path, monkeypatch):
     return here
 
 
-def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None) -> dict:
-    """Return the answer of the records stage to a run with that evidence."""
+def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None, again: dict[str, str] | None = None) -> dict:
+    """Return the answer of the records stage to a run with that evidence, and a retest with its own that did not count."""
     judged = judge(json.dumps(document() | {"evidence": evidence}), ASKED)
-    record = outputs.measured(judged, ASKED, BUILT, {}, 0)
+    record = outputs.measured(judged, ASKED, BUILT, {"again": {"evidence": again}} if again else {}, 0)
     whole = outputs.flat(outputs.expected(ASKED, None), record)
     keeping = Keeping("oci", Records.model_validate({"history": str(tmp_path / "history"), "report": None}))
     return answer(json.loads(requests.keep(judged, ASKED, keeping, "identity", place(), whole, "o/busbar/dev", way)))
@@ -109,6 +109,17 @@ def test_the_records_stage_brings_it_over_ssh_with_pinned_keys_and_without_askin
     assert said.startswith("-J\nopc@203.0.113.5\nopc@10.0.1.2\nhead -c ")
     assert "StrictHostKeyChecking yes" in said
     assert said.endswith("10.0.1.2 ssh-ed25519 AAAA\n")
+
+
+def test_the_transcript_of_a_retest_that_did_not_count_is_kept_too(tmp_path, ssh):
+    """It is evidence of what was short twice, and nothing in the first transcript names it."""
+    (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
+    first, again = Head().keep("the text"), Head().keep("another text")
+    found = kept(tmp_path, first, Way(SHELL, ""), again)
+    assert found["evidence"].endswith(f"/{first['sha256']}.txt.gz")
+    assert again["path"] in (ssh / "said").read_text()
+    (warning,) = found["warnings"]
+    assert warning.startswith(f"the transcript is on the head node only ({again['path']}): its sha256 is not the one")
 
 
 @pytest.mark.usefixtures("ssh")
