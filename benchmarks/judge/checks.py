@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks that only compare with records; if the records cannot be read, the verdict is the same as without them.
-_ADVISORY = frozenset({"history"})
+#: Checks whose reference may not exist: records that cannot be read, and figures that nobody has published. The verdict is the
+#: same without them, and the check says so.
+_ADVISORY = frozenset({"history", "nvls"})
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import gpudirect, libfabric
 from benchmarks.judge.checks import PASS, SHORT, SKIPPED, UNKNOWN, Check, check
+from benchmarks.plan.ranks import RING, algorithm
 from benchmarks.plan.steps import RAILS, Step, repeated, steps
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ _ENOUGH = 0.8
 _USED = 0.5
 #: In-switch reduction (NVLS) moves about half of what a ring moves over NVLink.
 _NVLS_SHARE = 0.4
+#: Where a switch copies one GPU's bytes to all (multicast), a ring's bytes may be divided by the number of its hops.
+_COPIED = frozenset({"all_gather", "broadcast"})
+#: Collectives in which each pair of GPUs has bytes of its own to exchange; none of them is reduced or copied on the way.
+_PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
+#: From this generation on switches join every pair of GPUs by NVLink; before it (V100) some pairs have none.
+_SWITCHED = 3
 #: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
 #: NCCL's name for the path between nodes that leaves no bytes to the rails.
@@ -184,12 +191,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
 def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bool) -> Check:
     if rehearsed:
         return Check("transport", PASS, ("rehearsed inside one host: memory replaces NVLink",))
-    ranks = shape.gpus
-    ring = sum(
-        _operations_bytes(step, plan) * 2 * (ranks - 1)
-        for step in steps(plan, shape, 1)
-        if step.name == plan.collective == "all_reduce"
-    )
+    moves = inside_bytes(plan, shape)
     ways = _ways(moved)
     counted = _number(_mapping(moved.get("nvlink_tx_bytes")).get("least"))
     # GPUs without NVLink may have no peer access at all; then NCCL correctly uses main memory.
@@ -197,14 +199,38 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
     slow = [way for way in ways if way.split("/")[0] in wrong]
     if slow:
         return Check("transport", SHORT, (f"channels inside the machine used {', '.join(slow)} instead of peer access",))
-    if counted is not None and counted < _NVLS_SHARE * ring:
-        return Check("transport", SHORT, (f"NVLink sent {_gb(counted)}, but a ring moves {_gb(ring)}: NCCL used another path",))
+    if counted is not None and counted < _NVLS_SHARE * moves:
+        why = f"NVLink sent {_gb(counted)}, but {_what(plan)} moves {_gb(moves)}: NCCL used another path"
+        return Check("transport", SHORT, (why,))
     if counted is None and not ways:
         return Check("transport", SKIPPED, ("NVLink's counters cannot be read, and NCCL named no channel",))
     seen = (
-        f"NVLink sent {_gb(counted)} (a ring moves {_gb(ring)})" if counted is not None else "NVLink's counters cannot be read"
+        f"NVLink sent {_gb(counted)} ({_what(plan)} moves {_gb(moves)})"
+        if counted is not None
+        else "NVLink's counters cannot be read"
     )
     return Check("transport", PASS, (f"{seen}; NCCL's channels used {', '.join(ways) or 'paths that it did not log'}",))
+
+
+def inside_bytes(plan: Measure, shape: Shape) -> float:
+    """Return the bytes that all GPUs of one machine together send in its deciding run, timed and checked operations.
+
+    Of messages of S bytes on n GPUs these are, by busbw's own reckoning (nccl-tests' PERFORMANCE.md): all-reduce by a ring
+    2 (n-1) S; all-gather, reduce-scatter, all-to-all, hypercube, broadcast and reduce (n-1) S, since all GPUs but one send or
+    are sent S; gather and scatter (n-1)/n S; sendrecv n S. Where NCCL may let a switch copy, the least is S.
+    """
+    name, ranks = plan.collective, shape.gpus
+    if ranks == 1 or (name in _PAIRWISE and (shape.nvlink_generation or 0) < _SWITCHED):
+        return 0.0
+    share = {"all_reduce": 2.0 * (ranks - 1), "sendrecv": ranks, "gather": 1 - 1 / ranks, "scatter": 1 - 1 / ranks}
+    each = share.get(name, ranks - 1.0)
+    if name in _COPIED and algorithm(shape, 1, plan.exports) != RING:
+        each /= ranks - 1
+    return sum(_operations_bytes(step, plan) * each for step in steps(plan, shape, 1) if step.name == name)
+
+
+def _what(plan: Measure) -> str:
+    return "a ring" if plan.collective == "all_reduce" else plan.collective
 
 
 def _another_way(said: dict[str, Any]) -> str:

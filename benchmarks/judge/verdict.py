@@ -15,7 +15,7 @@ from benchmarks.judge.measurement import LineError, Measurement, busbw, is_numbe
 from benchmarks.plan import ceiling
 from benchmarks.plan.collectives import collective
 from benchmarks.plan.fractions import NVLS, fraction
-from benchmarks.plan.gate import Gate, gate, user_gate
+from benchmarks.plan.gate import Gate, gate, nvls_unknown, user_gate
 from benchmarks.plan.ranks import RING, algorithm
 from benchmarks.plan.size_text import size_text
 from benchmarks.plan.steps import FREE, LOOKS, NODE, RAILS, SPREAD, Step, nvls_gb_s, steps
@@ -188,9 +188,13 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Judge the run with NCCL's own algorithm on one machine whose NVLink switches reduce; a ring does not use them."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
-    if asked.nodes > 1 or usual is None or share is None or found.scale != 1 or run is None or not run.rows or run.failed:
+    if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:
         return
     reached = busbw(run.rows[-1])
+    if usual is None or share is None:
+        said = f"with NCCL's choice all_reduce reached {reached:.4g} GB/s; {nvls_unknown(asked.shape, asked.plan)}"
+        yield Check("nvls", SKIPPED, (said,))
+        return
     sentence = f"with NCCL's choice all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
     yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
-from benchmarks.plan.fractions import fraction, published
+from benchmarks.plan.fractions import NVLS, fraction, published
 from benchmarks.plan.size_text import size_text
+from benchmarks.plan.steps import nvls_gb_s
 from config.accept import Limit
 
 if TYPE_CHECKING:
@@ -77,6 +78,19 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
     return Gate(name, size, limit, why)
+
+
+def nvls_unknown(shape: Shape, plan: Measure) -> str:
+    """Return why a machine whose NVLink switch can reduce (NVLS) has no figure to be held against; empty where it has one."""
+    if nvls_gb_s(shape, plan) is None:
+        return (
+            f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
+            "(NVLS), so whether its switch does is unknown"
+        )
+    if fraction(plan.end_bytes, NVLS) is None:
+        least = size_text(NVLS[-1][0])
+        return f"nobody publishes what it reaches below {least} where the NVLink switch reduces (NVLS), so that is unknown"
+    return ""
 
 
 def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:

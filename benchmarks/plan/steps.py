@@ -21,6 +21,8 @@ _NODE_BYTES = 1024**3
 MEDIAN_ITERATIONS = 12
 #: GPUs on a full board with NVLink switches.
 _BOARD = 8
+#: From this generation of NVLink on (H100) its switches can reduce (NVLS).
+_REDUCING = 4
 #: Size of a float, the smallest message.
 _FLOAT_BYTES = 4
 
@@ -88,7 +90,7 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
     )
     if plan.spread_iterations:
         found.append(largest)
-    if 1 < nodes < RING_BELOW_NODES or (nodes == 1 and nvls_gb_s(shape, plan) is not None):
+    if 1 < nodes < RING_BELOW_NODES or (nodes == 1 and may_reduce_inside(shape, plan)):
         found.append(replace(largest, name=FREE, stage=FREE, iterations=plan.iterations, warmup=plan.warmup, one_by_one=False))
     if over_nvlink(plan, shape, nodes):
         found.append(replace(largest, name=NVL, stage=NVL, begin_bytes=_NVL_BYTES, end_bytes=_NVL_BYTES, one_by_one=False))
@@ -114,11 +116,18 @@ def _looks(plan: Measure, name: str, count: int) -> list[Step]:
     return [step] if count else []
 
 
-def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
-    """Return the busbw (GB/s) of one machine that reduces in its NVLink switch; None if it cannot, or is told not to."""
+def may_reduce_inside(shape: Shape, plan: Measure) -> bool:
+    """Tell whether a machine's NVLink switch can reduce and is not told not to; part of a board is not asked."""
     off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
-    whole = shape.gpus == _BOARD and plan.collective == "all_reduce"
-    return gpus.nvls_gbytes_per_s(shape.gpu) if whole and not off else None
+    whole = shape.gpus == _BOARD or (gpus.spans_nodes(shape.gpu) and shape.gpus > 1)
+    able = (shape.nvlink_generation or 0) >= _REDUCING and whole
+    return able and plan.collective == "all_reduce" and not off
+
+
+def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
+    """Return the busbw (GB/s) published of one machine that reduces in its NVLink switch; None where nobody published any."""
+    known = may_reduce_inside(shape, plan) and shape.gpus == _BOARD
+    return gpus.nvls_gbytes_per_s(shape.gpu) if known else None
 
 
 def repeated(step: Step) -> Step:

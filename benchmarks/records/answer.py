@@ -69,7 +69,7 @@ def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
         return None
     way = {name: value for name, value in request["evidence"].items() if name != "evidence"}
     decided = request["evidence"]["evidence"]
-    places = []
+    places: list[str | None] = []
     for one in (decided, *decided.get("others", [])):
         try:
             places.append(transcripts.bring(history=request["history"], evidence=one, **way))

@@ -96,13 +96,17 @@ def _number(culprit: dict[str, Any]) -> str:
 
 
 def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return the reasons, the next command of each culprit but the first, and the checks that passed only when retested."""
+    """Return the reasons, the next command of each culprit but the first, and checks that were retested or skipped."""
     twice = [f"{one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     named = outputs.culprits(searched)
     whole = [outputs.culprit_sentence(one) for one in named]
     found = outputs.reasons(judged, searched)
     short = {text: outputs.culprit_finding(one) for text, one in zip(whole[:1], named, strict=False)}
-    return [f"  - {short.get(one, one)}" for one in (*twice, *found)]
+    return (
+        [f"  - {short.get(one, one)}" for one in twice]
+        + summary.skipped(judged)
+        + [f"  - {short.get(one, one)}" for one in found]
+    )
 
 
 def _one_node(searched: dict[str, Any]) -> str:

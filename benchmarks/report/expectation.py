@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from benchmarks.plan import ceiling
-from benchmarks.plan.gate import gate
+from benchmarks.plan.fractions import NVLS, fraction
+from benchmarks.plan.gate import gate, nvls_unknown
 from benchmarks.plan.size_text import size_text
+from benchmarks.plan.steps import may_reduce_inside, nvls_gb_s
 from benchmarks.report import outputs
 
 if TYPE_CHECKING:
@@ -35,8 +37,19 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
             *([f"  wire:     {top:.4g} GB/s of {name} busbw"] if top is not None else []),
             *_healthy(asked),
             f"  gate:     {f'{bound.limit_gb_s:.4g} GB/s{at}: ' if bound.limit_gb_s is not None else 'none: '}{bound.why}",
+            *_in_switch(asked),
         ]
     )
+
+
+def _in_switch(asked: Asked) -> list[str]:
+    """Return what one machine whose NVLink switch reduces must reach beside the ring's gate, or that nobody knows."""
+    if asked.nodes != 1 or asked.accept.scale != 1 or not may_reduce_inside(asked.shape, asked.plan):
+        return []
+    if unknown := nvls_unknown(asked.shape, asked.plan):
+        return [f"  NVLS:     unknown: {unknown}"]
+    usual, share = nvls_gb_s(asked.shape, asked.plan) or 0.0, fraction(asked.plan.end_bytes, NVLS) or 0.0
+    return [f"  NVLS:     {share * usual:.4g} GB/s: {share:g} of the {usual:g} that machines whose switch reduces have reached"]
 
 
 def _healthy(asked: Asked) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import retest
+from benchmarks.judge.checks import PASS, SKIPPED
 from benchmarks.plan.size_text import size_text
 from benchmarks.report import outputs
 
@@ -18,8 +19,16 @@ def table(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return sizes, times and bandwidths of the deciding collective, the best of the others, and the verdict."""
     lines = [*rows(judged), sentence(judged)]
     lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
+    lines += skipped(judged)
     lines.extend(f"  - {reason}" for reason in outputs.reasons(judged, searched))
     return "\n".join(lines)
+
+
+def skipped(judged: Judgement) -> list[str]:
+    """Return a line for each reason why a check was skipped and the verdict is a pass: a pass says nothing of these."""
+    if judged.verdict != PASS:
+        return []
+    return [f"  - {one.name}, skipped: {why}" for one in judged.checks if one.state == SKIPPED for why in one.why]
 
 
 def rows(judged: Judgement) -> list[str]:

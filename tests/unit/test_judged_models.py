@@ -15,6 +15,8 @@ from benchmarks.plan import ceiling, ranks, steps
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.fractions import published
 from benchmarks.plan.gate import gate
+from benchmarks.report import summary
+from benchmarks.report.expectation import expectation
 from catalogue import SERVERS, SHAPES
 from catalogue.aws.instances import INSTANCES
 from catalogue.shape import Rdma
@@ -353,6 +355,33 @@ def test_a_dead_switch_multicast_is_seen_beside_a_healthy_ring(reached, expected
     slowed(step(line, "free"), reached / step(line, "free")["rows"][-1][1][2])
     assert state(line, "nvls", asked) == expected
     assert state(line, "bandwidth", asked) == "pass"
+
+
+#: Machines whose NVLink switch can reduce and of which nobody publishes what they reach then.
+UNPUBLISHED = [SHAPES["BM.GPU.GB200.4"], SHAPES["BM.GPU.GB300.4"], INSTANCES["p6-b300.48xlarge"].shape()]
+
+
+@pytest.mark.parametrize("shape", UNPUBLISHED, ids=lambda shape: shape.gpu)
+def test_where_nobody_published_what_a_reducing_switch_reaches_the_verdict_and_the_preview_say_unknown(shape):
+    asked = Asked(PLAN, shape, 1)
+    line = real(asked, 0.75)
+    line["transport"] |= {"said": {"channels": {"P2P/CUMEM": 16}}}
+    judged_line = judge(json.dumps(line), asked)
+    (check,) = [one for one in judged_line.checks if one.name == "nvls"]
+    assert (check.state, judged_line.verdict) == ("skipped", "pass")
+    words = f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces"
+    assert words in check.why[0]
+    assert "is unknown" in check.why[0]
+    assert words in summary.table(judged_line, {})
+    assert f"NVLS:     unknown: {words}" in expectation(asked, None, rents=False)
+
+
+def test_a_preview_of_a_machine_whose_switch_reduces_has_its_number():
+    said = expectation(Asked(PLAN, H200, 1), None, rents=False)
+    assert "NVLS:     448.5 GB/s: 0.93 of the 482.3 that machines whose switch reduces have reached" in said
+    assert "NVLS" not in expectation(Asked(PLAN, H200, 2), None, rents=False)
+    small = expectation(Asked(a_plan(end_bytes=GIB, begin_bytes=1024**2), H200, 1), None, rents=False)
+    assert "NVLS:     unknown: nobody publishes what it reaches below 4 GiB" in small
 
 
 @pytest.mark.parametrize("changes", [{"exports": {"NCCL_NVLS_ENABLE": "0"}}, {"exports": {"NCCL_ALGO": "Ring"}}])

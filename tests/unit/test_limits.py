@@ -7,18 +7,20 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from measurement_line import ASKED, GPU4, PLAN, a_plan, document, row, with_step
 
 from benchmarks.judge import transport
+from benchmarks.judge.transport import inside_bytes
 from benchmarks.judge.verdict import judge
 from benchmarks.plan.asked import Asked
 from benchmarks.plan.gate import gate
 from benchmarks.plan.steps import steps
 from catalogue import SHAPES
 from config.accept import Accept
+from config.measure import Collective
 
 H200 = SHAPES["BM.GPU.H200.8"]
 MIB = 1024**2
@@ -146,6 +148,43 @@ def test_nvlink_must_have_sent_what_reduction_in_the_switch_moves(share, expecte
     line = one_server()
     line["transport"]["nvlink_tx_bytes"]["least"] = int(share * ring_bytes())
     assert state(line, "transport", ONE_SERVER) == expected
+
+
+#: Bytes of all eight GPUs together in one operation of S bytes, in units of S.
+_MOVED = {
+    "all_reduce": 14,
+    **dict.fromkeys(("all_gather", "reduce_scatter", "alltoall", "hypercube", "broadcast", "reduce"), 7),
+    **dict.fromkeys(("gather", "scatter"), 7 / 8),
+    "sendrecv": 8,
+}
+
+
+@pytest.mark.parametrize("name", get_args(Collective))
+@pytest.mark.parametrize(("share", "expected"), [(1.0, "pass"), (0.41, "pass"), (0.39, "short"), (0.0, "short")])
+def test_nvlink_must_have_sent_the_bytes_of_any_collective(name, share, expected):
+    plan = a_plan(end_bytes=4096 * MIB, collectives=(name,))
+    asked = Asked(plan, H200, 1, accept=Accept(gate_gb_s=100))
+    line = document(asked, share=0.78, scale=1)
+    size = sum(one * 2 * (plan.iterations * plan.cycles + 1) for one in plan.sizes_bytes)
+    line["transport"] |= {
+        "nvlink_tx_bytes": {"least": int(share * _MOVED[name] * size)},
+        "said": {"channels": {"P2P/CUMEM": 16}},
+    }
+    assert state(line, "transport", asked) == expected
+
+
+@pytest.mark.parametrize("name", ["all_gather", "broadcast"])
+def test_a_switch_that_copies_needs_one_gpus_bytes_only_where_no_ring_is_forced(name):
+    plan = a_plan(end_bytes=4096 * MIB, collectives=(name,))
+    free = a_plan(end_bytes=4096 * MIB, collectives=(name,), exports={"NCCL_ALGO": "NVLS"})
+    assert inside_bytes(plan, H200) == 7 * inside_bytes(free, H200)
+
+
+def test_pairs_without_nvlink_of_their_own_are_not_expected_to_use_it():
+    """A V100's six links do not reach all seven others, so an all-to-all takes PCIe as well."""
+    v100 = dataclasses.replace(H200, gpu="Tesla V100-SXM2-32GB")
+    assert inside_bytes(a_plan(collectives=("alltoall",)), v100) == 0
+    assert inside_bytes(a_plan(), v100) > 0
 
 
 @pytest.mark.parametrize("counted", [None, {}, {"least": None}])
