@@ -31,8 +31,8 @@ COMPARED = 10
 DEVIATIONS = 4.0
 #: A deviation is at least this share of the median; otherwise a few runs that happen to agree would fail the next one.
 FLOOR = 0.01
-#: How many earlier runs are read: years of weekly runs.
-NEWEST = 200
+#: How many earlier runs are read: the newest, years of weekly runs, and the oldest, which decay is seen against.
+NEWEST, OLDEST = 200, 20
 _MAD_TO_SD = 1.4826
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _FILE = re.compile(r"(\d{8}T\d{6}Z)-([0-9A-Za-z]{1,128})\.json")
@@ -223,7 +223,7 @@ def append(folder: str, one: Record) -> bool:
 
 
 def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
-    """Return the newest runs of `key` that precede `before` (start and run id), at most `NEWEST`.
+    """Return the runs of `key` that precede `before` (start and run id); of very many the first `OLDEST` and the last `NEWEST`.
 
     Later runs are ignored, so judging a run again gives the same answer.
 
@@ -235,8 +235,9 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
     try:
         kept = store(folder)
         found = [match for name in kept.names(prefix) if (match := _FILE.fullmatch(name))]
-        earlier = sorted((match.groups(), match.string) for match in found if match.groups() < limit)[-NEWEST:]
-        texts = kept.read([f"{prefix}/{name}" for _, name in earlier])
+        earlier = sorted((match.groups(), match.string) for match in found if match.groups() < limit)
+        wanted = earlier if len(earlier) <= OLDEST + NEWEST else [*earlier[:OLDEST], *earlier[-NEWEST:]]
+        texts = kept.read([f"{prefix}/{name}" for _, name in wanted])
     except StoreError as error:
         raise HistoryError(f"history: {error}") from None
     records, warnings = [], []
