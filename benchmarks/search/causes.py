@@ -81,7 +81,7 @@ class Reading(Rails):
         else:
             steady = sorted(self.blamed)
         for node in steady:
-            if self.is_slow_apart(self.partners[node]):
+            if self.is_node_slow_apart(node):
                 found.extend(self._of_node(node))
         found.extend(self._of_link(pair) for pair in sorted(self.links))
         found.extend(self._of_groups({node for one in found for node in one.nodes} if found else set()))

@@ -77,7 +77,7 @@ def unproven(reading: Reading) -> List[Trial]:
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:
         tried = sum(len(reading.lone.get(pair, ())) for pair in reading.partners[node])
-        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_slow_apart(reading.partners[node])):
+        if tried < _LONE_TRIALS and not (node in reading.blamed and reading.is_node_slow_apart(node)):
             asked.take_with(node, _fresh_first(reading, node))
     for island in reading.islands if reading.is_crowded else ():
         alone = reading.lone_bridges(island)

@@ -419,6 +419,12 @@ def test_links_that_pairs_share_blame_nobody(shared):
         assert [one.finding.culprits for one in scores if one.wrong] == []
 
 
+def test_a_bad_node_does_not_take_its_neighbour_on_a_leaf_of_two_with_it():
+    """The neighbour is slow with all others in company, and in a sparse round with the bad node alone."""
+    scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
+    assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12
+
+
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_leaves_so_small_that_two_of_their_nodes_fill_the_spine_blame_nobody(leaf, spine):
     """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
