@@ -190,7 +190,7 @@ class Suspects(Slowness):
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def is_node_slow_apart(self, node: int) -> bool:
-        """Say whether `node` was slow in a sparse round with a partner that is not to blame itself: that one explains its own."""
+        """Say whether `node` was slow in a sparse round with a partner that is not to blame: that one explains its own."""
         return self.is_slow_apart(pair for pair in self.partners[node] if other_of(pair, node) not in self.blamed)
 
     def unexplained(self, pair: Pair) -> int:
