@@ -30,7 +30,8 @@ collective: there is no gate then, and a preview says so. What is required is 6 
 links is short.
 
 Whether the NVLink switch reduces (NVLS) is judged on a single machine, by its run with NCCL's own choice of algorithm: 480
-GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Between machines it cannot be seen, and
+GB/s (H100), 482 (H200) and 846 (B200) where it does, and a ring's where it does not. Nobody publishes that run of B300, or of
+four GB200 or GB300 (Azure's of GB200 is a ring): preview and verdict say `unknown`. Between machines it cannot be seen, and
 hardly matters: the rails bound both ways (p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
 
 Where NVLink joins the nodes of a rack (GB200, GB300), two things are measured: the rails, by a plan that keeps NCCL to them,
