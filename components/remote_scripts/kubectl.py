@@ -80,7 +80,6 @@ def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[st
     print(
         "{} {} is kept with what belongs to it: the stack applies it from {} now".format(*noted, found),
         file=sys.stderr,
-        flush=True,
     )
     return True
 

@@ -458,11 +458,12 @@ def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
     with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
         owned(mounted(lustre={"existing": "fs-1", "efa": True, "efaSetupSha256": "e" * 64}))
     assert owned(mounted(lustre={"existing": "fs-efa", "efa": True, "efaSetupSha256": "e" * 64}))[0].made
-    far = mounted(home={"existing": "fs-2"})
-    with pytest.raises(
-        pulumi.RunError, match=r"home\.existing is fs-2, which is in vpc-1, and machines are in vpc-2; its name"
-    ):
-        program(far, answers=network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"}))
+    elsewhere = network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"})
+    for kind, system in (("home", "fs-2"), ("lustre", "fs-1")):
+        with pytest.raises(
+            pulumi.RunError, match=rf"{kind}\.existing is {system}, which is in vpc-1, and machines are in vpc-2; its name"
+        ):
+            program(mounted(**{kind: {"existing": system}}), answers=elsewhere)
 
 
 def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():

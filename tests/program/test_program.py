@@ -331,6 +331,15 @@ def test_what_changed_since_the_run_before_is_told_and_what_could_not_be_kept_is
     run_program(LINES | answers, records={"history": str(tmp_path / "history")})
     assert "nccl is 2.28.9 and was 2.27.3" in told
     assert "history: no space left" in warned
+    assert not [text for text in warned if "there is no such folder" in text]
+
+
+def test_a_history_that_is_gone_is_a_warning_and_no_failure(monkeypatch, tmp_path):
+    warned: list[str] = []
+    monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: warned.append(text))
+    answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
+    run_program(LINES | answers, records={"history": str(tmp_path / "gone")})
+    assert [text for text in warned if f"records.history is {tmp_path}/gone, and there is no such folder" in text]
 
 
 class UnreadableError(grpc.RpcError):
