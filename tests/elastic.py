@@ -55,6 +55,8 @@ class FakeCloud(Cloud):
         unlisted: it does not list new machines yet.
         located: where machines are, by id; nothing is known of others.
         shut: why nothing of a set can be started at this time.
+        grows: a launch beside another one gets machines of that one's network.
+        places_to_start, full: zones, and those without capacity, which say so later.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -69,10 +71,17 @@ class FakeCloud(Cloud):
         self.started = 0
         self.located: dict[str, tuple[str, ...]] = {}
         self.shut: dict[str, str] = {}
+        self.grows = False
+        self.places_to_start: tuple[str, ...] = ("",)
+        self.full: set[str] = set()
 
     @property
     def running(self) -> list[str]:
         return [its.id for its in self.machines.values() if not its.ended]
+
+    def zones(self, spec: dict[str, Any]) -> tuple[str, ...]:
+        del spec
+        return self.places_to_start
 
     def launch(self, wanted: Launch) -> list[str]:
         return self.steps.do(lambda: self._launch(wanted))
@@ -83,6 +92,11 @@ class FakeCloud(Cloud):
             return self.launched[wanted.token]
         if self.refuses:
             raise self.refuses
+        assert wanted.zone in self.places_to_start
+        if wanted.zone in self.full:
+            self.failed[wanted.token] = CapacityError("InternalError", f"Out of host capacity in {wanted.zone}.")
+            self.launched[wanted.token] = []
+            return []
         count = min(wanted.size, self.room)
         if count < wanted.least and not self.partial:
             raise CapacityError("InsufficientInstanceCapacity", "there is no capacity in this zone")
@@ -91,7 +105,7 @@ class FakeCloud(Cloud):
         for _ in range(count):
             self.started += 1
             its = f"i-{self.started:04}"
-            self.machines[its] = Machine(its, wanted.token, f"10.0.{self.started // 250}.{self.started % 250}")
+            self.machines[its] = Machine(its, wanted.beside or wanted.token, f"10.0.{self.started // 250}.{self.started % 250}")
             ids.append(its)
         self.launched[wanted.token] = ids
         return ids

@@ -42,7 +42,7 @@ class Caller:
         method, target, body = plain.method, plain.target, plain.body
         known = {"date": formatdate(time.time(), usegmt=True), **plain.headers}
         names = ["date", "(request-target)", "host"]
-        if method == "POST":
+        if method in {"POST", "PUT"}:
             digest = base64.b64encode(hashlib.sha256(body).digest()).decode()
             known |= {"content-length": str(len(body)), "content-type": "application/json", "x-content-sha256": digest}
             names += ["content-length", "content-type", "x-content-sha256"]

@@ -119,6 +119,10 @@ def _set(wanted: Oci, one: Starts, place: Place) -> DynamicSet:
     gpus = nvidia_gpus(pool.row.gpu, pool.row.gpus)
     hardware = Hardware(Cores(*PROCESSORS[pool.shape]), pool.row.memory_gib * 1024, gpus)
     spec = one.made.configuration.id.apply(
-        lambda ocid: {"configuration": ocid, "label": f"{wanted.label(pool)}-slurm", "domains": [place.availability_domain]}
+        lambda ocid: {
+            "configuration": ocid,
+            "label": f"{wanted.label(pool)}-slurm",
+            "domains": [place.availability_domain, *pool.fallback_domains],
+        }
     )
     return DynamicSet(pool.queue, pool.name, pool.name, pool.dynamic, pool.always_on, hardware, spec)

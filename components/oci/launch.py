@@ -48,7 +48,8 @@ def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
-        availability_domain=place.availability_domain,
+        # Each cluster network names its own, one of several.
+        availability_domain=None if pool.fallback_domains else place.availability_domain,
         compartment_id=wanted.compartment,
         freeform_tags=wanted.all_tags,
         display_name=f"{wanted.label(pool)}-node",

@@ -99,7 +99,8 @@ def _gather(wanted: Oci, tenancy: str) -> Facts:
             str(one["name"]) for one in _identity("getAvailabilityDomains", compartmentId=compartment)["availabilityDomains"]
         ),
     )
-    asked = [domain for domain in domains if wanted.availability_domain in {None, domain}]
+    further = {one for pool in wanted.pools for one in pool.fallback_domains}
+    asked = [domain for domain in domains if wanted.availability_domain in {None, domain} or domain in further]
     shapes = {domain: _shapes(compartment, domain) for domain in asked}
     images = {image: _image(compartment, image) for image in wanted.image_ocids}
     newest = _newest(compartment, wanted.login) if wanted.login.image is None else None

@@ -178,6 +178,12 @@ class Pool(Model):
         default=0, ge=0, description="How many more nodes oci.slurm may start when jobs need them.", examples=[8]
     )
     always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
+    fallback_domains: tuple[str, ...] = Field(
+        default=(),
+        description="Availability domains in which Slurm starts a job's nodes, all in one, if the stack's own has no capacity; "
+        "tried in this order.",
+        examples=[["Uocm:PHX-AD-2", "Uocm:PHX-AD-3"]],
+    )
     queue: str = Field(
         default="compute",
         description="Queue (Slurm's partition) of its nodes in oci.slurm; the first pool's is the default.",

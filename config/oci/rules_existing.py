@@ -59,6 +59,11 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 path, f"is {name}, which is in {subnet.domain}, and the machines are created in {here}; name a regional subnet"
             )
+    private = named.private
+    for at, pool in wanted.located:
+        if private.facts.domain and pool.fallback_domains:
+            where = f"in {private.facts.domain}, and {at}.fallbackDomains has others; name a regional subnet"
+            yield Breach(private.path, f"is {private.ocid}, which is {where}")
 
 
 @rule("existing-dns", ERROR, "OCI Networking, DNS in your VCN: a subnet needs a DNS label")

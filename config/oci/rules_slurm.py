@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from config import slurm_rules
 from config.oci.facts import Facts
 from config.oci.model import Oci
-from config.rule import ERROR, Breach, rule
+from config.rule import ERROR, Breach, NotAskedError, rule
 from config.slurm_rules import Entry
 
 _SLURM = "slurm.conf(5), ResumeProgram, SuspendProgram, PartitionName; sbatch(1)"
@@ -36,6 +36,30 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.clusterNetwork", "is false, and the pool has dynamic nodes; each launch of them is a cluster network"
             )
+
+
+@rule("slurm-fallback-domains", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
+def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """Further availability domains for nodes that Slurm does not start, or in which it could not start any."""
+    for path, pool in wanted.located:
+        at, names = f"{path}.fallbackDomains", pool.fallback_domains
+        if names and not pool.dynamic:
+            yield Breach(at, f"is {', '.join(names)}, and the pool has no dynamic nodes; others start in one domain only")
+        twice = next((one for one in names if names.count(one) > 1 or one == wanted.availability_domain), None)
+        if twice is not None:
+            yield Breach(at, f"has {twice} twice or beside oci.availabilityDomain, which is tried first; name each domain once")
+    if not any(pool.fallback_domains for _, pool in wanted.located):
+        return
+    if not facts.domains:
+        raise NotAskedError("its availability domains")
+    for path, pool in wanted.located:
+        for name in pool.fallback_domains:
+            if name not in facts.domains:
+                yield Breach(
+                    f"{path}.fallbackDomains", f"has {name!r}, and this tenancy's region has {', '.join(facts.domains)}"
+                )
+            elif pool.shape not in facts.shapes.get(name, {}):
+                yield Breach(f"{path}.fallbackDomains", f"has {name}, which does not offer {pool.shape}; leave it out")
 
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)

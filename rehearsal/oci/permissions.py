@@ -25,7 +25,7 @@ _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     ),
     "cluster-networks": (
         *("CLUSTER_NETWORK_INSPECT", "CLUSTER_NETWORK_READ", ""),
-        "CLUSTER_NETWORK_CREATE CLUSTER_NETWORK_DELETE",
+        "CLUSTER_NETWORK_CREATE CLUSTER_NETWORK_UPDATE CLUSTER_NETWORK_DELETE",
     ),
     "instance-configurations": ("INSTANCE_CONFIGURATION_INSPECT", "INSTANCE_CONFIGURATION_READ", "", ""),
     "subnets": ("SUBNET_READ", "", "SUBNET_ATTACH SUBNET_DETACH", ""),
@@ -54,6 +54,7 @@ _TERMINATE = _END | {"CLUSTER_NETWORK_DELETE", "INSTANCE_POOL_DELETE", "VOLUME_A
 #: Permissions that each operation needs. Those on work requests are of the operation that began them.
 NEEDED: Mapping[str, frozenset[str]] = {
     "CreateClusterNetwork": _CREATE,
+    "UpdateClusterNetwork": _LAUNCH | {"CLUSTER_NETWORK_UPDATE"},
     "TerminateClusterNetwork": _TERMINATE,
     "GetClusterNetwork": frozenset(("CLUSTER_NETWORK_READ",)),
     "ListClusterNetworks": frozenset(("CLUSTER_NETWORK_INSPECT",)),

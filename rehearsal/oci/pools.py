@@ -195,10 +195,10 @@ class ClusterNetwork(Kind):
             RequestTimeoutError: no answer.
         """
         cloud.faults.before(*_LAUNCH)
-        if not cloud.faults.capacity_left(index):
+        placement = owner.inputs["placementConfiguration"]
+        if not cloud.faults.capacity_left(index, placement["availabilityDomain"]):
             raise ServiceError(NO_CAPACITY, *_LAUNCH)
         details = configuration.inputs["instanceDetails"]["launchDetails"]
-        placement = owner.inputs["placementConfiguration"]
         subnet = placement.get("primarySubnetId") or placement["primaryVnicSubnets"]["subnetId"]
         pool = owner.inputs["instancePools"][0]
         suffix = pool.get("displayName") or owner.outputs()["displayName"]

@@ -66,15 +66,19 @@ class Faults:
                 if timeout_s and lasts_s > timeout_s:
                     raise SlowEndError(operation, timeout_s)
 
-    def capacity_left(self, launched: int) -> bool:
-        """Return whether there is capacity for one more host after that many of the same request."""
-        short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
+    def capacity_left(self, launched: int, domain: str = "") -> bool:
+        """Return whether a domain has capacity for one more host after that many of the same request."""
+        short = self._short(launched, domain)
         return all(self._over(fault) for fault in short)
 
-    def lacking(self, size: int) -> Mapping[str, Any] | None:
-        """Return the fault that leaves no capacity for so many hosts at once, counting it, or None if there is capacity."""
-        short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, size - 1)]
-        return next((fault for fault in short if self._count(fault, None)), None)
+    def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
+        """Return the fault that leaves a domain no capacity for so many hosts at once, counting it, or None if there is."""
+        return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
+
+    def _short(self, launched: int, domain: str) -> list[Mapping[str, Any]]:
+        """Return the faults that leave no room after so many hosts; one that names a domain is about that one alone."""
+        found = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
+        return [fault for fault in found if fault.get("domain", domain) == domain]
 
     def stale(self, operation: str) -> bool:
         """Return whether a fault lets a service not know yet what was made a moment ago."""

@@ -31,6 +31,9 @@ class Launch(NamedTuple):
         node_set: key of the set.
         size: machines wanted; at least `least` of them, or none.
         spec: how the cloud starts a machine of the set, as it is in the programs' configuration.
+        zone: one of `Cloud.zones`, where to start them.
+        beside: token of an earlier launch, whose network the machines shall be in; empty for one of their own. They have that
+            token then, or their own where there is no such network any more.
     """
 
     token: str
@@ -38,6 +41,8 @@ class Launch(NamedTuple):
     size: int
     least: int
     spec: Dict[str, Any]
+    zone: str = ""
+    beside: str = ""
 
 
 class Machine(NamedTuple):
@@ -69,7 +74,18 @@ Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
 
 
 class Cloud:
-    """One cloud, as the credentials of this machine see it."""
+    """One cloud, as the credentials of this machine see it.
+
+    Attributes:
+        grows: whether each launch makes a network, which a later launch can be made a part of.
+    """
+
+    grows = False
+
+    def zones(self, spec: Dict[str, Any]) -> Sequence[str]:
+        """Return the places where a set may start, in the order in which they are tried; one without a name if there is one."""
+        del spec
+        return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
         """Start machines with one call, whatever their number; return their ids, or none if the cloud tells them later.

@@ -15,7 +15,8 @@ from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Http
 
-TOKEN_TAG = "busbar-launch"  # noqa: S105 - the name of a tag
+#: Names of tags: which launch made a network, and which made it larger last.
+TOKEN_TAG, GROWN_TAG = "busbar-launch", "busbar-grown"
 _TIMEOUT_S = 20
 _PAGE = 100
 _TOO_MANY = 429
@@ -25,8 +26,9 @@ _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotae
 _GONE = ("TERMINATING", "TERMINATED")
 #: The service ends a network whose launch has failed, and shows it for a day; its launch is over long before that.
 _REMEMBERED_S = 3600
-#: States in which a cluster network may still fail.
-_UNSURE = ("PROVISIONING", "SCALING")
+_STARTING = "PROVISIONING"
+#: States in which machines of a cluster network may still come.
+_UNSURE = (_STARTING, "SCALING")
 #: What a machine runs to say where it is, because only it can ask its metadata service; {} if that has no such data.
 _WHERE = """
 import urllib.error, urllib.request
@@ -59,6 +61,8 @@ class Oci(Cloud):
         given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags of the cluster.
     """
 
+    grows = True
+
     def __init__(self, given: Dict[str, Any], send: Http = http_client.send, clock: Callable[[], float] = time.time) -> None:
         self._given, self._send, self._clock = given, send, clock
         self._base = f"https://iaas.{given['region']}.oraclecloud.com/20160918"
@@ -66,24 +70,53 @@ class Oci(Cloud):
         self._homes: Dict[str, _Home] = {}
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Create a cluster network; `spec` has `configuration` (of instances), `label`, and `domains` to try in their order."""
-        domains = wanted.spec["domains"]
-        for number, domain in enumerate(domains):
-            asked = {
-                "compartmentId": self._given["compartment"],
-                "displayName": f"{wanted.spec['label']}-{wanted.token[:8]}",
-                "freeformTags": {**self._given["tags"], TOKEN_TAG: wanted.token},
-                "instancePools": [{"instanceConfigurationId": wanted.spec["configuration"], "size": wanted.size}],
-                "placementConfiguration": {"availabilityDomain": domain, "primarySubnetId": self._given["subnet"]},
-            }
-            try:
-                self._call("POST", "/clusterNetworks", asked, {"opc-retry-token": f"{wanted.token}-{number}"})
-            except CapacityError:
-                if domain == domains[-1]:
-                    raise
-            else:
-                break
+        """Create a cluster network, or enlarge one; `spec` has `configuration` (of instances), `label`, and `domains`."""
+        if wanted.beside and self._grown(wanted):
+            return []
+        asked = {
+            "compartmentId": self._given["compartment"],
+            "displayName": f"{wanted.spec['label']}-{wanted.token[:8]}",
+            "freeformTags": {**self._given["tags"], TOKEN_TAG: wanted.token},
+            "instancePools": [{"instanceConfigurationId": wanted.spec["configuration"], "size": wanted.size}],
+            "placementConfiguration": {"availabilityDomain": wanted.zone, "primarySubnetId": self._given["subnet"]},
+        }
+        self._call("POST", "/clusterNetworks", asked, {"opc-retry-token": wanted.token})
         return []
+
+    def zones(self, spec: Dict[str, Any]) -> Sequence[str]:
+        """Return the availability domains of a set."""
+        return tuple(spec["domains"])
+
+    def _grown(self, wanted: Launch) -> bool:
+        """Enlarge the network of an earlier launch, once for a token; return whether there still is one.
+
+        The answer has no work request, and the pool keeps a size that it could not reach. A size that it has already starts
+        nothing, so it is first told the one that it really has.
+
+        Raises:
+            BusyError: another change of that network is not over.
+        """
+        found = [one for one in self._all("/clusterNetworks") if self._is_ours(one) and one["lifecycleState"] not in _GONE]
+        network = next((one for one in found if one["freeformTags"][TOKEN_TAG] == wanted.beside), None)
+        if network is None:
+            return False
+        tags = network["freeformTags"]
+        if tags.get(GROWN_TAG) == wanted.token:
+            return True
+        if network["lifecycleState"] != "RUNNING":
+            raise BusyError("IncorrectState", f"cluster network {network['id']} is {network['lifecycleState']}")
+        pool = network["instancePools"][0]
+        alive = sum(its["state"].upper() not in _GONE for its in self._all(f"/clusterNetworks/{network['id']}/instances"))
+        if not alive:
+            return False
+        if pool["size"] > alive:
+            self._resize(network["id"], pool["id"], alive, tags)
+            raise BusyError("IncorrectState", f"cluster network {network['id']} had {alive} of {pool['size']} machines")
+        self._resize(network["id"], pool["id"], alive + wanted.size, {**tags, GROWN_TAG: wanted.token})
+        return True
+
+    def _resize(self, network: str, pool: str, size: int, tags: Dict[str, str]) -> None:
+        self._call("PUT", f"/clusterNetworks/{network}", {"freeformTags": tags, "instancePools": [{"id": pool, "size": size}]})
 
     def listing(self) -> Listing:
         """Return machines of the cluster's networks, with their addresses; networks without machines are removed."""
@@ -93,9 +126,7 @@ class Oci(Cloud):
         networks = [one for one in ours if one["lifecycleState"] not in _GONE]
         for one in ours:
             if one["lifecycleState"] in _GONE and self._clock() - _seconds(one.get("timeCreated", "")) < _REMEMBERED_S:
-                error = self._failure(one["id"])
-                if error:
-                    failed[one["freeformTags"][TOKEN_TAG]] = error
+                failed.update(self._failed(one, 0))
         addresses = self._addresses() if networks else {}
         self._homes = {}
         for one in networks:
@@ -106,10 +137,7 @@ class Oci(Cloud):
                 self._homes[its["id"]] = _Home(one["id"], one["instancePools"][0]["id"], alive)
                 ended = its["state"].upper() in _GONE
                 machines.append(Machine(its["id"], token, addresses.get(its["id"], ""), ended))
-            if one["lifecycleState"] in _UNSURE:
-                error = self._failure(one["id"])
-                if error:
-                    failed[token] = error
+            failed.update(self._failed(one, len(alive)))
             if not alive and (token in failed or one["lifecycleState"] not in _UNSURE):
                 self._remove(one["id"])
         return Listing(machines, failed)
@@ -150,9 +178,21 @@ class Oci(Cloud):
         attached = self._all("/vnicAttachments")
         return {its["instanceId"]: by_interface[its["vnicId"]] for its in attached if its.get("vnicId") in by_interface}
 
-    def _failure(self, network: str) -> Optional[CloudError]:
-        """Return why the network's machines do not start, from its work requests; None as long as they may."""
-        for request in self._all("/workRequests", resourceId=network):
+    def _failed(self, network: Dict[str, Any], alive: int) -> Dict[str, CloudError]:
+        """Return which launch fails in a network, and why: the one that made it, or the one that enlarged it last."""
+        tags, state = network["freeformTags"], network["lifecycleState"]
+        error = None
+        token = tags[TOKEN_TAG]
+        if state == _STARTING or state in _GONE:
+            error = self._failure(network["id"])
+        elif tags.get(GROWN_TAG) and network["instancePools"][0]["size"] > alive:
+            token, error = tags[GROWN_TAG], self._failure(network["id"], newest=True)
+        return {token: error} if error else {}
+
+    def _failure(self, network: str, *, newest: bool = False) -> Optional[CloudError]:
+        """Return why machines of a network do not start, from its work requests or the newest; None as long as they may."""
+        found = sorted(self._all("/workRequests", resourceId=network), key=lambda one: str(one.get("timeAccepted", "")))
+        for request in found[-1:] if newest else found:
             if request["status"] == "FAILED":
                 errors = self._all(f"/workRequests/{request['id']}/errors", in_compartment=False)
                 code, message = (errors[0]["code"], errors[0]["message"]) if errors else ("Failed", "no reason is given")

@@ -67,7 +67,7 @@ def _learn(work: Work) -> bool:
     state.places = {its: place for its, place in state.places.items() if its in mine}
     state.places_asked = {its: at for its, at in state.places_asked.items() if its in mine and its not in state.places}
     unknown = [
-        Machine(batch.machines[node], batch.token, batch.addresses[node])
+        Machine(batch.machines[node], batch.network, batch.addresses[node])
         for batch in state.batches.values()
         for node in batch.joined
         if batch.machines[node] not in state.places and node in batch.addresses

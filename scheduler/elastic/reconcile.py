@@ -2,6 +2,7 @@
 
 import os
 import uuid
+from collections import Counter
 from typing import Dict, List
 
 from scheduler import node_setup
@@ -80,7 +81,23 @@ def _plan(work: Work, wish: Wish) -> None:
             for node_set, nodes in by_set.items():
                 loose.setdefault(node_set, []).extend(nodes)
     for node_set, nodes in loose.items():
-        _add(work, node_set, "", nodes)
+        kept = [node for node in nodes if node in work.settings.sets[node_set].kept]
+        beside = _network(work, node_set) if kept else ""
+        apart = [node for node in nodes if not beside or node not in kept]
+        if apart:
+            _add(work, node_set, "", apart)
+        if beside:
+            _add(work, node_set, "", kept, beside)
+
+
+def _network(work: Work, node_set: str) -> str:
+    """Return the network that most of a set's nodes run in which always run, so that one that comes back is near them."""
+    if not work.cloud.grows:
+        return ""
+    kept = work.settings.sets[node_set].kept
+    batches = [one for one in work.state.batches.values() if one.node_set == node_set]
+    there = Counter(one.network for one in batches for node in one.machines if node in kept)
+    return there.most_common(1)[0][0] if there else ""
 
 
 def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
@@ -93,8 +110,9 @@ def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
     return found
 
 
-def _add(work: Work, node_set: str, group: str, nodes: List[str]) -> None:
+def _add(work: Work, node_set: str, group: str, nodes: List[str], beside: str = "") -> None:
     batch = Batch(uuid.uuid4().hex, node_set, group, nodes, work.clock())
+    batch.beside = beside
     work.state.batches[batch.token] = batch
 
 
@@ -107,7 +125,7 @@ def launch(work: Work) -> None:
         now = work.clock()
         pause = work.state.pauses.get(batch.node_set)
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
-        if pause and now < pause["until"]:
+        if pause and now < pause["until"] and not batch.beside:
             work.fail_group(batch, pause["reason"], pause["until"] - now)
         elif now > batch.asked_at + patience_s:
             work.fail_group(batch, f"the cloud did not answer for {patience_s:.0f} s", PAUSE_S)
@@ -120,14 +138,15 @@ def _call(work: Work, batch: Batch) -> None:
     least = batch.count if batch.group else 1
     spec = work.settings.sets[batch.node_set].spec
     try:
-        ids = work.cloud.launch(Launch(batch.token, batch.node_set, batch.count, least, spec))
+        zone = watch.zone(work, batch)
+        ids = work.cloud.launch(Launch(batch.token, batch.node_set, batch.count, least, spec, zone, batch.beside))
     except BusyError as error:
         # It may have been done nevertheless: the same token starts nothing twice.
         batch.attempts += 1
         batch.not_before = work.clock() + min(2.0**batch.attempts, _LONGEST_WAIT_S)
         work.say(f"{batch.node_set}: call {batch.attempts} will be repeated: {error}")
     except CloudError as error:
-        work.fail_group(batch, work.pause(batch.node_set, error), PAUSE_S)
+        watch.refused(work, batch, error)
     else:
         batch.launched_at = work.clock()
         work.state.listed_at = 0

@@ -34,6 +34,11 @@ class LaunchSet(NamedTuple):
         """Names in Slurm."""
         return dynamic_names(self.queue, self.name, self.dynamic)
 
+    @property
+    def kept(self) -> List[str]:
+        """Names of the nodes that always run."""
+        return self.nodes[: self.always_on]
+
     def has(self, node: str) -> bool:
         """Whether the set has a node of that name; every run asks that of every node of the cluster."""
         first, _, number = node.rpartition("-")

@@ -24,6 +24,8 @@ class Batch:
         asked_at: when Slurm wanted the nodes, Unix time.
         launched_at: when the cloud accepted; None before.
         attempts, not_before: calls that were throttled, and when to call again.
+        beside: token of the launch whose network the machines join; empty for one of their own.
+        refused: zones that had no capacity -> what the cloud said.
         machines, addresses: node -> id and private address.
         missing: node -> since when the cloud does not list its machine.
         reached: nodes whose machine has booted, where machines are tested before they join.
@@ -35,6 +37,8 @@ class Batch:
         self.token, self.node_set, self.group, self.nodes, self.asked_at = token, node_set, group, nodes, asked_at
         self.launched_at: Optional[float] = None
         self.count, self.attempts, self.not_before = len(nodes), 0, 0.0
+        self.beside = ""
+        self.refused: Dict[str, str] = {}
         self.machines: Dict[str, str] = {}
         self.joined: List[str] = []
         self.addresses: Dict[str, str] = {}
@@ -43,6 +47,11 @@ class Batch:
         self.reached: List[str] = []
         self.asked_entry_at: Optional[float] = None
         self.entered_at: Optional[float] = None
+
+    @property
+    def network(self) -> str:
+        """Token of the launch that made the network which the machines are in."""
+        return self.beside or self.token
 
     def drop(self, node: str) -> Optional[str]:
         """Forget a node; return the id of its machine."""

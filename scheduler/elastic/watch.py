@@ -1,9 +1,10 @@
 """Compares three accounts of the nodes, the state's, the cloud's and Slurm's, and removes the differences."""
 
+import uuid
 from typing import Dict, Iterable, List
 
 from scheduler.elastic import repair
-from scheduler.elastic.cloud import CloudError, Listing
+from scheduler.elastic.cloud import CapacityError, CloudError, Listing
 from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
@@ -18,13 +19,11 @@ _OFF = _ENDING | {"POWERED_DOWN"}
 
 
 def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
-    """Give machines to the nodes of a launch that have none; those left over end."""
+    """Give machines that are nobody's to the nodes of a launch that have none."""
+    owned = {its for one in work.state.batches.values() for its in one.machines.values()}
     free = [node for node in batch.nodes if node not in batch.machines]
-    new = sorted(set(ids) - set(batch.machines.values()) - set(work.state.ending))
-    for node, machine in zip(free, new):
+    for node, machine in zip(free, sorted(set(ids) - owned - set(work.state.ending))):
         batch.machines[node] = machine
-    for machine in new[len(free) :]:
-        work.state.ending[machine] = work.clock()
 
 
 def look(work: Work) -> None:
@@ -42,7 +41,10 @@ def look(work: Work) -> None:
     _failed(work, found)
     alive = {machine.id: machine for machine in found.machines if not machine.ended}
     for batch in list(state.batches.values()):
-        assign(work, batch, (machine.id for machine in alive.values() if machine.token == batch.token))
+        own = [machine.id for machine in alive.values() if machine.token == batch.token]
+        if own:
+            batch.beside = ""  # there was no network left to join
+        assign(work, batch, own or (machine.id for machine in alive.values() if machine.token == batch.beside))
         batch.addresses = {
             node: alive[its].address for node, its in batch.machines.items() if its in alive and alive[its].address
         }
@@ -61,7 +63,44 @@ def _failed(work: Work, found: Listing) -> None:
     for token, error in found.failed.items():
         batch = work.state.batches.get(token)
         if batch:
-            work.fail_group(batch, work.pause(batch.node_set, error), PAUSE_S)
+            refused(work, batch, error)
+
+
+def refused(work: Work, batch: Batch, error: CloudError) -> None:
+    """Plan a launch anew in the next zone if this one has no capacity; if there is none left, its job fails.
+
+    It gets another token, so what is left of it here belongs to no node and ends.
+    """
+    zones = work.cloud.zones(work.settings.sets[batch.node_set].spec)
+    if batch.beside:  # it is the others' network that has no room: they go on, and the set may start elsewhere
+        work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
+        work.fail(list(batch.nodes), str(error), PAUSE_S)
+        return
+    if isinstance(error, CapacityError):
+        batch.refused[zone(work, batch)] = str(error)
+        # Slurm has been told of nodes that have joined, so their names cannot be other machines' at once.
+        if not batch.joined and set(zones) - set(batch.refused):
+            _renew(work, batch)
+            work.say(f"{batch.node_set}: {zone(work, batch)} is tried next: {error}")
+            return
+        if len(zones) > 1:
+            error = CapacityError(error.code, "; ".join(f"{name}: {said}" for name, said in batch.refused.items()))
+    work.fail_group(batch, work.pause(batch.node_set, error), PAUSE_S)
+
+
+def zone(work: Work, batch: Batch) -> str:
+    """Return where a launch is tried: the first zone that has not been out of capacity for it."""
+    zones = work.cloud.zones(work.settings.sets[batch.node_set].spec)
+    return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have taken the others away
+
+
+def _renew(work: Work, batch: Batch) -> None:
+    for machine in batch.machines.values():
+        work.state.ending[machine] = work.clock()
+    del work.state.batches[batch.token]
+    anew = Batch(uuid.uuid4().hex, batch.node_set, batch.group, batch.nodes, batch.asked_at)
+    anew.refused = batch.refused
+    work.state.batches[anew.token] = anew
 
 
 def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
@@ -103,10 +142,13 @@ def agree(work: Work) -> None:
         known = states.get(node)
         if known is None:
             continue
-        if now >= its["until"]:
+        if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
+            # Also if it is over: this program may have been killed for long before Slurm knew that the machine is gone.
             down.setdefault(its["reason"], []).append(node)
+        else:
+            its["told"] = True
     for reason, nodes in down.items():
         work.slurm.down(nodes, reason)
     _return(work, back, states)
@@ -136,7 +178,7 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
     wanted = [
         node
         for key, one in work.settings.sets.items()
-        for node in one.nodes[: one.always_on]
+        for node in one.kept
         if node in states and "POWERED_DOWN" in states[node].flags and key not in work.state.pauses
     ]
     missing = [node for node in wanted if node not in work.state.failed and not work.state.batch_of(node)]

@@ -197,6 +197,15 @@ def test_the_controller_gets_slurms_files_and_how_to_launch_nodes(on_demand):
     assert sent["shared"] == "/home/.busbar"
 
 
+def test_nodes_start_in_the_domains_that_are_named_after_the_stacks_own():
+    pool = {**OCI["pools"][0], "fallbackDomains": ["AD-2", "AD-3"]}
+    engine = program(availabilityDomain="AD-1", pools=[pool])
+    (one,) = json.loads(given(engine, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
+    assert one["spec"]["domains"] == ["AD-1", "AD-2", "AD-3"]
+    launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
+    assert "availabilityDomain" not in launch, "each cluster network names its own"
+
+
 def test_a_changed_timer_changes_what_the_controller_is_told_and_replaces_nothing(on_demand):
     other = program(slurm={"idle": "30 min"})
     mine, its = given(on_demand, "cluster-slurm-install"), given(other, "cluster-slurm-install")

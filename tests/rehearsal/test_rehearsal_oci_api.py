@@ -291,6 +291,48 @@ def test_detaching_with_termination_shrinks_the_pool_by_one_machine(account: Acc
     assert code(account.caller.call("POST", f"/instancePools/{pool}/actions/detachInstance", body)) == NOT_FOUND
 
 
+def resized(account: Account, network: dict[str, Any], size: int, **tags: str) -> Answer:
+    pool = network["instancePools"][0]["id"]
+    asked = {"instancePools": [{"id": pool, "size": size}], "freeformTags": {**network["freeformTags"], **tags}}
+    return account.caller.call("PUT", f"/clusterNetworks/{network['id']}", asked)
+
+
+def test_a_larger_pool_starts_machines_in_the_same_network_and_its_answer_has_no_work_request(
+    account: Account, fakes: Fakes
+) -> None:
+    made = account.launched(1)
+    answer = resized(account, made, 2, why="more")
+    assert (answer.status, "opc-work-request-id" in answer.headers) == (200, False)
+    assert account.caller.call("GET", f"/clusterNetworks/{made['id']}").body["lifecycleState"] == "SCALING"
+    assert code(resized(account, made, 3)) == (409, "IncorrectState")
+    grown = account.network(made["id"], "RUNNING")
+    assert (grown["instancePools"][0]["size"], grown["freeformTags"]) == (2, {**TAGS, "why": "more"})
+    assert len(fakes.running) == 3  # and the head
+    assert len(account.get(f"/clusterNetworks/{made['id']}/instances").body) == 2
+    assert resized(account, made, 2).body["lifecycleState"] == "RUNNING"
+
+
+def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_size_and_its_work_request_says_why(
+    account: Account, fakes: Fakes
+) -> None:
+    made = account.launched(1)
+    faults(account.cloud, {"kind": "capacity", "domain": AD})
+    resized(account, made, 2)
+    found = account.network(made["id"], "RUNNING")
+    assert found["instancePools"][0]["size"] == 2
+    assert len(account.get(f"/clusterNetworks/{made['id']}/instances").body) == 1
+    assert len(fakes.running) == 2
+    failed = [one for one in account.get("/workRequests", resourceId=made["id"]).body if one["status"] == "FAILED"]
+    (error,) = account.caller.call("GET", f"/workRequests/{failed[0]['id']}/errors").body
+    assert error["message"] == "Out of host capacity."
+
+
+def test_a_domain_without_capacity_leaves_another_alone(account: Account, fakes: Fakes) -> None:
+    faults(account.cloud, {"kind": "capacity", "domain": "Uocm:REHEARSED-AD-2"})
+    assert account.launched(1)["lifecycleState"] == "RUNNING"
+    assert len(fakes.running) == 2
+
+
 def test_without_capacity_none_of_the_machines_stays_and_the_work_request_says_why(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1, "times": 1})
     made = account.launch(2)

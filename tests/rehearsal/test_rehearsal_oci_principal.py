@@ -29,14 +29,14 @@ CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
 #: What a controller does with its programs, and what it sees.
 CONTROLLER = f"""{controller_programs.IMPORTS}
-from scheduler.elastic.cloud import CloudError, Launch
+from scheduler.elastic.cloud import BusyError, CloudError, Launch
 from scheduler.elastic.oci import Oci
 
 given, configuration, domain = json.loads(sys.argv[1]), sys.argv[2], sys.argv[3]
 cloud = Oci(given)
 {controller_programs.UNTIL}
 spec = {{"configuration": configuration, "label": "train", "domains": [domain]}}
-wanted = Launch((sys.argv[4:] or ["0123456789abcdef"])[0], "gpu/h100", 2, 2, spec)
+wanted = Launch((sys.argv[4:] or ["0123456789abcdef"])[0], "gpu/h100", 2, 2, spec, domain)
 if sys.argv[4:]:
     cloud.launch(wanted)
     failed = until(lambda seen: seen.failed).failed
@@ -45,6 +45,17 @@ launched = [cloud.launch(wanted), cloud.launch(wanted)]
 there = until(lambda seen: len([one for one in seen.machines if one.address]) == 2)
 cloud.terminate([there.machines[0].id])
 one = until(lambda seen: len(seen.machines) == 1)
+again = wanted._replace(token="fedcba9876543210", size=1, least=1, beside=wanted.token)
+def grows():
+    try:
+        return cloud.launch(again) == []
+    except BusyError:
+        return False
+until(lambda seen: grows())
+grown = until(lambda seen: len([one for one in seen.machines if one.address]) == 2)
+assert {{one.token for one in grown.machines}} == {{wanted.token}} and cloud.launch(again) == []
+cloud.terminate([its.id for its in grown.machines if its.id != one.machines[0].id])
+until(lambda seen: len(seen.machines) == 1)
 cloud.terminate([its.id for its in one.machines])
 none = until(lambda seen: not seen.machines)
 print(json.dumps([launched, there.machines, one.machines, none.failed]))

@@ -234,6 +234,20 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
         (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no entry has more than 4 dynamic nodes"),
     ],
+    "slurm-fallback-domains": [
+        (
+            pool(fallbackDomains=["AD-2"]),
+            "oci.pools[0].fallbackDomains is AD-2, and the pool has no dynamic nodes; others start in one domain only",
+        ),
+        (
+            on_demand(fallbackDomains=["AD-2", "AD-2"]),
+            "oci.pools[0].fallbackDomains has AD-2 twice or beside oci.availabilityDomain, which is tried first",
+        ),
+        (
+            on_demand(fallbackDomains=["AD-1"]) | {"availabilityDomain": "AD-1"},
+            "oci.pools[0].fallbackDomains has AD-1 twice or beside oci.availabilityDomain, which is tried first",
+        ),
+    ],
     "slurm-always-on": [
         (
             on_demand(alwaysOn=5),
@@ -446,7 +460,24 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "image-system": [
         (pool(imageFamily="ol9"), facts(), f"oci.pools[0].imageFamily is ol9, and image {IMAGE} is Oracle Linux 8.10")
     ],
+    "slurm-fallback-domains": [
+        (
+            on_demand(fallbackDomains=["AD-9"]),
+            facts(),
+            "oci.pools[0].fallbackDomains has 'AD-9', and this tenancy's region has AD-1, AD-2",
+        ),
+        (
+            on_demand(fallbackDomains=["AD-2"]),
+            facts(),
+            "oci.pools[0].fallbackDomains has AD-2, which does not offer BM.GPU4.8; leave it out",
+        ),
+    ],
     "existing-place": [
+        (
+            on_demand(fallbackDomains=["AD-2"]) | OWN,
+            own(PRIVATE, domain="AD-1"),
+            f"{AT}.privateSubnet is {PRIVATE}, which is in AD-1, and oci.pools[0].fallbackDomains has others; name a regional",
+        ),
         (
             OWN,
             own(PUBLIC, vcn="other"),
@@ -621,7 +652,15 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
     # Whether an image is imported yet, the account need not say: without its word nodes of it may be the first.
-    assert {one.rule for one in notes} == set(ASKED) - {"image-import", "enroot-unchecked"}
+    assert {one.rule for one in notes} == set(ASKED) - {"image-import", "enroot-unchecked", "slurm-fallback-domains"}
+
+
+def test_further_domains_that_offer_the_shape_break_no_rule_and_are_noted_where_the_account_was_not_queried():
+    several = on_demand(fallbackDomains=["AD-2"]) | {"availabilityDomain": "AD-1"}
+    offered = facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES})
+    assert "slurm-fallback-domains" not in {one.rule for one in check(RULES, wanted(**several), offered)}
+    notes = check(RULES, wanted(**several), Facts())
+    assert NOTE in {one.severity for one in notes if one.rule == "slurm-fallback-domains"}
 
 
 def test_a_pool_may_set_where_its_software_is():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import pytest
 from elastic import Controller, KilledError
 
 from scheduler.elastic import spool, sweep
-from scheduler.elastic.cloud import CapacityError, CloudError
+from scheduler.elastic.cloud import CapacityError, CloudError, Machine
 from scheduler.elastic.slurm import NodeState, read
 from scheduler.elastic.state import State, only_one
 from scheduler.elastic.work import PAUSE_S
@@ -541,3 +542,98 @@ def test_nodes_that_always_run_are_tested_before_they_join_too(tmp_path):
     head.run(4)
     assert not head.joined
     assert head.desk.due()
+
+
+def growing(tmp_path) -> Controller:
+    """Return a controller whose first two nodes run in a network of their own."""
+    head = Controller(tmp_path, always_on=2)
+    head.cloud.grows = True
+    head.run(3)
+    return head
+
+
+def test_a_repaired_node_that_always_runs_starts_in_the_network_of_the_others(tmp_path):
+    head = growing(tmp_path)
+    (network,) = head.state().batches
+    head.cloud.die("i-0001", "hardware failure")
+    head.run(6, seconds=61)
+    assert {its.token for its in head.cloud.machines.values()} == {network}
+    assert len(head.cloud.running) == 2
+    assert sorted(node for one in head.state().batches.values() for node in one.joined) == head.nodes(2)
+    assert {one.network for one in head.state().batches.values()} == {network}
+
+
+def test_a_network_without_room_for_a_repaired_node_fails_that_node_alone(tmp_path):
+    head = growing(tmp_path)
+    head.cloud.die("i-0001", "hardware failure")
+    head.cloud.room = -1
+    head.run(5, seconds=61)
+    lost, kept = head.nodes(2)
+    assert head.slurm.reasons()[lost] == "InsufficientInstanceCapacity: there is no capacity in this zone"
+    assert head.slurm.nodes[kept].flags == {"IDLE", "CLOUD"}
+    assert not head.state().pauses
+    head.cloud.room = 1
+    head.run(4, seconds=601)
+    assert len(head.cloud.running) == 2
+
+
+def test_a_repaired_node_gets_a_network_of_its_own_where_no_other_is_left(tmp_path):
+    head = growing(tmp_path)
+    (network,) = head.state().batches
+    for its in ("i-0001", "i-0002"):
+        head.cloud.die(its)
+    head.run(6, seconds=61)
+    assert len(head.cloud.running) == 2
+    assert network not in {head.cloud.machines[its].token for its in head.cloud.running}
+
+
+def test_a_repair_that_is_killed_at_any_step_is_continued_and_starts_one_machine(tmp_path):
+    for at in range(1, 60):
+        folder = tmp_path / str(at)
+        folder.mkdir()
+        head = growing(folder)
+        head.cloud.die("i-0001")
+        head.steps.at, head.steps.kill_at = 0, at
+        with contextlib.suppress(KilledError):
+            for _ in range(6):
+                head.run(seconds=61)
+        head.steps.kill_at = -1
+        head.run(9, seconds=61)
+        assert len(head.cloud.running) == 2, at
+        assert len({head.cloud.machines[its].token for its in head.cloud.running}) == 1, at
+
+
+def test_a_zone_without_capacity_is_followed_by_the_next_and_nothing_is_left_of_the_attempt(head):
+    head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1"}
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    first = next(iter(head.cloud.failed))
+    head.cloud.machines["i-9999"] = Machine("i-9999", first, "10.0.9.9")  # what the service left of it
+    state = head.run(3)
+    assert first not in state.batches
+    assert sorted(node for one in state.batches.values() for node in one.joined) == head.nodes(2)
+    assert not head.slurm.reasons()
+    assert sorted(head.cloud.running) == ["i-0001", "i-0002"]
+    assert not state.pauses
+
+
+def test_a_job_fails_whole_with_what_every_zone_said_where_none_has_capacity(head):
+    head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1", "AD-2"}
+    head.slurm.start(("7", [*head.nodes(2), *head.nodes(1, "p4")]))
+    head.run(4)
+    reason = head.slurm.reasons()[head.nodes(1)[0]]
+    assert "AD-1: InternalError: Out of host capacity in AD-1.; AD-2: InternalError: Out of host capacity in AD-2." in reason
+    assert "not tried again before" in reason
+    assert set(head.nodes(2)) | set(head.nodes(1, "p4")) <= set(head.slurm.reasons())
+    assert not head.state().batches
+    assert not head.cloud.running
+
+
+def test_an_update_that_takes_the_next_zones_away_while_a_launch_fails_fails_that_launch(head):
+    head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1", "AD-2"}
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.places_to_start = ("AD-1",)
+    head.run(2)
+    assert "Out of host capacity" in head.slurm.reasons()[head.nodes(1)[0]]
+    assert not head.state().batches

@@ -103,12 +103,14 @@ class Service:
         more = {"opc-next-page": str(page + 1)} if page + 1 < len(items) else {}
         return Answer(200, json.dumps(items[page : page + 1]).encode(), more)
 
-    def network(self, name: str, *instances: str, state: str = "RUNNING", launched: str = "t", **tags: str) -> None:
+    def network(
+        self, name: str, *instances: str, state: str = "RUNNING", launched: str = "t", size: int = 0, **tags: str
+    ) -> None:
         self.networks[name] = {
             "id": name,
             "lifecycleState": state,
             "freeformTags": {**TAGS, "busbar-launch": launched, **tags},
-            "instancePools": [{"id": f"pool-{name}"}],
+            "instancePools": [{"id": f"pool-{name}", "size": size or len(instances)}],
         }
         self.instances[name] = [{"id": one, "state": "Running"} for one in instances]
 
@@ -150,9 +152,9 @@ def cloud(service: Service) -> Oci:
     return Oci(given, service, lambda: NOW)
 
 
-def launch(cloud: Oci, *domains: str) -> list[str]:
-    spec = {"configuration": "ocid1.instanceconfiguration.oc1..i", "label": "train-gpu", "domains": list(domains or ("AD-1",))}
-    return cloud.launch(Launch("0123456789abcdef", "gpu/h100", 4, 4, spec))
+def launch(cloud: Oci, beside: str = "", size: int = 4) -> list[str]:
+    spec = {"configuration": "ocid1.instanceconfiguration.oc1..i", "label": "train-gpu", "domains": ["AD-1", "AD-2"]}
+    return cloud.launch(Launch("0123456789abcdef", "gpu/h100", size, size, spec, cloud.zones(spec)[0], beside))
 
 
 def said(status: int, code: str, message: str) -> Answer:
@@ -169,14 +171,58 @@ def test_a_launch_is_one_cluster_network_with_a_retry_token_and_the_clusters_tag
     assert asked["instancePools"] == [{"instanceConfigurationId": "ocid1.instanceconfiguration.oc1..i", "size": 4}]
     assert asked["placementConfiguration"] == {"availabilityDomain": "AD-1", "primarySubnetId": "ocid1.subnet.oc1..s"}
     assert asked["freeformTags"] == {**TAGS, "busbar-launch": "0123456789abcdef"}
-    assert service.retry_tokens == ["0123456789abcdef-0"]
+    assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_domain_without_capacity_is_followed_by_the_next(cloud, service):
-    service.refuses["POST", "/clusterNetworks"] = [NO_CAPACITY]
-    launch(cloud, "AD-1", "AD-2")
-    assert [asked["placementConfiguration"]["availabilityDomain"] for _, _, asked in service.asked] == ["AD-1", "AD-2"]
-    assert service.retry_tokens == ["0123456789abcdef-1"]
+def test_the_zones_of_a_set_are_its_availability_domains_in_their_order(cloud):
+    assert cloud.zones({"domains": ["AD-2", "AD-1"]}) == ("AD-2", "AD-1")
+
+
+def grown(service: Service) -> list[Any]:
+    return [(path, asked) for method, path, asked in service.asked if method == "PUT"]
+
+
+def test_a_launch_beside_another_enlarges_its_network_once(cloud, service):
+    service.network("n1", "i1", size=1, launched="t")
+    assert launch(cloud, "t", 2) == []
+    tags = {**TAGS, "busbar-launch": "t", "busbar-grown": "0123456789abcdef"}
+    assert grown(service) == [("/clusterNetworks/n1", {"freeformTags": tags, "instancePools": [{"id": "pool-n1", "size": 3}]})]
+    service.network("n1", "i1", size=3, launched="t", **{"busbar-grown": "0123456789abcdef"})
+    launch(cloud, "t", 2)
+    assert len(grown(service)) == 1
+    assert not service.retry_tokens
+
+
+@pytest.mark.parametrize(("state", "size", "resized"), [("SCALING", 1, []), ("PROVISIONING", 1, []), ("RUNNING", 3, [1])])
+def test_a_network_that_is_changing_or_short_of_its_own_size_is_asked_again_later(cloud, service, state, size, resized):
+    service.network("n1", "i1", size=size, launched="t", state=state)
+    with pytest.raises(BusyError, match="cluster network n1"):
+        launch(cloud, "t", 1)
+    assert [asked["instancePools"][0]["size"] for _, asked in grown(service)] == resized
+
+
+def test_a_launch_beside_a_network_that_is_gone_makes_one_of_its_own(cloud, service):
+    service.network("n1", "i1", launched="t", state="TERMINATING")
+    launch(cloud, "t", 1)
+    assert service.retry_tokens == ["0123456789abcdef"]
+
+
+def test_a_network_that_could_not_grow_fails_the_launch_that_wanted_it_and_not_its_own(cloud, service):
+    service.network("n1", "i1", size=2, launched="t", state="SCALING", **{"busbar-grown": "u"})
+    old = {"id": "w1", "status": "FAILED", "timeAccepted": "2026-01-01T00:00:00Z"}
+    service.work["n1"] = [{"id": "w2", "status": "IN_PROGRESS", "timeAccepted": "2026-01-02T00:00:00Z"}, old]
+    assert not cloud.listing().failed
+    service.work["n1"] = [{**old, "timeAccepted": "2026-01-03T00:00:00Z"}, *service.work["n1"]]
+    assert list(cloud.listing().failed) == ["u"]
+    service.network("n1", "i1", size=1, launched="t", **{"busbar-grown": "u"})
+    assert not cloud.listing().failed
+    assert not service.calls("DELETE")
+
+
+def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_others(cloud, service):
+    service.network("n1", "i1", size=2, launched="t", state="SCALING")
+    service.work["n1"] = [{"id": "w1", "status": "FAILED"}]
+    assert not cloud.listing().failed
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,18 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {"instanceConfigurationId": configuration, "size": size, **named, **_tags(asked)}
 
 
+def updated_network(body: object) -> dict[str, Any]:
+    """Return UpdateClusterNetworkDetails as far as they are played: tags, and each pool's new size by its OCID.
+
+    Raises:
+        ServiceError: a required property is missing or of another type.
+    """
+    asked = _object(body, "")
+    pools = [_object(one, "instancePools") for one in _of(list, asked, "instancePools")] if "instancePools" in asked else []
+    sizes = {_of(str, one, "id", "instancePools."): _of(int, one, "size", "instancePools.") for one in pools}
+    return {**_tags(asked), "sizes": sizes}
+
+
 def detached_instance(body: object) -> Detached:
     """Return DetachInstancePoolInstanceDetails.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rehearsal.oci.api import shown
-from rehearsal.oci.api.bodies import created_network, detached_instance
+from rehearsal.oci.api.bodies import created_network, detached_instance, updated_network
 from rehearsal.oci.api.ledger import Ledger, WorkRequest
 from rehearsal.oci.api.networks import NETWORK, Networks
 from rehearsal.oci.api.pages import page
@@ -104,6 +104,12 @@ class Core:
             self.permit(call, ended["compartmentId"])
             return Answer(_OK, ended)
         return Answer(_OK, shown.network(database, self._record(call, database, ocid, NETWORK.token)))
+
+    def update_network(self, call: Call, ocid: str) -> Answer:
+        """UpdateClusterNetwork."""
+        record = self._record(call, self._cloud.store.read(), ocid, NETWORK.token)
+        self._networks.update(ocid, updated_network(call.body))
+        return Answer(_OK, shown.network(self._cloud.store.read(), record), {"etag": record.short})
 
     def end_network(self, call: Call, ocid: str) -> Answer:
         """TerminateClusterNetwork."""
@@ -219,6 +225,7 @@ ROUTES: tuple[tuple[str, re.Pattern[str], str, _Work], ...] = tuple(
         ("POST", "/clusterNetworks", "CreateClusterNetwork", Core.create_network),
         ("GET", "/clusterNetworks", "ListClusterNetworks", Core.networks),
         ("GET", f"/clusterNetworks/{_OCID}", "GetClusterNetwork", Core.network),
+        ("PUT", f"/clusterNetworks/{_OCID}", "UpdateClusterNetwork", Core.update_network),
         ("DELETE", f"/clusterNetworks/{_OCID}", "TerminateClusterNetwork", Core.end_network),
         ("GET", f"/clusterNetworks/{_OCID}/instances", "ListClusterNetworkInstances", Core.members),
         ("POST", f"/instancePools/{_OCID}/actions/detachInstance", "DetachInstancePoolInstance", Core.detach),

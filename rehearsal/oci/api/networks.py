@@ -72,6 +72,51 @@ class Networks:
         self._later(record.id, lambda: self._provision(record, request))
         return record, request
 
+    def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
+        """Begin to change a network's tags and its pool's size; a size that the pool has already starts nothing.
+
+        The vendor's answer names no work request. A pool keeps a size that it could not reach.
+
+        Raises:
+            ServiceError: there is no such pool, somebody works on the network, or the limit is too low.
+        """
+        operation = "UpdateClusterNetwork"
+        with self._cloud.store.change() as database:
+            record = database.find(ocid, NETWORK.token)
+            if record is None or set(asked["sizes"]) - {record.private["pool"]}:
+                raise refused(not_found("", ocid), operation)
+            if record.state != NETWORK.ready or record.worker not in {"", self._cloud.process}:
+                raise refused(Problem("", _BUSY, 409, "IncorrectState"), operation)
+            inputs = {**record.inputs, **{name: asked[name] for name in ("freeformTags", "definedTags") if name in asked}}
+            pool = inputs["instancePools"][0]
+            size = asked["sizes"].get(record.private["pool"], pool["size"])
+            changed = size != pool["size"]
+            inputs["instancePools"] = [{**pool, "size": size}]
+            problem = next(iter(NETWORK.problems(Asked(inputs, database, record.id))), None)
+            if problem is not None:
+                raise refused(problem, operation)
+            record.inputs = inputs
+            if changed:
+                record.state, record.private["scaling"] = "SCALING", record.private.get("scaling", 0) + 1
+        if changed:
+            request = self._begin(operation, record, "UPDATED")
+            self._later(ocid, lambda: self._resized(ocid, request))
+
+    def _resized(self, ocid: str, request: WorkRequest) -> None:
+        time.sleep(_LEAST_START_S)
+        found, error = self._cloud.store.read().find(ocid), None
+        try:
+            if found is not None:
+                more = found.inputs["instancePools"][0]["size"] - len(shown.members(self._cloud.store.read(), ocid))
+                if more > 0 and self._cloud.faults.lacking(more, _domain(found)) is not None:
+                    raise refused(NO_CAPACITY, "LaunchInstance")
+                NETWORK.effect(self._cloud, found, found.inputs)
+        except _FAILURES as failure:
+            error = _error(failure)
+        self._ledger.end(request, error)
+        with self._cloud.store.change() as database:
+            self._settle(database, ocid)
+
     def terminate(self, ocid: str) -> WorkRequest:
         """Begin the end of a cluster network with all its instances.
 
@@ -150,7 +195,7 @@ class Networks:
     def _provision(self, record: Record, request: WorkRequest) -> None:
         time.sleep(_LEAST_START_S)
         size = record.inputs["instancePools"][0]["size"]
-        lacking = self._cloud.faults.lacking(size)
+        lacking = self._cloud.faults.lacking(size, _domain(record))
         try:
             if lacking is not None and not lacking.get("partial"):
                 raise refused(NO_CAPACITY, "LaunchInstance")
@@ -218,6 +263,10 @@ class Networks:
             record.private["scaling"] -= 1
             if not record.private["scaling"] and record.state == "SCALING":
                 record.state = NETWORK.ready
+
+
+def _domain(record: Record) -> str:
+    return str(record.inputs["placementConfiguration"]["availabilityDomain"])
 
 
 def _error(failure: BaseException) -> tuple[str, str]:
