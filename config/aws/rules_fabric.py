@@ -99,6 +99,22 @@ def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
             )
 
 
+@rule("efa-cards", ERROR, "NVIDIA/nccl:src/os/linux.cc, ncclOsSocketStartConnect")
+def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
+    """A type with several network cards, launched without EFA.
+
+    An ENA on each would not help: they share a subnet, NCCL connects from no address of its own, and so the kernel sends by the
+    first. A routing table for each card is for answers only.
+    """
+    for path, _, one in wanted.located:
+        if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
+            yield Breach(
+                f"{path}.efa",
+                f"is false, and {one.type} has {len(one.instance.cards)} network cards, of which NCCL over TCP sends by the "
+                "first alone; leave it true, or put efa-cards into aws.suppress to measure that one card",
+            )
+
+
 @rule("placement-off", WARNING, f"{_CLUSTER} EfaPlacementGroupValidator", number=4)
 def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
     """EFA without a placement group."""

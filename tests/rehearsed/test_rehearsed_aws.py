@@ -222,6 +222,7 @@ def second(built) -> Iterator[dict[str, Any]]:
     own = {**subnets, "groups": groups}
     wanted = merged(QUICK, nodes(efa=False))
     wanted["aws"] |= {
+        "suppress": ["efa-cards"],
         "network": {"existing": own},
         "storage": {"lustre": DEFAULT, "home": DEFAULT},
         "login": {"elasticIp": True},

@@ -84,7 +84,7 @@ BROKEN = [
         ),
         RESERVED,
     ),
-    (nodes(type="p6e-gb200.36xlarge"), "usage-class placement-strategy"),
+    (nodes(type="p6e-gb200.36xlarge", efa=False), "usage-class placement-strategy efa-cards"),
     (nodes(static=40) | {"image": UBUNTU, "imageFamily": "al2023", "root": {"size": "50 GiB"}}, "quota image-system root-size"),
     ({"image": "ami-0123456789abcdef4"}, "image-architecture"),
     (targeted(HELD) | {"zone": "us-east-1b", "image": "ami-0000000000000000a"}, "reservation-zone image-missing"),
@@ -98,7 +98,7 @@ DOUBTED = (
         bought("capacity-block", BLOCK, placement="managed"),
         nodes(type="trn1.32xlarge"),
     )
-    | {"storage": {"lustre": {"mount": "/scratch/fast"}}},
+    | {"storage": {"lustre": {"mount": "/scratch/fast"}}, "suppress": ["efa-cards"]},
     "efa-off mount-scratch destroy-deletes-data group-beside-reservation placement-block not-nvidia",
 )
 #: The queue whose machines would be measured.

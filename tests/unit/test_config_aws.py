@@ -290,6 +290,14 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
     ],
     "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, and m5.xlarge has none; types with EFA are p3dn")],
+    "efa-cards": [
+        (
+            nodes(efa=False),
+            FACTS,
+            f"{P5}.efa is false, and p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first alone",
+        ),
+        (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, and hpc6id.32xlarge has 2 network cards"),
+    ],
     "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, and p5.48xlarge has 32 EFA devices; NCCL will use TCP")],
     "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none with EFA; a cluster placement group")],
     "placement-strategy": [
