@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pulumi
 
+from components.report_findings import reason
+
 #: A state of a thousand resources comes from afar within some seconds.
 _EXPORTED_WITHIN_S = 120
 #: A state in a folder or bucket is written in place: read while the engine writes it, it is cut or not there. That lasts for
@@ -45,11 +47,25 @@ def this_stack() -> str:
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
-def never_twice(name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]]) -> pulumi.ResourceHookBinding:
-    """Return the hook of resource `name` that refuses to create it while `find` returns what the state does not have."""
+def never_twice(
+    name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]], *, right: str, preflight: bool
+) -> pulumi.ResourceHookBinding:
+    """Return the hook of resource `name` that refuses to create it while `find` returns what the state does not have.
+
+    `find` takes the account's `right`. Without `preflight` a preview asks nothing, and an update asks all the same.
+    """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:
-        found = await find()
+        if pulumi.runtime.is_dry_run() and not preflight and not looked_for():
+            return
+        try:
+            found = await find()
+        except Exception as error:  # noqa: BLE001 - the SDKs raise no other
+            raise pulumi.RunError(
+                f"Whether a machine runs in the place of {name} could not be looked up: {reason(error)}. It takes valid "
+                f"credentials and the right to {right}; nothing is created without, because what an update that was killed "
+                "has made is billed beside it."
+            ) from None
         known = await asyncio.to_thread(ids_in_state) if found else frozenset()
         strange = [one for one in found if one.id not in known]
         if not strange:

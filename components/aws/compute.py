@@ -21,7 +21,7 @@ from catalogue.containers import ENROOT
 from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, render
 from components.after import after
 from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, stack_tags
-from components.aws.tagged_machines import tagged
+from components.aws.tagged_machines import RIGHT, tagged
 from components.left_behind import never_twice, this_stack
 from components.slurm.first_boot import software
 from components.wait_for_capacity import begun
@@ -184,7 +184,12 @@ class Pool(pulumi.ComponentResource):
                     ignore_changes=["launchTemplate.version"],
                     # Capacity is scarce: the old one goes first.
                     delete_before_replace=True,
-                    hooks=never_twice(f"{self._name}-{index}", functools.partial(tagged, self._place(index))),
+                    hooks=never_twice(
+                        f"{self._name}-{index}",
+                        functools.partial(tagged, self._place(index)),
+                        right=RIGHT,
+                        preflight=self._wanted.preflight,
+                    ),
                 ),
             )
             for index in self._machines.numbers

@@ -15,7 +15,7 @@ from cloudinit.aws import SCRATCH, LoginBoot, Mounts, render
 from components import login_machine
 from components.after import after
 from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, stack_tags
-from components.aws.tagged_machines import tagged
+from components.aws.tagged_machines import RIGHT, tagged
 from components.left_behind import never_twice, this_stack
 from components.reach import Machine
 from components.slurm.first_boot import software
@@ -87,7 +87,7 @@ class LoginNode(pulumi.ComponentResource):
                 parent=self,
                 depends_on=[parameter],
                 ignore_changes=[] if login.image else ["ami"],
-                hooks=never_twice(f"{name}-instance", lambda: tagged(place)),
+                hooks=never_twice(f"{name}-instance", lambda: tagged(place), right=RIGHT, preflight=wanted.preflight),
             ),
         )
         address = instance.public_ip

@@ -17,7 +17,7 @@ from cloudinit.steps import CONSOLE_KEY, LOCAL_DISKS
 from components import login_machine
 from components.left_behind import never_twice
 from components.oci.preflight import Place
-from components.oci.tagged_machines import instances_named, stack_tags
+from components.oci.tagged_machines import RIGHT, instances_named, stack_tags
 from components.reach import Machine
 from components.slurm.first_boot import software
 from config.measure import Measure
@@ -80,7 +80,12 @@ class LoginNode(pulumi.ComponentResource):
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
                 ignore_changes=["sourceDetails.sourceId"] if login.image is None else None,
-                hooks=never_twice(f"{name}-instance", lambda: instances_named(wanted.compartment, label)),
+                hooks=never_twice(
+                    f"{name}-instance",
+                    lambda: instances_named(wanted.compartment, label),
+                    right=RIGHT,
+                    preflight=wanted.preflight,
+                ),
             ),
         )
         announced = login_machine.announced(name, instance.public_ip, instance.id, measure.ready_timeout_s, mine)

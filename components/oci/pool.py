@@ -14,7 +14,7 @@ from components.inventory import Launcher, Node, NodeSet, PlannedSet
 from components.left_behind import never_twice
 from components.oci.launch import LaunchInputs, details, tags
 from components.oci.preflight import Place
-from components.oci.tagged_machines import networks_named, stack_tags
+from components.oci.tagged_machines import RIGHT, networks_named, stack_tags
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import in_jobs, job_folder
@@ -92,7 +92,9 @@ class Pool(pulumi.ComponentResource):
                 # matter to new ones only. Another image is another machine. Capacity is scarce, so the old ones go first.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
-                hooks=never_twice(f"{name}-nodes", lambda: networks_named(compartment, label)),
+                hooks=never_twice(
+                    f"{name}-nodes", lambda: networks_named(compartment, label), right=RIGHT, preflight=wanted.preflight
+                ),
             ),
         )
         listed = core.get_cluster_network_instances_output(compartment_id=compartment, cluster_network_id=network.id)

@@ -10,7 +10,7 @@ from components.left_behind import never_twice
 from components.oci.launch import BOOT_VPUS_PER_GB, LaunchInputs, plugins, tags, user_data
 from components.oci.pool import DELETE, create_timeout, node_set
 from components.oci.preflight import Place
-from components.oci.tagged_machines import instances_named
+from components.oci.tagged_machines import RIGHT, instances_named
 from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 
@@ -74,7 +74,12 @@ class Single(pulumi.ComponentResource):
                 # machine that is to stay keeps what it was launched with.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
-                hooks=never_twice(f"{name}-node", lambda: instances_named(wanted.compartment, wanted.label(pool))),
+                hooks=never_twice(
+                    f"{name}-node",
+                    lambda: instances_named(wanted.compartment, wanted.label(pool)),
+                    right=RIGHT,
+                    preflight=wanted.preflight,
+                ),
                 ignore_changes=["metadata", "sourceDetails"] if pool.name in place.staying else None,
             ),
         )

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pulumi
-from pulumi_oci import core
+from pulumi_oci import _utilities, core
 
 from components.left_behind import LeftBehind
 from config.oci.model import STACK, Oci
 
+#: What it takes to look for machines by name.
+RIGHT = "inspect instances and cluster networks in the compartment"
 _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
@@ -27,14 +29,22 @@ def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
 
 async def networks_named(compartment: str, label: str) -> list[LeftBehind]:
     """Return this stack's cluster networks of that display name."""
-    found = await core.get_cluster_networks_output(compartment_id=compartment, display_name=label).future()
+    found = await _asked("getClusterNetworks", core.GetClusterNetworksResult, compartment, label)
     return _left_behind(found.cluster_networks if found else ())
 
 
 async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
     """Return this stack's single instances of that display name."""
-    found = await core.get_instances_output(compartment_id=compartment, display_name=label).future()
+    found = await _asked("getInstances", core.GetInstancesResult, compartment, label)
     return _left_behind(found.instances if found else ())
+
+
+async def _asked(function: str, result: type, compartment: str, label: str) -> Any:
+    # An output that fails ends the program with a traceback, whoever has caught its error; so this awaits the call itself.
+    arguments = {"compartmentId": compartment, "displayName": label}
+    return await pulumi.runtime.invoke_async(
+        f"oci:Core/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults(), result
+    )
 
 
 def _left_behind(found: Sequence[Any]) -> list[LeftBehind]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 from typing import Any
 
@@ -13,6 +14,7 @@ from conftest import HOOKS, Engine, run_program
 from dev_stack import LINES
 
 from components import left_behind
+from components.oci.tagged_machines import networks_named
 from tools import take_in
 
 URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
@@ -87,7 +89,9 @@ def test_what_the_state_has_is_replaced_and_in_nobodys_way(account, state):
 def test_a_preview_refuses_it_too_and_notes_the_id_for_who_looks_for_it(account, monkeypatch, tmp_path):
     run_program(LINES, preview=True)
     account.append(NETWORK)
-    hook = HOOKS["cluster-pool-gpu-nodes-never-twice"]
+    find = functools.partial(networks_named, "ocid1.compartment.oc1..aaaa", "busbar-gpu")
+    (hook,) = left_behind.never_twice("nodes", find, right="look", preflight=True).before_create or ()
+    assert isinstance(hook, pulumi.ResourceHook)
     with pytest.raises(pulumi.RunError, match="an update that was killed has made it"):
         asked(hook)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
@@ -96,6 +100,41 @@ def test_a_preview_refuses_it_too_and_notes_the_id_for_who_looks_for_it(account,
     account.append(NETWORK | {"id": "ocid1.clusternetwork.oc1..another"})
     asked(hook)
     assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two nobody knows which one the update was making"
+
+
+def test_a_preview_without_preflight_asks_the_account_nothing_and_an_update_asks_all_the_same(account):
+    account.append(NETWORK)
+    run_program(LINES, preview=True, oci={"preflight": False})
+    asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+    run_program(LINES, oci={"preflight": False})
+    with pytest.raises(pulumi.RunError, match="is not in its state"):
+        asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+
+
+def test_a_preview_without_preflight_that_looks_for_them_finds_them(account, monkeypatch, tmp_path):
+    account.append(NETWORK)
+    monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
+    run_program(LINES, preview=True, oci={"preflight": False})
+    asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+    assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
+
+
+def test_an_account_that_does_not_answer_is_a_sentence_and_nothing_is_created(monkeypatch):
+    run_program(LINES)
+    genuine = Engine.call
+
+    def call(self, args):
+        if args.token.endswith(":getClusterNetworks"):
+            raise ValueError('returned an error: Get "https://iaas": dial tcp: no such host\n* and more')
+        return genuine(self, args)
+
+    monkeypatch.setattr(Engine, "call", call)
+    with pytest.raises(pulumi.RunError) as refused:
+        asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
+    said = str(refused.value)
+    assert said.startswith("Whether a machine runs in the place of cluster-pool-gpu-nodes could not be looked up: ")
+    assert "It takes valid credentials and the right to inspect instances and cluster networks" in said
+    assert "\n" not in said
 
 
 def test_a_login_node_is_found_by_the_name_and_the_tags_that_the_program_gives_it(monkeypatch):

@@ -43,7 +43,7 @@ MAY = {
     "components/inventory.py": {"pulumi", "catalogue", "components.reach"},
     "components/report_findings.py": {"pulumi", "config"},
     "components/terminations.py": {"pulumi", "catalogue"},
-    "components/left_behind.py": {"pulumi"},
+    "components/left_behind.py": {"pulumi", "components.report_findings"},
     "components/after.py": {"pulumi"},
     "components/wait_for_capacity.py": {"pulumi", "pulumi_command", "components.after", "components.remote_scripts"},
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
