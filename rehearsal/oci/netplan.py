@@ -85,7 +85,7 @@ def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: s
         peer=SERVICES_NETWORK if peer_type == "SERVICE_CIDR_BLOCK" else peer,
         ports=_span(options),
         source_ports=_span(options.get("sourcePortRange") or {}),
-        icmp=(icmp["type"], icmp.get("code")) if icmp else None,
+        icmp=(icmp["type"], None if icmp.get("code", -1) == -1 else icmp["code"]) if icmp else None,
         stateless=bool(rule.get("stateless")),
     )
 

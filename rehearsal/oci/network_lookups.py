@@ -12,8 +12,12 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 Answer = dict[str, Any]
-#: Options of a rule, with their keys; in the look-up's answer each is a list.
-_OPTIONS = {"tcpOptions": ("min", "max"), "udpOptions": ("min", "max"), "icmpOptions": ("type", "code")}
+#: Options of a rule, with what the provider says where the service says nothing; in the look-up's answer each is a list.
+_OPTIONS: Mapping[str, Mapping[str, int]] = {
+    "tcpOptions": {"min": 0, "max": 0},
+    "udpOptions": {"min": 0, "max": 0},
+    "icmpOptions": {"type": 0, "code": -1},
+}
 
 
 def subnet(args: Mapping[str, Any], database: Database) -> Answer:
@@ -87,8 +91,8 @@ def _plain(one: Record) -> Answer:
 
 def _rule(rule: Mapping[str, Any], peer: str) -> Answer:
     options = {}
-    for name, keys in _OPTIONS.items():
+    for name, blank in _OPTIONS.items():
         given = rule.get(name)
         ports: Answer = {"sourcePortRanges": []} if name != "icmpOptions" else {}
-        options[name] = [{**dict.fromkeys(keys, 0), **given, **ports}] if given else []
+        options[name] = [{**blank, **given, **ports}] if given else []
     return {"description": "", "stateless": False, peer: "CIDR_BLOCK", **rule, **options}

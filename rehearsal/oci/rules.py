@@ -91,7 +91,7 @@ def _ports(direction: str) -> dict[str, Rule]:
     }
     others: dict[str, Rule] = {
         f"{direction}SecurityRules[].icmpOptions.type": Between(0, 255),
-        f"{direction}SecurityRules[].icmpOptions.code": Between(0, 255),
+        f"{direction}SecurityRules[].icmpOptions.code": Between(-1, 255),
         f"{direction}SecurityRules[].protocol": Matches(
             r"all|\d|[1-9]\d|1\d\d|2[0-4]\d|25[0-5]", "'all' or a protocol's number as a string ('6' for TCP)"
         ),

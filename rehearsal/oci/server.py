@@ -10,6 +10,7 @@ from typing_extensions import override
 from rehearsal.oci import lookups, rules
 from rehearsal.oci.diff import changes
 from rehearsal.oci.errors import Problem
+from rehearsal.oci.provider_defaults import DEFAULTS
 from rehearsal.oci.sdk import SDK
 from rehearsal.plugin import errors, server
 from rehearsal.plugin.diff import Changes
@@ -21,6 +22,10 @@ class Provider(server.Provider):
     version = "5.5.0"  # pulumi_oci's pulumi-plugin.json
     sdk = SDK
     problem = Problem
+
+    @override
+    def defaults(self, token: str) -> Mapping[str, str | int | bool]:
+        return DEFAULTS.get(token, {})
 
     @override
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:

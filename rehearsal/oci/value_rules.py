@@ -47,7 +47,7 @@ class Between:
     def refuses(self, value: Any) -> str | None:
         """Return why a value is refused, or None."""
         text = str(value)
-        fits = re.fullmatch(r"\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
+        fits = re.fullmatch(r"-?\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
         return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")
 
 

@@ -53,8 +53,11 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     def configure(self, variables: Mapping[str, Any]) -> None:
         """Take the provider's own settings."""
 
-    def defaults(self, token: str) -> Mapping[str, str]:  # noqa: ARG002
-        """Return properties that the vendor's provider adds to a type's inputs if they are not given."""
+    def defaults(self, token: str) -> Mapping[str, str | int | bool]:  # noqa: ARG002
+        """Return what the vendor's provider adds to a type's inputs where it is not given, by path.
+
+        A path such as `rules[].options.code` is every item's; nothing is added to what is not there.
+        """
         return {}
 
     @abstractmethod
@@ -127,9 +130,8 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
             _unserved(context, token)
         news = struct_pb2.Struct()
         news.CopyFrom(request.news)
-        for name, value in self.defaults(token).items():
-            if name not in news.fields:
-                news.fields[name].string_value = value
+        for path, value in self.defaults(token).items():
+            wire.fill(news, path, value)
         inputs = wire.loads(news)
         # Rules rely on types, so only the wrong types of such inputs are reported.
         problems = list(check.misfits(inputs, self.sdk.inputs(token), self.problem))

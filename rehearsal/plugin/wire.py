@@ -76,6 +76,20 @@ def _load_object(struct: struct_pb2.Struct) -> Any:
     return loads(struct)
 
 
+def fill(struct: struct_pb2.Struct, path: str, value: str | int | bool) -> None:
+    """Set what is at a dotted path, `[]` for every item of a list, where its parent is given and it is not."""
+    name, _, rest = path.partition(".")
+    plain = name.removesuffix("[]")
+    if not rest:
+        if plain not in struct.fields:
+            struct.fields[plain].CopyFrom(_dump(value))
+    elif plain in struct.fields:
+        given = struct.fields[plain]
+        for one in given.list_value.values if name != plain else [given]:
+            if one.WhichOneof("kind") == "struct_value" and _SIGNATURE_KEY not in one.struct_value.fields:
+                fill(one.struct_value, rest, value)
+
+
 def dumps(properties: Mapping[str, Any]) -> struct_pb2.Struct:
     """Return Python values as a Struct; `UNKNOWN` becomes the engine's sentinel; None is left out."""
     struct = struct_pb2.Struct()

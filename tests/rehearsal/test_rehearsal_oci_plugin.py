@@ -37,6 +37,7 @@ from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.images import IMAGES
 from rehearsal.oci.lookups import LOOKUPS, answer
 from rehearsal.oci.places import COMPARTMENT, REGION, TENANCY
+from rehearsal.oci.provider_defaults import DEFAULTS
 from rehearsal.oci.registry import KINDS
 from rehearsal.oci.sdk import SDK
 from rehearsal.oci.server import Provider
@@ -166,6 +167,59 @@ def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: An
     made = wire.loads(served.Create(provider_pb2.CreateRequest(urn=urn, properties=inputs, preview=True)).properties)
     assert made["cidrBlocks"] == ["10.0.0.0/16"]
     assert made["defaultRouteTableId"] is wire.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "filled"),
+    [
+        ("InternetGateway", {"enabled": False}, {"enabled": False}),
+        ("InternetGateway", {}, {"enabled": True}),
+        (
+            "SecurityList",
+            {
+                "ingressSecurityRules": [
+                    {"icmpOptions": {"type": 3}},
+                    {"icmpOptions": {"type": 3, "code": 4}},
+                    {"stateless": True},
+                ]
+            },
+            {
+                "ingressSecurityRules": [
+                    {"icmpOptions": {"type": 3, "code": -1}, "stateless": False},
+                    {"icmpOptions": {"type": 3, "code": 4}, "stateless": False},
+                    {"stateless": True},
+                ]
+            },
+        ),
+        ("Instance", {}, {}),
+        ("Instance", {"createVnicDetails": {}}, {"createVnicDetails": {"assignPublicIp": "true"}}),
+        (
+            "InstanceConfiguration",
+            {"instanceDetails": {"launchDetails": {"createVnicDetails": {"assignPublicIp": False}}}},
+            {
+                "instanceDetails": {
+                    "launchDetails": {"createVnicDetails": {"assignPublicIp": False, "assignPrivateDnsRecord": True}}
+                }
+            },
+        ),
+    ],
+)
+def test_inputs_have_what_the_vendors_provider_fills_in_where_nothing_is_said(served: Any, kind, given, filled) -> None:
+    urn = f"urn:pulumi:dev::p::{token(kind)}::one"
+    checked = served.Check(provider_pb2.CheckRequest(urn=urn, news=wire.dumps(given)))
+    assert wire.loads(checked.inputs) == filled
+
+
+def test_every_default_is_of_a_property_that_the_sdk_has() -> None:
+    for kind, filled in DEFAULTS.items():
+        for path, value in filled.items():
+            text = SDK.inputs(kind)
+            *parents, last = path.replace("[]", "").split(".")
+            for parent in parents:
+                inner = text.fields[parent].type
+                text = getattr(inner, "element", inner)
+            assert last in text.fields, path
+            assert isinstance(value, str | int | bool)
 
 
 def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_words(cloud: Cloud, served: Any) -> None:

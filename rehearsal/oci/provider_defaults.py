@@ -1,0 +1,28 @@
+"""What the provider's schema fills in where a program says nothing: part of the inputs, so of previews and states, too.
+
+Read from each resource's `Default` in oracle/terraform-provider-oci 8.23.0 (internal/service/core), and seen in the previews of
+Pulumi's plugin built from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: Type -> path of a property -> its value.
+DEFAULTS: Mapping[str, Mapping[str, str | int | bool]] = {
+    # core_internet_gateway_resource.go
+    "oci:Core/internetGateway:InternetGateway": {"enabled": True},
+    # core_security_list_resource.go: -1 is every code, and is not sent.
+    "oci:Core/securityList:SecurityList": {
+        "egressSecurityRules[].icmpOptions.code": -1,
+        "ingressSecurityRules[].icmpOptions.code": -1,
+        "ingressSecurityRules[].stateless": False,
+    },
+    # core_instance_resource.go
+    "oci:Core/instance:Instance": {"createVnicDetails.assignPublicIp": "true"},
+    # core_instance_configuration_resource.go
+    "oci:Core/instanceConfiguration:InstanceConfiguration": {
+        "instanceDetails.launchDetails.createVnicDetails.assignPrivateDnsRecord": True,
+        "instanceDetails.secondaryVnics[].createVnicDetails.assignPrivateDnsRecord": True,
+    },
+}
