@@ -8,7 +8,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from rehearsal.aws import lookups, members
+from rehearsal.aws import lookups, members, resource_tags
 from rehearsal.aws.cloud import Cloud
 from rehearsal.aws.diff import changes
 from rehearsal.aws.errors import Problem, refused
@@ -48,12 +48,12 @@ class Provider(server.Provider):
         self._aws.region = str(region) if region else self._aws.region
 
     @override
-    def defaults(self, token: str) -> Mapping[str, str]:
+    def defaults(self, token: str) -> Mapping[str, str | int | bool]:
         return {"region": self._aws.region} if "region" in SDK.inputs(token).fields else {}
 
     @override
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[errors.Problem]:
-        return members.broken(SDK, token, inputs)
+        return (*members.broken(SDK, token, inputs), *resource_tags.broken(inputs))
 
     @override
     def answer(self, token: str, args: Mapping[str, Any]) -> Mapping[str, Any]:

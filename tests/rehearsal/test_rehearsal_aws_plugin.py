@@ -260,6 +260,30 @@ def test_a_region_is_needed_and_becomes_every_resources_own(served: Any, monkeyp
     assert wire.loads(getattr(served.Invoke(provider_pb2.InvokeRequest(**tokens)), "return"))["region"] == "ap-northeast-1"
 
 
+@pytest.mark.parametrize(
+    ("tags", "said"),
+    [
+        ({"k" * 129: "x"}, "InvalidParameterValue: Tag key exceeds the maximum length of 128 characters"),
+        ({"k": "x" * 257}, "InvalidParameterValue: Tag value exceeds the maximum length of 256 characters"),
+        ({"": "x"}, "InvalidParameterValue: Tag keys may not be empty"),
+        ({"aws:k": "x"}, "InvalidParameterValue: Tag keys starting with 'aws:' are reserved"),
+        (
+            {str(number): "x" for number in range(51)},
+            "TagLimitExceeded: The maximum number of Tags allowed on a resource is 50",
+        ),
+        ({"k" * 128: "x" * 256} | {str(number): "" for number in range(49)}, None),
+    ],
+)
+def test_tags_that_ec2_does_not_take_are_refused_wherever_they_are(served: Any, tags: dict[str, str], said: str | None) -> None:
+    for kind, inputs, path in (
+        ("Vpc", {"cidrBlock": "10.0.0.0/16", "tags": tags}, "tags"),
+        ("LaunchTemplate", {"tagSpecifications": [{"resourceType": "instance", "tags": tags}]}, "tagSpecifications[0].tags"),
+    ):
+        found = served.Check(provider_pb2.CheckRequest(urn=urn(kind, "one"), news=wire.dumps(inputs))).failures
+        assert [one.property for one in found] == ([path] if said else [])
+        assert all(one.reason.startswith(said or "") for one in found)
+
+
 def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: Any) -> None:
     inputs = wire.dumps({"cidrBlock": "10.0.0.0/16"})
     made = wire.loads(

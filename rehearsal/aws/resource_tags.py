@@ -1,0 +1,41 @@
+"""What EC2 refuses in tags; botocore's model of it has no limits for them, and those of IAM, FSx and SSM are the same.
+
+EC2 user guide, "Tag your Amazon EC2 resources": tag restrictions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rehearsal.aws.errors import Problem, invalid, refused
+
+_KEY, _VALUE, _MOST = 128, 256, 50
+
+
+def broken(inputs: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with a resource's own tags, its volumes' and those that its launch template gives."""
+    for path in ("tags", "volumeTags"):
+        yield from _broken(path, inputs.get(path))
+    specified = inputs.get("tagSpecifications")
+    for index, one in enumerate(specified if isinstance(specified, list) else ()):
+        if isinstance(one, Mapping):
+            yield from _broken(f"tagSpecifications[{index}].tags", one.get("tags"))
+
+
+def _broken(path: str, tags: object) -> Iterator[Problem]:
+    if not isinstance(tags, Mapping):
+        return
+    for key, value in tags.items():
+        if not key:
+            yield invalid(path, "Tag keys may not be empty")
+        elif key.lower().startswith("aws:"):
+            yield invalid(path, f"Tag keys starting with 'aws:' are reserved for internal use: {key}")
+        elif len(key) > _KEY:
+            yield invalid(path, f"Tag key exceeds the maximum length of {_KEY} characters: {key[:20]}...")
+        if isinstance(value, str) and len(value) > _VALUE:
+            yield invalid(path, f"Tag value exceeds the maximum length of {_VALUE} characters, that of {key[:20]}")
+    if len(tags) > _MOST:
+        yield refused(
+            path, "TagLimitExceeded", f"The maximum number of Tags allowed on a resource is {_MOST}, and these are {len(tags)}"
+        )
