@@ -112,6 +112,7 @@ def test_a_missing_folder_holds_nothing(folder):
         (json.dumps(made(2).document() | {"versions": []}).encode(), "versions"),
         (json.dumps(made(2).document() | {"plan": "all"}).encode(), "plan"),
         (json.dumps(made(3).document()).encode(), "another run"),
+        (b" " * store.MAX_BYTES, "not JSON"),
         (b" " * (store.MAX_BYTES + 1), "larger than"),
     ],
 )
