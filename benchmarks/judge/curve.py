@@ -1,6 +1,6 @@
-"""Judges what the gate does not cover: every other collective, all their sizes, and the in-place runs.
+"""Judges what the gate does not: the floors of the other collectives, and every collective's curve over sizes and in place.
 
-A ring uses few paths between leaves, so all-to-all is the only run that loads the spine of a fabric.
+Other collectives matter because a ring uses few paths between leaf switches: what loads the spine is all-to-all.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 _MIB = 1024**2
-#: From these sizes on latency no longer dominates: on real machines, and in a rehearsal, which scales wires but not latencies.
-#: A rehearsed wire is a token bucket, which passes its saved tokens as a burst: below the second size that is much of a run.
+#: Latency no longer dominates at these sizes and above. The first is for real machines, the second for a rehearsal, where wires
+#: are scaled and latencies are not; there, a wire is a token bucket, and below this size its burst carries much of a run.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
-#: A rehearsed run may exceed its wires by this factor: 16 rails, each with a bucket of 64 KiB, save 1 MiB while ranks wait for
-#: each other, a quarter of the smallest run that is judged. On a busy machine they wait longer, so it shows there first.
-_REHEARSED_ABOVE = 1.3
-#: A size must reach this share of its prediction; real transcripts stay within a sixth of theirs.
+#: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
+#: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.
+_REHEARSED_MOST_EXCESS = 1.3
+#: A size must reach this share of its prediction; real transcripts differ from theirs by at most a sixth.
 _PREDICTED = 0.25
-#: A larger size must reach this share of a smaller one, and the in-place run that of the out-of-place run. Healthy published
-#: curves dip to 0.85 where NCCL changes protocol (H200 on 248 nodes: 350 GB/s, below 300 at 512 MiB).
+#: A larger size must reach this share of any smaller one, and an in-place run this share of the out-of-place run. Healthy
+#: published curves dip to 0.85 where NCCL changes protocol (248 nodes of H200: from 350 GB/s to just under 300 at 512 MiB).
 _DIP = 0.5
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield a floor for each collective that does not decide, and a check of every collective's curve."""
+    """Yield a check of the floor of each collective that is not the gate's, and of every collective's curve."""
     for name in asked.plan.collectives:
         run = found.runs.get(name)
         if run is None or not run.rows or run.failed:
@@ -42,7 +42,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         if name != asked.plan.collective:
             yield from _floor(run, asked, found.scale)
         judged = len(_beyond_bursts(run, found.scale))
-        good = f"none of the {judged} judged sizes is far below its prediction or slower than a smaller size"
+        good = f"no judged size ({judged} of {len(run.rows)}) is far below its prediction or far slower than a smaller one"
         yield check(f"curve {name}", _odd(run, asked, found.scale), good=(good,))
 
 
@@ -53,25 +53,31 @@ def is_a_burst(size_bytes: int, scale: int) -> bool:
 
 def most_above(scale: int) -> float:
     """Return the factor by which a measured number may exceed what the wires allow."""
-    return ceiling.ABOVE if scale == 1 else _REHEARSED_ABOVE
+    return ceiling.ABOVE if scale == 1 else _REHEARSED_MOST_EXCESS
 
 
 def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
     size, reached = run.rows[-1]["size_bytes"], busbw(run.rows[-1])
     bound, share = ceiling.bound_gb_s(run.name, asked.shape, asked.nodes, scale), fraction(size, FLOOR, scale)
-    if bound is None or share is None or (asked.nodes == 1 and scale != 1):
+    if bound is None or share is None or _is_one_rehearsed_node(asked, scale):
         return
     sentence = (
-        f"{run.name} reached {reached:.4g} GB/s at {size_text(size)}; every collective must reach {share:g} of {bound:.4g}"
+        f"{run.name} reached {reached:.4g} GB/s at {size_text(size)}; its floor is {share:g} of the {bound:.4g} GB/s that the "
+        "wires allow"
     )
     yield check(f"floor {run.name}", [sentence] if reached < share * bound else [], good=(sentence,))
 
 
+def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
+    """Tell whether nothing bounds a run: a rehearsal does not imitate NVLink."""
+    return asked.nodes == 1 and scale != 1
+
+
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
-    """Yield the first size that is far below its prediction or slower than a smaller size, and a slow in-place run."""
+    """Yield the first size that is far below its prediction or than a smaller size, and a slow in-place run of the largest."""
     rows = _beyond_bursts(run, scale)
     sizes = tuple(row["size_bytes"] * scale for row in rows)
-    predicted = {} if scale != 1 and asked.nodes == 1 else _predicted(run.name, asked, sizes)
+    predicted = {} if _is_one_rehearsed_node(asked, scale) else _predicted(run.name, asked, sizes)
     most, at = 0.0, 0
     for row in rows:
         size, reached = row["size_bytes"], busbw(row)
@@ -84,10 +90,9 @@ def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
             yield f"{said}, but {most:.4g} at the smaller size {size_text(at)}"
             break
         most, at = max((most, at), (reached, size))
-    for row in rows[-1:]:
-        inside = row["in_place"]
-        if inside is not None and inside["busbw_gb_s"] < _DIP * busbw(row):
-            yield f"{run.name} in place reached {inside['busbw_gb_s']:.4g} GB/s, but {busbw(row):.4g} out of place"
+    in_place = rows[-1]["in_place"] if rows else None
+    if in_place is not None and in_place["busbw_gb_s"] < _DIP * busbw(rows[-1]):
+        yield f"{run.name} in place reached {in_place['busbw_gb_s']:.4g} GB/s, but {busbw(rows[-1]):.4g} out of place"
 
 
 def _beyond_bursts(run: Run, scale: int) -> list[dict[str, Any]]:

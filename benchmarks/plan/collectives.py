@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Tests that give each rank a share round the share down to a multiple of 16 bytes.
+#: Where each rank has a share of the message, the test rounds that share down to a multiple of 16 bytes.
 _ALIGNMENT_BYTES = 16
 
 
@@ -20,10 +20,10 @@ class Collective:
         name: the test's name, without `_perf`.
         busbw_factor: busbw / algbw over `ranks` ranks.
         wire_share: highest busbw over `ranks` ranks, `gpus` per node, as a share of one node's summed line rate in one
-            direction; None if the rails are not a known bound.
+            direction; None if a node's rails together are not what limits it.
         shared: whether each rank has a share of the message.
         power_of_two: whether the test runs only on 2, 4, 8 ... ranks.
-        algbw_share: algbw divided by size / time, over `ranks` ranks.
+        algbw_share: algbw as a share of size / time, over `ranks` ranks.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Collective:
         return f"{self.name}_perf"
 
     def row_bytes(self, asked_bytes: int, ranks: int) -> int:
-        """Return the size that a run of `asked_bytes` over `ranks` ranks prints: 0 if it is below the smallest share."""
+        """Return the size that the test prints for `asked_bytes`; 0 if a rank's share would be less than 16 bytes."""
         if not self.shared:
             return asked_bytes
         return asked_bytes // ranks // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES * ranks
@@ -62,7 +62,7 @@ def _ring(_ranks: int, _gpus: int) -> float:
 
 
 def _pairwise(ranks: int, gpus: int) -> float:
-    """Each GPU of a node sends a share to every rank on other nodes: gpus x (ranks - gpus) / ranks of a size in total."""
+    """Each GPU of a node sends a share to every rank on other nodes: gpus x (ranks - gpus) / ranks of the message."""
     return (ranks - 1) / (gpus * (ranks - gpus))
 
 
@@ -71,7 +71,7 @@ def _rooted(ranks: int, gpus: int) -> float:
     return (ranks - 1) / (ranks - gpus)
 
 
-#: A sendrecv message leaves each node once, over one GPU's rails, so all rails together are not its bound.
+#: The tests, by name.
 COLLECTIVES = {
     one.name: one
     for one in (
@@ -83,8 +83,9 @@ COLLECTIVES = {
         Collective("reduce", _one, _ring, shared=False),
         Collective("gather", _others, _rooted, shared=True),
         Collective("scatter", _others, _rooted, shared=True),
+        # A message leaves each node once, over one GPU's rails, so the node's rails together do not limit it.
         Collective("sendrecv", _one, None, shared=False),
-        # Its GetBw counts what a rank receives, without its own share.
+        # Its GetBw counts only what a rank receives from others.
         Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True, algbw_share=_others),
     )
 }

@@ -17,14 +17,15 @@ _FSX = "aws-parallelcluster:cli/src/pcluster/validators/fsx_validators.py"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _LUSTRE = "FSx for Lustre user guide,"
 _LUSTRE_API = "FSx API, LustreConfiguration"
-_SMALLEST_GIB, _STEP_GIB = 1200, 2400
-_THROUGHPUT_MB_S = (125, 250, 500, 1000)
-#: EFA needs whole servers: steps of storage by throughput for each TiB (FSx for Lustre user guide, EFA-enabled file systems).
+_LUSTRE_SMALLEST_GIB, _LUSTRE_STEP_GIB = 1200, 2400
+_LUSTRE_MB_S_PER_TIB = (125, 250, 500, 1000)
+#: EFA needs whole file servers, so storage grows in these steps, by MB/s per TiB (FSx for Lustre user guide, EFA-enabled file
+#: systems).
 _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _BACKUP_DAYS_MOST = 90
-#: Where the image's local disks are.
+#: Where the image mounts a machine's local disks.
 _SCRATCH = "/scratch"
 _Breaches = Iterator[Breach]
 
@@ -35,9 +36,10 @@ def lustre_size(wanted: Aws, _facts: Facts) -> _Breaches:
     if wanted.storage.lustre is None:
         return
     size = wanted.storage.lustre.size_gib
-    if size != _SMALLEST_GIB and (size < _STEP_GIB or size % _STEP_GIB):
+    if size != _LUSTRE_SMALLEST_GIB and (size < _LUSTRE_STEP_GIB or size % _LUSTRE_STEP_GIB):
         yield Breach(
-            "aws.storage.lustre.size", f"is {size} GiB; it must be {_SMALLEST_GIB} GiB or a multiple of {_STEP_GIB} GiB"
+            "aws.storage.lustre.size",
+            f"is {size} GiB; it must be {_LUSTRE_SMALLEST_GIB} GiB or a multiple of {_LUSTRE_STEP_GIB} GiB",
         )
 
 
@@ -45,11 +47,9 @@ def lustre_size(wanted: Aws, _facts: Facts) -> _Breaches:
 def lustre_throughput(wanted: Aws, _facts: Facts) -> _Breaches:
     """A throughput that PERSISTENT_2 cannot have."""
     lustre = wanted.storage.lustre
-    if lustre is not None and lustre.throughput_mb_s not in _THROUGHPUT_MB_S:
-        steps = ", ".join(map(str, _THROUGHPUT_MB_S))
-        yield Breach(
-            "aws.storage.lustre.throughput", f"is {lustre.throughput_mb_s} MB/s for each TiB; PERSISTENT_2 has {steps}"
-        )
+    if lustre is not None and lustre.throughput_mb_s not in _LUSTRE_MB_S_PER_TIB:
+        steps = ", ".join(map(str, _LUSTRE_MB_S_PER_TIB))
+        yield Breach("aws.storage.lustre.throughput", f"is {lustre.throughput_mb_s} MB/s per TiB; PERSISTENT_2 offers {steps}")
 
 
 @rule("lustre-efa", ERROR, f"{_LUSTRE_API}: EfaEnabled")
@@ -62,34 +62,34 @@ def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
     if step is not None and (lustre.size_gib < step or lustre.size_gib % step):
         yield Breach(
             "aws.storage.lustre.size",
-            f"is {lustre.size_gib} GiB with EFA and {lustre.throughput_mb_s} MB/s for each TiB; with EFA it must be a multiple "
+            f"is {lustre.size_gib} GiB with EFA and {lustre.throughput_mb_s} MB/s per TiB; with EFA it must be a multiple "
             f"of {step} GiB",
         )
     if not any(one.has_efa for _, _, one in wanted.located):
-        yield Breach("aws.storage.lustre.efa", "is true, and no machine has EFA, so none could use it; turn it off, or EFA on")
+        yield Breach("aws.storage.lustre.efa", "is true, but no machine has EFA, so none could use it; set it to false")
 
 
 @rule("lustre-efa-setup", ERROR, f"{_LUSTRE} Configuring EFA clients; the archive has no version and no checksum", guard=True)
 def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
-    """EFA without the checksum of what sets it up as root."""
+    """EFA without the checksum of the setup archive, which machines run as root."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.efa and lustre.efa_setup_sha256 is None:
         yield Breach(
             "aws.storage.lustre.efaSetupSha256",
-            f"is not set, and efa is true: machines run {LUSTRE_EFA} as root, for which AWS states no checksum; read what it "
-            "does and give its sha256",
+            f"is not set, but efa is true: machines run {LUSTRE_EFA} as root, and AWS publishes no checksum of it; read what "
+            "it does and give its sha256",
         )
 
 
 @rule("lustre-key-unchecked", WARNING, f"{_LUSTRE} Installing the Lustre client, which states no fingerprint")
 def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Ubuntu's client, signed by a key that nothing is compared with."""
+    """Ubuntu's client, signed by a key whose fingerprint nobody has checked."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.client_key is None and wanted.family.release:
         yield Breach(
             "aws.storage.lustre.clientKey",
-            f"is not set: the key that signs the client's packages for {wanted.image_family} is the one that AWS's bucket "
-            "serves at first boot, compared with nothing; give its fingerprint, which the machines' log names",
+            f"is not set: machines trust the key that AWS's bucket serves at first boot for the client's packages on "
+            f"{wanted.image_family}; give its fingerprint, which is in the machines' log, and it is checked",
         )
 
 
@@ -101,14 +101,14 @@ def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
     found = wanted.storage.lustre.mirrors
     where = "aws.storage.lustre.mirrors"
     if len(found) > _MIRRORS_MOST:
-        yield Breach(where, f"names {len(found)} folders; a file system takes {_MIRRORS_MOST}")
+        yield Breach(where, f"names {len(found)} folders; a file system can have at most {_MIRRORS_MOST}")
     paths = [PurePosixPath(one.path) for one in found]
     for index, path in enumerate(paths):
         if not path.is_absolute():
             yield Breach(f"{where}[{index}].path", f"is {str(path)!r}; it must begin with a slash")
         for other in paths[:index]:
             if path == other or path in other.parents or other in path.parents:
-                yield Breach(f"{where}[{index}].path", f"is {path}, which overlaps {other}; each must be apart from the others")
+                yield Breach(f"{where}[{index}].path", f"is {path}, which overlaps {other}; mirrored folders must not overlap")
         if found[index].prefix and not found[index].bucket:
             yield Breach(
                 f"{where}[{index}].prefix", f"is {found[index].prefix!r} without a bucket; name the bucket that has it"
@@ -117,7 +117,7 @@ def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("mirror-bucket", ERROR, "S3 user guide, General purpose bucket naming rules")
 def mirror_bucket(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A bucket's name that S3 does not have."""
+    """A bucket's name that S3 does not allow."""
     for index, one in enumerate(wanted.storage.lustre.mirrors if wanted.storage.lustre else ()):
         if one.bucket and not _BUCKET.fullmatch(one.bucket):
             yield Breach(
@@ -137,14 +137,14 @@ def backups(wanted: Aws, _facts: Facts) -> _Breaches:
     if lustre is not None and lustre.mirrors and lustre.backups_days:
         yield Breach(
             "aws.storage.lustre.backups",
-            f"is {lustre.backups_days} days, and mirrors is set; a file system that mirrors S3 has none, because S3 holds the "
-            "data",
+            f"is {lustre.backups_days} days, but mirrors is set; a file system that mirrors S3 cannot have backups, because S3 "
+            "holds the data",
         )
 
 
 @rule("storage-zones", ERROR, f"{_CLUSTER} MultiAzFsxValidator", guard=True, number=33)
 def storage_zones(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A file system in two zones where one is named."""
+    """A file system in two zones, although the stack names only one."""
     deployment = wanted.home_deployment
     home = wanted.storage.home
     if home is not None and not home.existing and needs_second_zone(deployment) and not wanted.second_zone:
@@ -173,13 +173,13 @@ def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
     for key, system in wanted.storage.systems.items():
         if system.mount == _SCRATCH or system.mount.startswith(f"{_SCRATCH}/"):
             yield Breach(
-                f"aws.storage.{key}.mount", f"is {system.mount}, where the machines' own disks are; they will not be seen"
+                f"aws.storage.{key}.mount", f"is {system.mount}, where the machines' local disks are; the mount will hide them"
             )
 
 
 @rule("destroy-deletes-data", WARNING, f"{_CLUSTER} DeletionPolicy notice", number=35)
 def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
-    """File systems whose data go with the stack."""
+    """File systems whose data are deleted with the stack."""
     for key, system in wanted.storage.systems.items():
         if system.on_destroy == "delete":
             yield Breach(f"aws.storage.{key}.onDestroy", f"is delete: destroying the stack deletes what is on {system.mount}")
@@ -195,8 +195,9 @@ def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach("aws.storage.home.deployment", f"is {deployment!r}; deployment types are {', '.join(OPENZFS_MB_S)}")
     elif region in OPENZFS_MISSING.get(deployment, frozenset()):
         others = [name for name in OPENZFS_MB_S if region not in OPENZFS_MISSING.get(name, frozenset())]
-        able = ", ".join(name for name in others if name == "MULTI_AZ_1" or name.startswith("SINGLE_AZ_HA"))
-        yield Breach("aws.storage.home.deployment", f"is {deployment}, which {region} does not offer; it has {able}")
+        yield Breach(
+            "aws.storage.home.deployment", f"is {deployment}, which {region} does not offer; it offers {', '.join(others)}"
+        )
 
 
 @rule("openzfs-size", ERROR, "FSx API, OpenZFSConfiguration: ThroughputCapacity, StorageCapacity")
@@ -205,11 +206,11 @@ def openzfs_size(wanted: Aws, _facts: Facts) -> _Breaches:
     home = wanted.storage.home
     if home is None:
         return
-    may = OPENZFS_MB_S.get(wanted.home_deployment, ())
-    if may and home.throughput_mb_s not in may:
+    offered = OPENZFS_MB_S.get(wanted.home_deployment, ())
+    if offered and home.throughput_mb_s not in offered:
         yield Breach(
             "aws.storage.home.throughput",
-            f"is {home.throughput_mb_s} MB/s; {wanted.home_deployment} has {', '.join(map(str, may))}",
+            f"is {home.throughput_mb_s} MB/s; {wanted.home_deployment} offers {', '.join(map(str, offered))}",
         )
     if not OPENZFS_GIB[0] <= home.size_gib <= OPENZFS_GIB[1]:
         yield Breach("aws.storage.home.size", f"is {home.size_gib} GiB; it must be {OPENZFS_GIB[0]} to {OPENZFS_GIB[1]} GiB")

@@ -1,5 +1,5 @@
-"""What ends a command with one sentence for the person who typed it."""
+"""The exception that ends a command with one sentence for the person who typed it."""
 
 
 class RefusalError(Exception):
-    """The command changed nothing; the text says why."""
+    """The command was refused and changed nothing; the text says why."""

@@ -698,33 +698,33 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             lustre(throughput="200 MB/s"),
             FACTS,
-            "aws.storage.lustre.throughput is 200 MB/s for each TiB; PERSISTENT_2 has 125, 250",
+            "aws.storage.lustre.throughput is 200 MB/s per TiB; PERSISTENT_2 offers 125, 250",
         )
     ],
     "lustre-efa": [
         (
             lustre(efa=True, efaSetupSha256="e" * 64, size="4800 GiB", throughput="500 MB/s"),
             FACTS,
-            "aws.storage.lustre.size is 4800 GiB with EFA and 500 MB/s for each TiB; with EFA it must be a multiple of 9600",
+            "aws.storage.lustre.size is 4800 GiB with EFA and 500 MB/s per TiB; with EFA it must be a multiple of 9600",
         ),
         (
             lustre(efa=True, efaSetupSha256="e" * 64, size="4800 GiB", throughput="1000 MB/s") | nodes(efa=False),
             FACTS,
-            "aws.storage.lustre.efa is true, and no machine has EFA, so none could use it",
+            "aws.storage.lustre.efa is true, but no machine has EFA, so none could use it",
         ),
     ],
     "lustre-efa-setup": [
         (
             lustre(efa=True, size="4800 GiB", throughput="1000 MB/s"),
             FACTS,
-            "aws.storage.lustre.efaSetupSha256 is not set, and efa is true: machines run https://docs.aws.amazon.com/fsx/",
+            "aws.storage.lustre.efaSetupSha256 is not set, but efa is true: machines run https://docs.aws.amazon.com/fsx/",
         )
     ],
     "lustre-key-unchecked": [
         (
             {},
             FACTS,
-            "aws.storage.lustre.clientKey is not set: the key that signs the client's packages for ubuntu2204 is the one",
+            "aws.storage.lustre.clientKey is not set: machines trust the key that AWS's bucket serves at first boot",
         )
     ],
     "enroot-unchecked": [
@@ -740,8 +740,16 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "mirrors": [
-        (mirrors("/a", "/a/b"), FACTS, "aws.storage.lustre.mirrors[1].path is /a/b, which overlaps /a; each must be apart"),
-        (mirrors(*(f"/{n}" for n in range(9))), FACTS, "aws.storage.lustre.mirrors names 9 folders; a file system takes 8"),
+        (
+            mirrors("/a", "/a/b"),
+            FACTS,
+            "aws.storage.lustre.mirrors[1].path is /a/b, which overlaps /a; mirrored folders must not overlap",
+        ),
+        (
+            mirrors(*(f"/{n}" for n in range(9))),
+            FACTS,
+            "aws.storage.lustre.mirrors names 9 folders; a file system can have at most 8",
+        ),
         (mirrors("data"), FACTS, "aws.storage.lustre.mirrors[0].path is 'data'; it must begin with a slash"),
         (
             lustre(mirrors=[{"path": "/a", "prefix": "x"}]),
@@ -750,7 +758,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "backups": [
-        (merged(mirrors("/a"), lustre(backups="7 days")), FACTS, "aws.storage.lustre.backups is 7 days, and mirrors is set"),
+        (merged(mirrors("/a"), lustre(backups="7 days")), FACTS, "aws.storage.lustre.backups is 7 days, but mirrors is set"),
         (home(backups="91 days"), FACTS, "aws.storage.home.backups is 91 days; it must be 0 to 90"),
     ],
     "storage-zones": [
@@ -774,7 +782,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ),
     ],
     "mount-scratch": [
-        (lustre(mount="/scratch/fast"), FACTS, "aws.storage.lustre.mount is /scratch/fast, where the machines' own disks are")
+        (lustre(mount="/scratch/fast"), FACTS, "aws.storage.lustre.mount is /scratch/fast, where the machines' local disks are")
     ],
     "destroy-deletes-data": [
         (
@@ -787,12 +795,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             home(deployment="SINGLE_AZ_HA_1"),
             FACTS,
-            "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; it has SINGLE_AZ_HA_2, MULTI",
+            "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; it offers SINGLE_AZ_",
         ),
         (home(deployment="TWO_AZ"), FACTS, "aws.storage.home.deployment is 'TWO_AZ'; deployment types are SINGLE_AZ_1"),
     ],
     "openzfs-size": [
-        (home(throughput="512 MB/s"), FACTS, "aws.storage.home.throughput is 512 MB/s; SINGLE_AZ_HA_2 has 160, 320, 640"),
+        (home(throughput="512 MB/s"), FACTS, "aws.storage.home.throughput is 512 MB/s; SINGLE_AZ_HA_2 offers 160, 320, 640"),
         (home(size="32 GiB"), FACTS, "aws.storage.home.size is 32 GiB; it must be 64 to 524288 GiB"),
     ],
 }

@@ -1,4 +1,4 @@
-"""The operations of EC2's Query API that are played, and what a role needs for each.
+"""The operations of EC2's Query API that the stand-in answers, and the permissions that each needs.
 
 Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 API reference 2016-11-15.
 """
@@ -23,13 +23,19 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
-_MOST, _LEAST = 1000, 5
+#: Bounds of MaxResults.
+_PAGE_MOST, _PAGE_LEAST = 1000, 5
 
 
 def _missing(action: str, ids: Iterable[str]) -> ServiceError:
     listed = list(ids)
     which = f"The instance ID '{listed[0]}' does" if len(listed) == 1 else f"The instance IDs '{', '.join(listed)}' do"
     return ServiceError(refused("", "InvalidInstanceID.NotFound", f"{which} not exist"), "EC2", action)
+
+
+def _is_launched_here(record: Record) -> bool:
+    """Tell whether an instance was launched through this API, which a stale answer does not know yet: it has a client token."""
+    return bool(record.private.get("clientToken"))
 
 
 class Ec2:
@@ -41,12 +47,12 @@ class Ec2:
         self._launches, self._rights = Launches(cloud, self._bury), Rights(cloud)
 
     def _bury(self, record: Record, why: str) -> None:
-        """Remember an instance that has ended; the vendor shows it for about an hour, and this process until it ends."""
+        """Remember an instance that has ended: EC2 shows it for about an hour, this process for as long as it runs."""
         with self._guard:
             self._gone.setdefault(record.id, (record, why))
 
-    def _lost(self) -> None:
-        """Take instances whose host is gone for terminated."""
+    def _bury_lost(self) -> None:
+        """Treat an instance whose host has disappeared as terminated."""
         for record in self._cloud.store.read().of(INSTANCE):
             if record.state == "running" and self._cloud.read(record.id) is None:
                 self._bury(record, "Server.InternalError")
@@ -74,24 +80,22 @@ class Ec2:
         return instant_fleets.create(call, self._cloud, self._launches, self._rights)
 
     def describe(self, call: Call) -> Mapping[str, Any]:
-        """DescribeInstances; those that were launched a moment ago are not known yet under the fault `eventual`."""
+        """DescribeInstances; with the fault `eventual`, instances launched a moment ago are not visible yet."""
         self._rights.permit(call, "*")
-        self._lost()
+        self._bury_lost()
         database = self._cloud.store.read()
         stale = self._cloud.faults.stale(call.action)
-        found = [
-            one for one in database.records.values() if one.token == INSTANCE and not (stale and one.private.get("clientToken"))
-        ]
+        found = [one for one in database.records.values() if one.token == INSTANCE and not (stale and _is_launched_here(one))]
         listed = [(one.id, one, "") for one in found if one.computed["region"] == call.region]
         with self._guard:
             here = {one for one, _, _ in listed}
             listed += [
-                (its, *gone)
-                for its, gone in self._gone.items()
-                if its not in here and gone[0].computed["region"] == call.region
+                (ident, *gone)
+                for ident, gone in self._gone.items()
+                if ident not in here and gone[0].computed["region"] == call.region
             ]
         ids = call.asked.get("InstanceIds") or []
-        unknown = [one for one in ids if one not in {its for its, _, _ in listed}]
+        unknown = [one for one in ids if one not in {ident for ident, _, _ in listed}]
         if unknown:
             raise _missing(call.action, unknown)
         filters = {
@@ -99,16 +103,16 @@ class Ec2:
         }
         shown_ones = [
             (record.private["reservation_id"], shown.instance(record, why))
-            for its, record, why in listed
-            if (not ids or its in ids)
+            for ident, record, why in listed
+            if (not ids or ident in ids)
             and passes(filters, facts(record, database, "terminated" if why else shown.state(record)))
         ]
         return self._page(call, shown_ones)
 
     def topology(self, call: Call) -> Mapping[str, Any]:
-        """DescribeInstanceTopology; an instance that has ended is not known."""
+        """DescribeInstanceTopology; instances that have ended are left out."""
         self._rights.permit(call, "*")
-        self._lost()
+        self._bury_lost()
         database = self._cloud.store.read()
         here = {one.id: one for one in database.of(INSTANCE) if one.computed["region"] == call.region}
         ids = call.asked.get("InstanceIds") or list(here)
@@ -124,8 +128,10 @@ class Ec2:
 
     def _page(self, call: Call, found: list[tuple[str, shown.Shown]]) -> Mapping[str, Any]:
         limit, token = call.asked.get("MaxResults"), call.asked.get("NextToken")
-        if limit is not None and not _LEAST <= limit <= _MOST:
-            why = f"Value ( {limit} ) for parameter maxResults is invalid. Expecting a value from {_LEAST} to {_MOST}."
+        if limit is not None and not _PAGE_LEAST <= limit <= _PAGE_MOST:
+            why = (
+                f"Value ( {limit} ) for parameter maxResults is invalid. Expecting a value from {_PAGE_LEAST} to {_PAGE_MOST}."
+            )
             raise ServiceError(invalid("MaxResults", why), "EC2", call.action)
         try:
             start = int(base64.b64decode(token)) if token else 0
@@ -147,18 +153,18 @@ class Ec2:
             )
         database = self._cloud.store.read()
         stale = self._cloud.faults.stale(call.action)
-        records = {its: database.records.get(its) for its in ids}
+        records = {ident: database.records.get(ident) for ident in ids}
         unknown = [
-            its
-            for its, one in records.items()
-            if (one is None or one.token != INSTANCE or (stale and one.private.get("clientToken"))) and its not in self._gone
+            ident
+            for ident, one in records.items()
+            if (one is None or one.token != INSTANCE or (stale and _is_launched_here(one))) and ident not in self._gone
         ]
         if unknown:
             raise _missing(call.action, unknown)
         return [one for one in records.values() if one is not None]
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
-        """TerminateInstances: all or, if one is unknown, none."""
+        """TerminateInstances: ends all instances, or none if one is unknown or may not be ended."""
         records, database = self._known(call), self._cloud.store.read()
         for one in records:
             self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))
@@ -168,11 +174,11 @@ class Ec2:
             if before != "shutting-down":
                 self._launches.end(one)
             changes.append((one.id, "shutting-down", before))
-        ended = [its for its in call.asked["InstanceIds"] if its not in {one.id for one in records}]
-        changes += [(its, "terminated", "terminated") for its in ended]
+        ended = [ident for ident in call.asked["InstanceIds"] if ident not in {one.id for one in records}]
+        changes += [(ident, "terminated", "terminated") for ident in ended]
         named = [
-            {"InstanceId": its, "CurrentState": shown.named(after), "PreviousState": shown.named(before)}
-            for its, after, before in changes
+            {"InstanceId": ident, "CurrentState": shown.named(after), "PreviousState": shown.named(before)}
+            for ident, after, before in changes
         ]
         return {"TerminatingInstances": named}
 
@@ -183,9 +189,9 @@ class Ec2:
         for one in records:
             context = {**request_tags(given), **instance_keys(database, one)}
             self._rights.permit(call, f"ec2|instance/{one.id}", context=context)
-        with self._cloud.store.change() as database:
+        with self._cloud.store.change() as changing:
             for one in records:
-                mine = database.records[one.id]
+                mine = changing.records[one.id]
                 mine.private["tags"] = {**mine.private["tags"], **given}
                 mine.computed.update(tags=mine.private["tags"], tagsAll=mine.private["tags"])
         return {}

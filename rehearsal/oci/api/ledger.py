@@ -1,6 +1,6 @@
-"""What the service remembers beside what exists: work requests, and resources that have ended.
+"""What the service remembers besides the resources that exist: work requests, ended resources and used retry tokens.
 
-Only this process has it, so it ends with the world. The vendor shows ended resources for about a day.
+It is kept only in this process, so it is lost when the world ends. The vendor shows ended resources for about a day.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WorkRequest:
     """One asynchronous operation on one resource.
 
     Attributes:
-        operation: of the API, whose permissions its details need.
+        operation: the API's operation that began it; who reads its details needs the same permissions.
         resource: OCID of what it works on.
         entity: kind of that resource.
         action: what is done to it: CREATED, UPDATED or DELETED.
@@ -62,7 +62,7 @@ class WorkRequest:
 
 
 class Ledger:
-    """The memory of one process."""
+    """The work requests, ended resources and retry tokens that one process remembers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -77,9 +77,10 @@ class Ledger:
         return request
 
     def end(self, request: WorkRequest, error: tuple[str, str] | None = None) -> None:
-        """Remember that an operation ended, well or with an error."""
+        """Remember that an operation succeeded, or failed with an error."""
         with self._lock:
-            request.status, request.error, request.finished = "FAILED" if error else "SUCCEEDED", error, stamp(now())
+            request.status = "FAILED" if error else "SUCCEEDED"
+            request.error, request.finished = error, stamp(now())
 
     def requests(self) -> list[WorkRequest]:
         """Return all operations, the oldest first."""
@@ -87,14 +88,14 @@ class Ledger:
             return list(self._requests.values())
 
     def bury(self, shown: Mapping[str, Any]) -> None:
-        """Remember a resource that has ended, as it was shown at last."""
+        """Remember a resource that has ended, as it was last shown."""
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
-    def gone(self, noun: str, there: Container[str]) -> list[Shown]:
-        """Return the ended resources of a kind, by the noun in their OCIDs, but for those that are still `there`."""
+    def gone(self, noun: str, existing: Container[str]) -> list[Shown]:
+        """Return the ended resources whose OCIDs have this noun, without those that the store still has (`existing`)."""
         with self._lock:
-            return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in there]
+            return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in existing]
 
     def ended(self, ocid: str) -> Shown | None:
         """Return an ended resource, or None."""
