@@ -101,6 +101,30 @@ mountpoint -q /home/{login} || mount /home/{login}
     )
 
 
+def shared_folder(login: str, at: str) -> Step:
+    """Give the login user a folder on the shared home folders at `at`, by the same path on all machines, and ~/shared.
+
+    Machines make it at the same time, and later ones find it. Anybody may write to a file system that is not at /home, so a
+    folder that is not root's own is not walked into: it could be a link to anywhere.
+    """
+    every = f"{at}/.shared"
+    own, link = f"{every}/{login}", f"/home/{login}/shared"
+    return Step(
+        "shared-folder",
+        f"""
+mkdir -p {every}
+if [ -L {every} ] || [ "$(stat -c %u {every})" != 0 ]; then
+  echo 'busbar: {every} is not a folder of root: remove it, or let root be root on the file system (no root squash)'
+  exit 1
+fi
+if ! [ -d {own} ] || [ "$(stat -c %U {own})" != {login} ]; then
+  install -d -m 700 -o {login} -g "$(id -gn {login})" {own}
+fi
+[ -e {link} ] || ln -s {own} {link}
+""",
+    )
+
+
 def for_everybody(name: str, share: Mount) -> Step:
     """Mount a file system that every user may write to."""
     return Step(name, f"{mounted(share)}chmod 1777 {share.at}\n")

@@ -155,6 +155,24 @@ def test_a_user_submits_jobs_on_a_login_node_beside_the_controller_that_has_none
     assert stage.on_host("ls /etc/busbar/id_ed25519 2>&1 || true", there).endswith("No such file or directory\n")
 
 
+SHARES = """set -e
+cd ~/shared && echo hello > note
+sbatch -N1 -w {node} --wait --output=log --wrap 'cat ~/shared/note; stat -c %U,%a .' > /dev/null
+"""
+
+
+def test_what_the_login_user_writes_into_the_shared_folder_is_on_login_nodes_nodes_and_controller_alike(built, cloud):
+    stage, _ = built
+    (own,) = stage.outputs()["login_nodes"]
+    operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
+    stage.on_host(SHARES.format(node=NODES[cloud].replace("[1-2]", "1")), f"{operator}@{own['address']}")
+    assert stage.on_host("cat ~/shared/log; readlink ~/shared").split() == [
+        "hello",
+        f"{operator},700",
+        f"/home/.shared/{operator}",
+    ]
+
+
 def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import stat
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +18,7 @@ from catalogue import IMAGES, SHAPES
 from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY
 from catalogue.slurm_packages import EL9, NOBLE
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
+from cloudinit.mounts import shared_folder
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from cloudinit.steps import LOCAL_DISKS
 from components.slurm.first_boot import software
@@ -242,6 +246,55 @@ def test_with_shared_homes_the_login_users_home_stays_on_the_machine():
     body = script("node-ubuntu2204-homes-lustre")
     assert body.index("cp -a /home/ubuntu") < body.index("again mount /home")
     assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
+
+
+def test_on_a_slurm_cluster_first_boot_gives_the_login_user_a_folder_on_the_shared_homes_and_elsewhere_none():
+    for name, login in (("node-ol9-slurm-containers", "opc"), ("node-ubuntu2404-slurm-containers", "ubuntu")):
+        body = script(name)
+        assert body.index(f"mount /home/{login}\n") < body.index("step=shared-folder") < body.index("step=slurm-user")
+        assert f"ln -s /home/.shared/{login} /home/{login}/shared" in body
+    assert "shared" not in script("node-ubuntu2204-homes-lustre").replace("# shared", "")
+
+
+@pytest.fixture
+def folders(tmp_path) -> tuple[Path, Path, str]:
+    """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""
+    homes, own = tmp_path / "homes", tmp_path / "own"
+    homes.mkdir()
+    own.mkdir()
+    body = shared_folder("nobody", str(homes)).shell.replace("/home/nobody/shared", str(own / "shared"))
+    return homes, own, body
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a folder to another user, as root does at first boot")
+def test_the_shared_folder_is_the_login_users_alone_and_a_second_machine_leaves_what_is_in_it(tmp_path, folders):
+    homes, own, body = folders
+    for _ in range(2):
+        assert run(tmp_path, body).returncode == 0
+        there = homes / ".shared" / "nobody"
+        assert (own / "shared").resolve() == there
+        assert (there.owner(), stat.S_IMODE(there.stat().st_mode)) in {("nobody", 0o700), ("nobody", 0o750)}
+        assert (homes / ".shared").owner() == "root"
+        (there / "job.sh").touch()
+        there.chmod(0o750)  # as its user wishes
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="gives a folder to another user, as root does at first boot")
+@pytest.mark.parametrize("planted", ["link", "folder of a user"])
+def test_first_boot_gives_away_nothing_through_what_a_user_has_put_in_the_shared_folders_place(tmp_path, folders, planted):
+    homes, own, body = folders
+    (tmp_path / "victim" / "nobody").mkdir(parents=True)
+    if planted == "link":
+        (homes / ".shared").symlink_to(tmp_path / "victim")
+    else:
+        (homes / ".shared").mkdir()
+        shutil.chown(homes / ".shared", "nobody")
+        (homes / ".shared" / "nobody").symlink_to(tmp_path / "victim" / "nobody")
+    done = run(tmp_path, body)
+    assert done.returncode == 1
+    assert f"{homes}/.shared is not a folder of root" in done.stdout
+    assert (tmp_path / "victim" / "nobody").owner() == "root"
+    assert not (own / "shared").exists()
 
 
 def test_without_file_systems_the_text_does_not_mention_them():

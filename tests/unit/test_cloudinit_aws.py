@@ -140,6 +140,14 @@ def test_the_login_users_own_folder_stays_on_the_machine():
     assert "/home/ec2-user none bind" in script("aws-node-al2023")
 
 
+def test_on_a_slurm_cluster_every_machine_links_the_login_users_folder_on_the_shared_homes():
+    for name in ("aws-login-slurm-containers", "aws-node-slurm-containers"):
+        body = script(name)
+        assert body.index("mount /home/ubuntu\n") < body.index("step=shared-folder") < body.index("step=slurm-user")
+        assert "ln -s /home/.shared/ubuntu /home/ubuntu/shared" in body
+    assert "shared-folder" not in script("aws-node-ubuntu2404")
+
+
 def test_no_file_system_of_the_login_node_can_fail_its_first_boot_or_delay_the_measurement():
     body = script("aws-login-ubuntu2204")
     announced = body.index("\nannounce busbar-ready")
