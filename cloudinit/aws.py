@@ -12,7 +12,7 @@ from typing import Any
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, custom_steps, enroot, slurm_steps, steps
 from cloudinit.custom_steps import Actions
-from cloudinit.mounts import nfs_client, shared_folder, tools
+from cloudinit.mounts import UNPRIVILEGED, nfs_client, shared_folder, tools
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -31,6 +31,7 @@ class Mounts:
         lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the one that is served.
         lustre_efa: sha256 of the vendor's archive that sets it up over EFA; empty reaches it without.
         home: DNS name of an OpenZFS file system, empty for none; it is mounted at `home_at`.
+        options: for all of them, beside each one's own.
     """
 
     lustre: tuple[str, str] | None = None
@@ -39,6 +40,7 @@ class Mounts:
     lustre_efa: str = ""
     home: str = ""
     home_at: str = ""
+    options: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,8 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
     Raises:
         ValueError: the text is longer than the vendor accepts.
     """
+    if boot.slurm:
+        boot = replace(boot, mounts=replace(boot.mounts, options=UNPRIVILEGED))
     work = _login(boot) if isinstance(boot, LoginBoot) else _node(boot)
     config: dict[str, Any] = {
         "timezone": boot.timezone,
@@ -155,7 +159,7 @@ def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
 def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     if not mounts.home:
         return []
-    return [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at)]
+    return [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at, mounts.options)]
 
 
 def _slurm(image: MachineImage, mounts: Mounts, wanted: Slurm | None) -> list[steps.Step]:
@@ -171,4 +175,8 @@ def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     work = [aws_steps.keep_kernel(image), aws_steps.lustre_client(image, mounts.lustre_key)]
     over_efa = mounts.lustre_efa
     work += [aws_steps.lustre_over_efa(over_efa)] if over_efa else [aws_steps.lustre_over_front_end()]
-    return [*work, aws_steps.lustre(*mounts.lustre, mounts.lustre_at), aws_steps.lustre_tuning(mounts.lustre_at)]
+    return [
+        *work,
+        aws_steps.lustre(*mounts.lustre, mounts.lustre_at, mounts.options),
+        aws_steps.lustre_tuning(mounts.lustre_at),
+    ]

@@ -140,9 +140,9 @@ fi
     )
 
 
-def home(login: str, server: str, path: str) -> Step:
-    """Mount the root volume of the OpenZFS file system for home folders."""
-    return mounts.home(login, mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS))
+def home(login: str, server: str, path: str, more: str) -> Step:
+    """Mount the root volume of the OpenZFS file system for home folders, with `more` options."""
+    return mounts.home(login, mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more))
 
 
 def keep_kernel(image: MachineImage) -> Step:
@@ -267,9 +267,9 @@ fi
     )
 
 
-def lustre(server: str, name: str, path: str) -> Step:
-    """Mount the Lustre file system, writable by every user."""
-    return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS))
+def lustre(server: str, name: str, path: str, more: str) -> Step:
+    """Mount the Lustre file system, writable by every user, with `more` options."""
+    return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS + more))
 
 
 def lustre_tuning(path: str) -> Step:

@@ -11,6 +11,9 @@ from cloudinit.steps import Step
 
 #: Tries and pauses of every step that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
+#: Added to a file system's options where plain users' jobs run: root of one machine could otherwise leave a program on it that
+#: makes its caller root of another, above all of the controller (mount(8)).
+UNPRIVILEGED = ",nosuid,nodev"
 _OWN_HOMES = "/var/lib/busbar/home"
 
 

@@ -6,14 +6,14 @@ itself would continue after a failed `runcmd` line, and call the boot a success.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from catalogue import ImageFamily, Shape
 from cloudinit import containerd, custom_steps, oci_steps, slurm_steps, steps
 from cloudinit.containerd import Containerd
 from cloudinit.custom_steps import Actions
-from cloudinit.mounts import Mount, shared_folder
+from cloudinit.mounts import UNPRIVILEGED, Mount, shared_folder
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -78,7 +78,7 @@ def _login(boot: LoginBoot) -> dict[str, Any]:
         steps.search_domain(boot.search_domain),
         steps.sshd_for_bursts(),
         *([steps.trust(boot.image.firewall, boot.trusted_cidrs)] if boot.trusted_cidrs else []),
-        *oci_steps.file_systems(boot.image, boot.mounts),
+        *oci_steps.file_systems(boot.image, _shares(boot)),
         *_slurm(boot.image, boot.mounts, boot.slurm),
         steps.announce(),
     ]
@@ -97,13 +97,18 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
         work.append(oci_steps.gpudirect())
     if image.rdma == "ifcfg" and shape.rdma is not None:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
-    work += oci_steps.file_systems(image, boot.mounts)
+    work += oci_steps.file_systems(image, _shares(boot))
     work += containerd.install(boot.containerd) if boot.containerd else []
     work += _slurm(image, boot.mounts, boot.slurm)
     config = _config(boot.timezone, [steps.LIMITS_FILE], custom_steps.around(work, boot.actions))
     if image.nccl_packages:
         config |= steps.nccl_packages(image)
     return config
+
+
+def _shares(boot: LoginBoot | NodeBoot) -> tuple[Mount, ...]:
+    more = UNPRIVILEGED if boot.slurm else ""
+    return tuple(replace(share, options=share.options + more) for share in boot.mounts)
 
 
 def _slurm(image: ImageFamily, mounts: tuple[Mount, ...], wanted: Slurm | None) -> list[steps.Step]:

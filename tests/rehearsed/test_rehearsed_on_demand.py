@@ -173,6 +173,15 @@ def test_what_the_login_user_writes_into_the_shared_folder_is_on_login_nodes_nod
     ]
 
 
+def test_a_program_that_root_of_a_login_node_leaves_on_the_homes_makes_nobody_root_of_the_controller(built, cloud):
+    stage, _ = built
+    (own,) = stage.outputs()["login_nodes"]
+    operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
+    stage.on_host("sudo install -m 4755 /usr/bin/id /home/.shared/id", f"{operator}@{own['address']}")
+    assert stage.on_host("stat -c %A,%U /home/.shared/id").strip() == "-rwsr-xr-x,root"
+    assert stage.on_host("/home/.shared/id -nu").strip() == operator
+
+
 def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]

@@ -256,6 +256,14 @@ def test_on_a_slurm_cluster_first_boot_gives_the_login_user_a_folder_on_the_shar
     assert "shared" not in script("node-ubuntu2204-homes-lustre").replace("# shared", "")
 
 
+def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():
+    """Root of one machine would be root of all of them."""
+    for name in TEXTS:
+        for line in re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE):
+            assert (",nosuid,nodev 0 0'" in line) is ("slurm" in name), line
+    assert "/home nfs " in script("node-ol9-slurm-containers")
+
+
 @pytest.fixture
 def folders(tmp_path) -> tuple[Path, Path, str]:
     """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""

@@ -148,6 +148,14 @@ def test_on_a_slurm_cluster_every_machine_links_the_login_users_folder_on_the_sh
     assert "shared-folder" not in script("aws-node-ubuntu2404")
 
 
+def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():
+    for name in ("aws-login-slurm-containers", "aws-node-slurm-containers"):
+        lines = re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE)
+        assert len(lines) == 2, lines
+        assert all(",nosuid,nodev 0 0'" in line for line in lines), lines
+    assert "nosuid" not in script("aws-node-ubuntu2404")
+
+
 def test_no_file_system_of_the_login_node_can_fail_its_first_boot_or_delay_the_measurement():
     body = script("aws-login-ubuntu2204")
     announced = body.index("\nannounce busbar-ready")
