@@ -11,7 +11,8 @@ from catalogue.containers import ENROOT, PYXIS, PYXIS_SHA256, TOOLKIT_KEY, Conta
 from config.model import Model
 from config.shared_values import Fingerprint, Sha256, three_numbers
 from config.units import Minutes, Seconds
-from scheduler import names
+from scheduler import accounting, names
+from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
 #: What a stack file's `enrootSha256` means wherever it may be.
 ENROOT_SUMS = (
@@ -120,6 +121,16 @@ class Scheduler(Model):
         default=None,
         description="Installs Enroot and Pyxis, with which jobs run in container images; {} takes their known versions.",
     )
+
+    @property
+    def ports(self) -> tuple[tuple[int, int, str], ...]:
+        """First and last TCP port of what machines of the cluster call on controller and login nodes, and what listens.
+
+        srun is that of a person who works there.
+        """
+        directory = ((DIRECTORY_PORT, DIRECTORY_PORT, "directory of users"),) if self.users else ()
+        database = ((accounting.PORT, accounting.PORT, "slurmdbd"),) if self.accounting else ()
+        return ((*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun"), *directory, *database)
 
     def nodes_of_job(self, dynamic: int, always_on: int) -> int:
         """Return how many nodes the test job takes of an entry: all that always run, if a fabric is between them."""

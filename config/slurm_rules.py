@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from catalogue.containers import PYXIS, PYXIS_SHA256
@@ -10,6 +10,7 @@ from catalogue.slurm_packages import SlurmPackages
 from config.rule import Breach
 from config.slurm import Scheduler
 from scheduler import names
+from scheduler.slurm_conf import NODE_PORT
 
 
 class Entry(NamedTuple):
@@ -124,14 +125,35 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
             )
 
 
-def login_nodes(where: str, slurm: Scheduler | None, own: str) -> Iterator[Breach]:
-    """Yield login nodes beside the controller where somebody else's rules, given at `own`, say what they may reach."""
-    if slurm and slurm.login_nodes and own:
-        yield Breach(
-            f"{where}.loginNodes",
-            f"is {slurm.login_nodes}, and {own} is set; login nodes, controller and nodes call each other on ports that only "
-            f"rules of the stack's own open, so set 0, or leave {own} out",
-        )
+class Side(NamedTuple):
+    """Machines behind somebody else's rules: the path that names those, what is said of them, and how peers name the machines.
+
+    `lets` tells whether they let TCP out (else in) to one of these peers, to a port.
+    """
+
+    path: str
+    said: str
+    peers: tuple[str, ...]
+    lets: Callable[[tuple[str, ...], bool, int], bool]
+
+
+def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Breach]:
+    """Yield what rules of somebody else's block between the machines of a Slurm cluster."""
+    slurmd = ((NODE_PORT, NODE_PORT, "slurmd"),)
+    calls = [(login, False, nodes, slurm.ports), (login, True, nodes, slurmd)]
+    calls += [(nodes, False, login, slurmd), (nodes, True, login, slurm.ports)]
+    if slurm.login_nodes:  # the controller sets them up over SSH
+        calls += [(login, out, login, ((22, 22, "SSH"), *slurm.ports)) for out in (False, True)]
+    for side, out, peer, ports in calls:
+        closed = [
+            f"{first if first == last else f'{first}-{last}'} ({what})"
+            for first, last, what in ports
+            if not all(side.lets(peer.peers, out, port) for port in (first, last))
+        ]
+        if closed:
+            who = f"login nodes and controller call each other there: open them, or set {where}.loginNodes to 0"
+            who = who if side is peer else "controller and nodes call each other there: open them"
+            yield Breach(side.path, f"{side.said} TCP {', '.join(closed)} {'to' if out else 'from'} {peer.peers[0]}; {who}")
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:

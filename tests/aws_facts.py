@@ -73,6 +73,7 @@ GROUPS = {
     LOGIN: own_group(
         GroupRule(False, "tcp", (22, 22), "198.51.100.0/24"),
         GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0"),
+        GroupRule(False, "-1", _EVERY_PORT, NODES),
         *rules_of(STORED),
     ),
     STORED: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED)),

@@ -7,8 +7,6 @@ from pulumi_oci import core
 
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
-from scheduler import accounting
-from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
@@ -179,14 +177,8 @@ def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressS
 
 
 def _ingress_slurm(wanted: Oci, source: str) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    """Return what machines of `source` open to Slurm's controller; srun is that of a person who works there."""
-    asked = wanted.slurm
-    if asked is None:
-        return []
-    ports = [(*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun")]
-    ports += [(DIRECTORY_PORT, DIRECTORY_PORT, "directory of users")] if asked.users else []
-    ports += [(accounting.PORT, accounting.PORT, "slurmdbd")] if asked.accounting else []
-    return [_ingress_tcp(source, first, last, what) for first, last, what in ports]
+    """Return what lets machines of `source` reach Slurm's controller."""
+    return [_ingress_tcp(source, *its) for its in wanted.slurm.ports] if wanted.slurm else []
 
 
 def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:

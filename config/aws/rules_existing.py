@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from catalogue.aws.ports import LUSTRE_PORTS, OPENZFS_PORTS
 from catalogue.aws.regions import needs_second_zone
 from catalogue.package_ports import PORTS
+from config import slurm_rules
 from config.aws.facts import Facts, SecurityGroup, Subnet
 from config.aws.model import Aws, ExistingNetwork, OwnGroups
 from config.model import key_of
@@ -186,6 +187,28 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
         if blocked:
             words = f"is {name}, which blocks outgoing {' and '.join(blocked)} to {_WORLD}; first boot fetches packages"
             yield Breach(f"{_GROUPS}.{key}", words)
+
+
+@rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
+def existing_slurm(wanted: Aws, facts: Facts) -> _Breaches:
+    """Groups that calls between a Slurm cluster's machines do not pass."""
+    own, groups, slurm = wanted.network.existing, wanted.network.groups, wanted.slurm
+    if own is None or groups is None or slurm is None:
+        return
+    sides = []
+    for key, name, subnet in (("login", groups.login, own.public_subnet), ("nodes", groups.nodes, own.private_subnet)):
+        group, network = known(facts.security_groups, name, "security group"), known(facts.subnets, subnet, "subnet")
+        if group is None or network is None:
+            return  # existing-there says it
+        sides.append(_side(f"{_GROUPS}.{key}", name, network.cidr, group))
+    yield from slurm_rules.reach("aws.slurm", slurm, *sides)
+
+
+def _side(path: str, name: str, cidr: str, group: SecurityGroup) -> slurm_rules.Side:
+    def lets(peers: tuple[str, ...], out: bool, port: int) -> bool:
+        return group.lets(peers, out=out, port=port)
+
+    return slurm_rules.Side(path, f"is {name}, which blocks", (name, cidr), lets)
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

@@ -44,13 +44,6 @@ def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
     yield from slurm_rules.always_on("aws.slurm", wanted.slurm, _entries(wanted))
 
 
-@rule("slurm-login-nodes", ERROR, _SLURM, guard=True)
-def slurm_login_nodes(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Login nodes beside the controller that nothing would let reach it."""
-    own = "aws.network.existing.groups" if wanted.network.groups else ""
-    yield from slurm_rules.login_nodes("aws.slurm", wanted.slurm, own)
-
-
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
     """Jobs whose output would end with their machines."""

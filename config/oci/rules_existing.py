@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from catalogue.package_ports import PORTS
+from config import slurm_rules
 from config.model import key_of
 from config.oci.facts import Facts, Subnet
 from config.oci.model import Oci
@@ -150,6 +151,21 @@ def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         if blocked:
             way = f"whose security lists block outgoing {' and '.join(blocked)} to {_WORLD}"
             yield Breach(path, f"is {name}, {way}; first boot fetches packages")
+
+
+@rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
+def existing_slurm(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """Security lists that calls between a Slurm cluster's machines do not pass."""
+    named = _named(wanted, facts) if wanted.slurm else None
+    if wanted.slurm and named:
+        yield from slurm_rules.reach("oci.slurm", wanted.slurm, _side(named.public), _side(named.private))
+
+
+def _side(one: _Named) -> slurm_rules.Side:
+    def lets(peers: tuple[str, ...], out: bool, port: int) -> bool:
+        return any(one.facts.lets(peer, out=out, port=port) for peer in peers)
+
+    return slurm_rules.Side(one.path, f"is {one.ocid}, whose security lists block", (one.facts.cidr,), lets)
 
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)

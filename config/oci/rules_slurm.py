@@ -68,13 +68,6 @@ def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     yield from slurm_rules.always_on("oci.slurm", wanted.slurm, _entries(wanted))
 
 
-@rule("slurm-login-nodes", ERROR, _SLURM, guard=True)
-def slurm_login_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Login nodes beside the controller that nothing would let reach it."""
-    own = "oci.network.existing" if wanted.network.existing else ""
-    yield from slurm_rules.login_nodes("oci.slurm", wanted.slurm, own)
-
-
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Jobs whose output would end with their nodes."""

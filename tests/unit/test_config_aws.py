@@ -89,6 +89,8 @@ def mirrors(*paths: str) -> dict[str, Any]:
 PRINT = "0123 4567 89ab cdef 0123  4567 89ab cdef 0123 4567"
 TAGS = {f"t{n}": "x" for n in range(41)}
 OWN = "aws.network.existing"
+SLURMS = "6820-6829 (slurmctld), 60001-63000 (srun)"
+BESIDE = "login nodes and controller call each other there: open them, or set"
 
 
 def subnet(name: str, **changes: Any) -> Facts:
@@ -239,6 +241,23 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             EXISTING,
             without(NODES, "0.0.0.0/0"),
             f"{OWN}.groups.nodes is sg-1, which blocks outgoing HTTP and HTTPS to 0.0.0.0/0",
+        ),
+    ],
+    "existing-slurm": [
+        (
+            merged(EXISTING, on_demand()),
+            without(LOGIN, NODES),
+            f"{OWN}.groups.login is sg-2, which blocks TCP {SLURMS} from sg-1; controller and nodes call each other there",
+        ),
+        (
+            merged(EXISTING, on_demand()),
+            without(NODES, LOGIN),
+            f"{OWN}.groups.nodes is sg-1, which blocks TCP 6818 (slurmd) from",
+        ),
+        (
+            merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}),
+            FACTS,
+            f"{OWN}.groups.login is sg-2, which blocks TCP 22 (SSH), {SLURMS} from sg-2; {BESIDE} aws.slurm.loginNodes to 0",
         ),
     ],
     "existing-open": [
@@ -468,13 +487,6 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, and nothing has dynamic nodes")],
     "slurm-static": [
         (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry either always run or belong"),
-    ],
-    "slurm-login-nodes": [
-        (
-            merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}),
-            FACTS,
-            "aws.slurm.loginNodes is 2, and aws.network.existing.groups is set; login nodes, controller and nodes call each",
-        )
     ],
     "slurm-home": [
         (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, and aws.slurm is; jobs write to home"),
@@ -875,6 +887,8 @@ SOUND = [
     ({}, FACTS),
     (nodes(type="m5.xlarge", efa=False, placement="none") | lustre(efa=False), FACTS),
     (nodes(placement="existing", placementGroup="mine"), FACTS),
+    (merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}), also(LOGIN, *rules_of(LOGIN))),
+    (merged(EXISTING, on_demand() | {"slurm": {"loginNodes": 2}}), also(LOGIN, *rules_of("172.16.0.0/16"))),
     ({"secondZone": OTHER} | home(deployment="MULTI_AZ_1"), FACTS),
     (TARGETED, FACTS),
     (merged(TARGETED, nodes(static=6, dynamic=2)), FACTS),

@@ -193,14 +193,6 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry either always run or"),
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
     ],
-    "slurm-login-nodes": [
-        (
-            on_demand()
-            | {"slurm": {"loginNodes": 1}}
-            | {"network": {"existing": {"publicSubnet": "ocid1.subnet.oc1..a", "privateSubnet": "ocid1.subnet.oc1..b"}}},
-            "oci.slurm.loginNodes is 1, and oci.network.existing is set; login nodes, controller and nodes call each other",
-        )
-    ],
     "slurm-home": [
         (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders")
     ],
@@ -386,6 +378,8 @@ def test_a_broken_rule_is_reported_with_its_name_and_path(name, changes, sentenc
 PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
 OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
 AT = "oci.network.existing"
+BLOCK, SLURMS = "whose security lists block TCP", "6820-6829 (slurmctld), 60001-63000 (srun)"
+BESIDE = "login nodes and controller call each other there: open them, or set"
 
 
 def rule_of(peer: str, protocol: str = "all", port: int | None = None, *, out: bool = False) -> SecurityRule:
@@ -556,6 +550,33 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{AT}.privateSubnet is {PRIVATE}, whose security lists block outgoing HTTP to 0.0.0.0/0; first boot fetches",
         ),
     ],
+    "existing-slurm": [
+        (
+            OWN | on_demand() | {"slurm": {"users": True, "accounting": True}},
+            facts(),
+            f"{AT}.publicSubnet is {PUBLIC}, {BLOCK} {SLURMS}, 636 (directory of users), 6819 (slurmdbd) from 10.9.1.0/24",
+        ),
+        (
+            OWN | on_demand(),
+            own(PUBLIC, rules=(SSH, OUT, rule_of("10.9.1.0/24", "6", 6820))),
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists block TCP 6820-6829 (slurmctld)",
+        ),
+        (
+            OWN | on_demand(),
+            own(PRIVATE, rules=(rule_of("10.9.1.0/24"), rule_of("10.9.0.0/24", "6", 22), OUT)),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block TCP 6818 (slurmd) from 10.9.0.0/24;",
+        ),
+        (
+            OWN | on_demand(),
+            own(PRIVATE, rules=(rule_of("10.9.0.0/16"), rule_of("0.0.0.0/0", "6", 443, out=True))),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block TCP 6820-6829 (slurmctld), 60001-63000 (srun) to",
+        ),
+        (
+            OWN | on_demand() | {"slurm": {"loginNodes": 1}},
+            own(PUBLIC, rules=(SSH, OUT, rule_of("10.9.1.0/24"))),
+            f"{AT}.publicSubnet is {PUBLIC}, {BLOCK} 22 (SSH), {SLURMS} from 10.9.0.0/24; {BESIDE} oci.slurm.loginNodes to 0",
+        ),
+    ],
     "existing-open": [
         (
             OWN,
@@ -652,7 +673,22 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
     # Whether an image is imported yet, the account need not say: without its word nodes of it may be the first.
-    assert {one.rule for one in notes} == set(ASKED) - {"image-import", "enroot-unchecked", "slurm-fallback-domains"}
+    assert {one.rule for one in notes} == set(ASKED) - {
+        "image-import",
+        "enroot-unchecked",
+        "slurm-fallback-domains",
+        "existing-slurm",
+    }
+
+
+def test_lists_that_let_slurms_machines_call_each_other_break_no_rule_and_are_noted_where_nobody_was_asked():
+    beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
+    ranges = [(22, 22), (636, 636), (6820, 6829), (60001, 63000)]
+    calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]
+    found = check(RULES, wanted(**beside), own(PUBLIC, rules=(SSH, OUT, *calls)))
+    assert "existing-slurm" not in {one.rule for one in found}
+    notes = check(RULES, wanted(**beside), Facts())
+    assert NOTE in {one.severity for one in notes if one.rule == "existing-slurm"}
 
 
 def test_further_domains_that_offer_the_shape_break_no_rule_and_are_noted_where_the_account_was_not_queried():
