@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 from tools.fuzz.__main__ import main
 from tools.fuzz.bases import SEARCH, bases, line_of
 from tools.fuzz.cases import CRASH, FALSE_PASS, Case, Tried, keep, read, smaller, tried
-from tools.fuzz.edits import Edit, applied
+from tools.fuzz.edits import Edit, applied, edits
 from tools.fuzz.plain_reading import doubts
 
 CORPUS = sorted((Path(__file__).parents[1] / "golden" / "fuzz").glob("*.json"))
@@ -36,6 +38,16 @@ def test_inputs_that_once_crashed_or_passed_no_longer_do(path):
 def test_every_kind_of_damage_is_sometimes_harmless(tmp_path, capsys):
     assert main(["--seed", "7", "--executions", "150", "--corpus", str(tmp_path)]) == 0
     assert "0 crashes, 0 false passes" in capsys.readouterr().out
+
+
+def test_numbers_that_damage_made_too_large_are_damaged_further():
+    documents = {
+        name: re.sub(r'("(?:time|alg_bw|bus_bw)": )[\d.]+', rf"\g<1>1{'0' * 400}", text)
+        for name, text in HEALTHY.documents.items()
+    }
+    assert documents != HEALTHY.documents
+    made = [edits(documents, random.Random(seed)) for seed in range(200)]  # noqa: S311 - no secret
+    assert any(made)
 
 
 def test_a_pass_that_its_numbers_do_not_support_is_noticed():

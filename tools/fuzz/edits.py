@@ -131,7 +131,7 @@ def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
         words[place] = str(new) if key == "nwrong" else f"{new:.2f}"
         lines[rows[index]] = " ".join(words)
         return {f"{step}.txt": "\n".join(lines), f"{step}.json": _with_results(exact, results)}
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
         return {f"{step}.txt": _character(text, dice)}  # it is damaged already
 
 
