@@ -12,7 +12,7 @@ from typing import Any
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, custom_steps, enroot, slurm_steps, steps
 from cloudinit.custom_steps import Actions
-from cloudinit.mounts import UNPRIVILEGED, nfs_client, shared_folder, tools
+from cloudinit.mounts import UNPRIVILEGED, nfs_client, tools
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -123,7 +123,7 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 def _login(boot: LoginBoot) -> list[steps.Step]:
     # The key comes first, so that every later failure can be read there. The login node is not measured, so file systems do not
     # delay its boot or make it fail; a controller does nothing without the home folders of its jobs.
-    first = [*_home(boot.image, boot.mounts), *_slurm(boot.image, boot.mounts, boot.slurm)] if boot.slurm else []
+    first = [*_home(boot.image, boot.mounts), *_slurm(boot)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [
         tools(),
@@ -145,7 +145,7 @@ def _node(boot: ComputeBoot) -> list[steps.Step]:
         aws_steps.scratch(boot.image),
         *([enroot.enroot(boot.image.packages, boot.enroot, SCRATCH, boot.enroot_sha256)] if boot.enroot else []),
         *_mounts(boot.image, boot.mounts),
-        *_slurm(boot.image, boot.mounts, boot.slurm),
+        *_slurm(boot),
         steps.sshd_for_bursts(),
         aws_steps.reload_sshd(),
     ]
@@ -162,11 +162,9 @@ def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     return [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at, mounts.options)]
 
 
-def _slurm(image: MachineImage, mounts: Mounts, wanted: Slurm | None) -> list[steps.Step]:
-    if wanted is None:
-        return []
-    folders = [shared_folder(image.login, mounts.home_at)] if mounts.home else []
-    return [*folders, *slurm_steps.install(image.packages, wanted)]
+def _slurm(boot: LoginBoot | ComputeBoot) -> list[steps.Step]:
+    homes = [boot.mounts.home_at] if boot.mounts.home else []
+    return slurm_steps.install(boot.image.packages, boot.image.login, homes, boot.slurm)
 
 
 def _lustre(image: MachineImage, mounts: Mounts) -> list[steps.Step]:

@@ -13,7 +13,7 @@ from catalogue import ImageFamily, Shape
 from cloudinit import containerd, custom_steps, oci_steps, slurm_steps, steps
 from cloudinit.containerd import Containerd
 from cloudinit.custom_steps import Actions
-from cloudinit.mounts import UNPRIVILEGED, Mount, shared_folder
+from cloudinit.mounts import UNPRIVILEGED, Mount
 from cloudinit.slurm_steps import Slurm
 from cloudinit.text import SCRIPT, cloud_config, script_file
 
@@ -79,7 +79,7 @@ def _login(boot: LoginBoot) -> dict[str, Any]:
         steps.sshd_for_bursts(),
         *([steps.trust(boot.image.firewall, boot.trusted_cidrs)] if boot.trusted_cidrs else []),
         *oci_steps.file_systems(boot.image, _shares(boot)),
-        *_slurm(boot.image, boot.mounts, boot.slurm),
+        *_slurm(boot),
         steps.announce(),
     ]
     return _config(boot.timezone, [], work)
@@ -99,7 +99,7 @@ def _node(boot: NodeBoot) -> dict[str, Any]:
         work.append(steps.rails(image.front_nic, shape.rdma.el7_netdevs))
     work += oci_steps.file_systems(image, _shares(boot))
     work += containerd.install(boot.containerd) if boot.containerd else []
-    work += _slurm(image, boot.mounts, boot.slurm)
+    work += _slurm(boot)
     config = _config(boot.timezone, [steps.LIMITS_FILE], custom_steps.around(work, boot.actions))
     if image.nccl_packages:
         config |= steps.nccl_packages(image)
@@ -111,11 +111,9 @@ def _shares(boot: LoginBoot | NodeBoot) -> tuple[Mount, ...]:
     return tuple(replace(share, options=share.options + more) for share in boot.mounts)
 
 
-def _slurm(image: ImageFamily, mounts: tuple[Mount, ...], wanted: Slurm | None) -> list[steps.Step]:
-    if wanted is None:
-        return []
-    folders = [shared_folder(image.login, share.at) for share in mounts if share.kind == "nfs"]
-    return [*folders, *slurm_steps.install(image.packages, wanted)]
+def _slurm(boot: LoginBoot | NodeBoot) -> list[steps.Step]:
+    homes = [share.at for share in boot.mounts if share.kind == "nfs"]
+    return slurm_steps.install(boot.image.packages, boot.image.login, homes, boot.slurm)
 
 
 def _config(timezone: str, files: list[dict[str, Any]], work: list[steps.Step]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ The daemons get keys and files later, from the controller.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from catalogue.slurm_packages import SlurmPackages
@@ -68,12 +69,17 @@ class Slurm:
         return [names for names in (its.repositories, its.slurm, its.containers if self.containers else (), more) if names]
 
 
-def install(manager: str, wanted: Slurm) -> list[Step]:
+def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
     """Return the steps that install Slurm with the package `manager`, after those of file systems, which define `lists`.
 
-    Nothing starts before the controller says so.
+    The login user gets a folder on the file systems for home folders, mounted at `homes`. Nothing starts before the controller
+    says so. Without a `wanted` Slurm there are none.
     """
-    return [_user(), _packages(manager, wanted), *(_containers(manager, wanted.containers) if wanted.containers else ())]
+    if wanted is None:
+        return []
+    folders = [mounts.shared_folder(login, at) for at in homes]
+    containers = _containers(manager, wanted.containers) if wanted.containers else []
+    return [*folders, _user(), _packages(manager, wanted), *containers]
 
 
 def _containers(manager: str, wanted: Containers) -> list[Step]:

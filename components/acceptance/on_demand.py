@@ -137,8 +137,8 @@ class OnDemand(pulumi.ComponentResource):
         placed = pulumi.Output.all(line=read.stdout, network=reach.network)
         where = placed.apply(lambda its: place(its["line"], its["network"] or "", asked))
         earlier = records.look_up(measured, pulumi.Output.from_input(asked), where)
-        known = pulumi.Output.all(line=read.stdout, earlier=earlier, network=reach.network)
-        self.ended = known.apply(lambda its: ended(its["line"], its["earlier"], its["network"] or "", asked))
+        known = pulumi.Output.all(line=measured, earlier=earlier, where=where)
+        self.ended = known.apply(lambda its: ended(asked=asked, **its))
         self.register_outputs({"waits": self.waits})
 
 
@@ -160,13 +160,12 @@ def place(text: str, network: str, asked: Asked) -> Place | None:
     return requests.place(nodes, network, json.dumps(line["build"]), replace(asked, names=tuple(node.name for node in nodes)))
 
 
-def ended(text: str, earlier: str, network: str, asked: Asked) -> Ended | None:
-    """Return what the job's line `text` means; None if no job has run."""
-    where = place(text, network, asked)
+def ended(line: str, earlier: str, where: Place | None, asked: Asked) -> Ended | None:
+    """Return what the measurement's `line` of the job that ran at `where` means; None if no job has run."""
     if where is None:
         return None
     found = with_history(replace(asked, names=tuple(node.name for node in where.nodes)), earlier)
-    return Ended(End(found, judge(_measurement(text), found), searched.read(_NOT_SEARCHED)), where)
+    return Ended(End(found, judge(line, found), searched.read(_NOT_SEARCHED)), where)
 
 
 def submits(folder: str) -> str:

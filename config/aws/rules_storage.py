@@ -195,8 +195,10 @@ def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach("aws.storage.home.deployment", f"is {deployment!r}; deployment types are {', '.join(OPENZFS_MB_S)}")
     elif region in OPENZFS_MISSING.get(deployment, frozenset()):
         others = [name for name in OPENZFS_MB_S if region not in OPENZFS_MISSING.get(name, frozenset())]
+        able = ", ".join(name for name in others if name == "MULTI_AZ_1" or name.startswith("SINGLE_AZ_HA"))
         yield Breach(
-            "aws.storage.home.deployment", f"is {deployment}, which {region} does not offer; it offers {', '.join(others)}"
+            "aws.storage.home.deployment",
+            f"is {deployment}, which {region} does not offer; of the highly available types it offers {able}",
         )
 
 

@@ -1,7 +1,7 @@
 """Compares three accounts of the nodes, the state's, the cloud's and Slurm's, and removes the differences."""
 
 import uuid
-from typing import Dict, Iterable, List
+from typing import Dict, Iterable, List, Sequence
 
 from scheduler.elastic import repair
 from scheduler.elastic.cloud import CapacityError, CloudError, Listing
@@ -71,12 +71,12 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 
     It gets another token, so what is left of it here belongs to no node and ends.
     """
-    zones = work.cloud.zones(work.settings.sets[batch.node_set].spec)
     if batch.beside:  # it is the others' network that has no room: they go on, and the set may start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
         work.fail(list(batch.nodes), str(error), PAUSE_S)
         return
     if isinstance(error, CapacityError):
+        zones = _zones(work, batch)
         batch.refused[zone(work, batch)] = str(error)
         # Slurm has been told of nodes that have joined, so their names cannot be other machines' at once.
         if not batch.joined and set(zones) - set(batch.refused):
@@ -90,8 +90,12 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 
 def zone(work: Work, batch: Batch) -> str:
     """Return where a launch is tried: the first zone that has not been out of capacity for it."""
-    zones = work.cloud.zones(work.settings.sets[batch.node_set].spec)
+    zones = _zones(work, batch)
     return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have taken the others away
+
+
+def _zones(work: Work, batch: Batch) -> Sequence[str]:
+    return work.cloud.zones(work.settings.sets[batch.node_set].spec)
 
 
 def _renew(work: Work, batch: Batch) -> None:

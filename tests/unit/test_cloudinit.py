@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import stat
@@ -264,6 +263,7 @@ def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_
     assert "/home nfs " in script("node-ol9-slurm-containers")
 
 
+# Tests of it are marked, because giving a folder to another user takes root, as first boots have it.
 @pytest.fixture
 def folders(tmp_path) -> tuple[Path, Path, str]:
     """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""
@@ -274,7 +274,7 @@ def folders(tmp_path) -> tuple[Path, Path, str]:
     return homes, own, body
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives a folder to another user, as root does at first boot")
+@pytest.mark.rehearsal
 def test_the_shared_folder_is_the_login_users_alone_and_a_second_machine_leaves_what_is_in_it(tmp_path, folders):
     homes, own, body = folders
     for _ in range(2):
@@ -287,7 +287,7 @@ def test_the_shared_folder_is_the_login_users_alone_and_a_second_machine_leaves_
         there.chmod(0o750)  # as its user wishes
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="gives a folder to another user, as root does at first boot")
+@pytest.mark.rehearsal
 @pytest.mark.parametrize("planted", ["link", "folder of a user"])
 def test_first_boot_gives_away_nothing_through_what_a_user_has_put_in_the_shared_folders_place(tmp_path, folders, planted):
     homes, own, body = folders

@@ -807,7 +807,10 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             home(deployment="SINGLE_AZ_HA_1"),
             FACTS,
-            "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; it offers SINGLE_AZ_",
+            (
+                "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; of the highly available "
+                "types it offers SINGLE_AZ_HA_2, MULTI"
+            ),
         ),
         (home(deployment="TWO_AZ"), FACTS, "aws.storage.home.deployment is 'TWO_AZ'; deployment types are SINGLE_AZ_1"),
     ],
