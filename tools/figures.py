@@ -2,17 +2,17 @@
 
     make figures
     make figures PARTS="faults healthy"
+    BUSY=1 make figures
 
 PARTS are any of two, many, aws, search, pure (the default), boot, exporter, faults, pairs, healthy, busy and kills. Healthy
-takes a quarter of an hour, pairs ten minutes, faults and kills half an hour each, busy three quarters of an hour. With RUNS=2,
+takes a quarter of an hour, pairs ten minutes, busy, faults and kills half an hour each. With RUNS=2,
 healthy and busy make two runs of each kind instead of ten. With KILLS="build, plugin", kills runs only those with such a name,
-and with FAULTS="slow_link" faults plants only those that have this text.
-Ratios come from runs side by side in one world.
+and with FAULTS="slow_link" faults plants only those that have this text. With BUSY=1 half of the processors are taken all the
+time. Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -33,7 +33,7 @@ from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
 from benchmarks.report.outputs import culprit_name
 from catalogue.oci.shapes import SHAPES
-from tools import kills
+from tools import half_busy, kills
 from tools.search import figures, looks_figures
 from tools.stack_changes import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, standing_hosts
@@ -57,13 +57,15 @@ _LARGE_PLAN: dict[str, Any] = {
 #: As in its stack file: single operations of 64 rails on a few processors are not judged.
 _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
+#: What is planted stays, so looks at other moments would only repeat the deciding run.
+_WITHOUT_LOOKS: dict[str, Any] = {"measure": {"looks": 0}, "accept": {"allowSkipped": ["looks"]}}
 #: The complete plan is judged, as by default; one collective, at sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
-#: Operations long enough that the ranks of eight hosts on a few processors hardly disturb each other.
-_CALM: dict[str, Any] = {"measure": {"sizes": {"from": "8M", "to": "16M"}}}
+#: At 4 MiB the ranks of healthy hosts on two processors once waited for each other long enough to come out short.
+_JUDGED_AT_4M: dict[str, Any] = {"measure": {"sizes": {"from": "2M", "to": "4M"}}}
 
 
 #: A planted fault, and the culprit that the search must report: kind, host indices, rail index.
@@ -103,6 +105,8 @@ _PATIENCE_S = 900
 #: The parts that take no options.
 _USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
+#: What is measured decides; the search, which takes minutes here, is what faults measures.
+_UNSEARCHED: dict[str, Any] = {"measure": {"search": "0 s"}}
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
 
@@ -126,7 +130,7 @@ def main(parts: list[str]) -> None:
     wrong = sorted(set(parts) - set(known))
     if wrong:
         sys.exit(f"{wrong[0]} is no part; known are {', '.join(known)}")
-    with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder:
+    with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         for part in parts or _USUAL:
             known[part](Path(folder) / part)
 
@@ -270,7 +274,8 @@ def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: s
     """
     folder.mkdir()
     stage, settings = standing_hosts(folder, hosts, _FAULTY_SHAPE)
-    settings = merged(_MANY_PLAN if hosts == _MANY else {}, settings) | {"records": {"history": None}}
+    plan = merged(_MANY_PLAN, _WITHOUT_LOOKS) if hosts == _MANY else {}
+    settings = merged(plan, settings) | {"records": {"history": None}}
     right, shown, most = 0, 0, 0
     try:
         _timed("the build", stage.build(**settings))
@@ -313,8 +318,11 @@ def _planted(
 
 
 def _measured(stage: Stage) -> dict[str, Any]:
-    """Return the measurement from the outputs; empty if the update stopped before it."""
-    found = stage.outputs().get("measured")
+    """Return the measurement from the outputs; empty if the update stopped before it, or there was none yet."""
+    try:
+        found = stage.outputs().get("measured")
+    except FileNotFoundError:
+        return {}
     return found if isinstance(found, dict) else {}
 
 
@@ -358,69 +366,46 @@ def _named(outputs: dict[str, Any], shape: str = "BM.GPU4.8") -> list[tuple[str,
 
 
 def _healthy(folder: Path) -> None:
-    verdicts, twice = [], 0
     stage, settings = _standing(folder)
     try:
-        for number in range(1, _HEALTHY_RUNS + 1):
-            stage.up(**merged(merged(settings, _CALM), {"measure": {"run": number}}))
-            outputs = stage.outputs()
-            verdicts.append(outputs["measured"]["verdict"])
-            twice += any(why.startswith(retest.NOTE) for check in outputs["measured"]["checks"] for why in check["why"])
-            if verdicts[-1] != "pass":
-                say(f"healthy run {number}", "; ".join(outputs["measured"]["reasons"]))
+        _verdicts(stage, merged(settings, _JUDGED_AT_4M), "healthy", 1)
     finally:
         stage.close()
-    say(f"false alarms in {_HEALTHY_RUNS} healthy rehearsed runs, {_MANY} hosts", str(_HEALTHY_RUNS - verdicts.count("pass")))
-    say("of these runs were measured a second time and passed then", str(twice))
 
 
 def _busy(folder: Path) -> None:
-    """Measure healthy hosts on a quiet and on a busy machine, and hosts with half a rail on the busy one."""
+    """Measure healthy hosts, and hosts with half a rail, on a busy machine; `healthy` is for a quiet one."""
     stage, settings = _standing(folder)
-    settings = merged(settings, _CALM)
-    half = f"half of {len(os.sched_getaffinity(0))} processors taken"
+    settings = merged(settings, _JUDGED_AT_4M)
+    half = half_busy.said()
     try:
-        _verdicts(stage, settings, "healthy, quiet", 100)
-        with _half_taken():
+        with half_busy.half_taken():
             _verdicts(stage, settings, f"healthy, {half}", 200)
             stage.refault(_HALF_RAIL)
-            _verdicts(stage, settings, f"half a rail, {half}", 300)
+            _verdicts(stage, merged(settings, _UNSEARCHED), f"half a rail, {half}", 300)
             stage.refault()
     finally:
         stage.close()
 
 
 def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> None:
-    """Measure the requested number of times; print the count of each verdict and how many runs blamed a host."""
-    verdicts, blamed, began, last = [], 0, time.monotonic(), ""
+    """Measure the requested number of times; print counts: of each verdict, of runs that blamed a host or measured twice."""
+    verdicts, blamed, twice, began = [], 0, 0, time.monotonic()
     for number in range(first, first + _HEALTHY_RUNS):
-        ended = stage.up(**merged(settings, {"measure": {"run": number}}))
+        before = _measured(stage).get("run")
+        ended = stage.command(*stage.up_words(**merged(settings, {"measure": {"run": number}})), timeout_s=_PATIENCE_S)
         found = stage.outputs()
         measured = found.get("measured") or {}
-        if measured.get("run") in {None, last}:
+        if measured.get("run") in {None, before}:
             sys.exit(f"{what}: run {number} left no measurement: {ended}")
-        last = measured["run"]
         verdicts.append(measured["verdict"])
         blamed += bool(_named(found))
+        twice += any(why.startswith(retest.NOTE) for check in measured["checks"] for why in check["why"])
         if verdicts[-1] != "pass":
             say(f"{what}: run {number}", "; ".join(measured["reasons"]))
     counts = ", ".join(f"{verdicts.count(one)} {one}" for one in ("pass", "short", "unknown"))
-    say(f"{what}, {_MANY} hosts", f"{counts}; {blamed} blamed a host; {(time.monotonic() - began) / _HEALTHY_RUNS:.0f} s each")
-
-
-@contextlib.contextmanager
-def _half_taken() -> Iterator[None]:
-    """Occupy half of the processors, each with a loop that has priority over all other processes."""
-    mine = sorted(os.sched_getaffinity(0))[: max(1, len(os.sched_getaffinity(0)) // 2)]
-    pinned = "os.sched_setaffinity(0, {int(sys.argv[1])}); os.setpriority(os.PRIO_PROCESS, 0, -20)"
-    loop = f"import os, sys; {pinned}\nwhile True: pass"
-    taking = [subprocess.Popen([sys.executable, "-c", loop, str(one)]) for one in mine]
-    try:
-        yield
-    finally:
-        for one in taking:
-            one.kill()
-            one.wait()
+    each_s = (time.monotonic() - began) / _HEALTHY_RUNS
+    say(f"{what}, {_MANY} hosts", f"{counts}; {blamed} blamed a host; {twice} measured twice; {each_s:.0f} s each")
 
 
 def _overhead(stage: Stage) -> float:

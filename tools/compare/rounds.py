@@ -1,6 +1,7 @@
 """Time the way to a verdict on the same eight rehearsed hosts: busbar, an Ansible playbook, and a loop of ssh and scp.
 
     make compare
+    BUSY=1 make compare
 
 All three do the steps of README.md and run the same commands on the head node. They take turns, each on hosts that are cleaned
 first.
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.launch import launcher, mpirun, protocol
+from tools import half_busy
 from tools.stack_changes import settled
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
@@ -173,7 +175,7 @@ def _good(what: str, finished: Finished) -> Finished:
 
 def main() -> None:
     """Print every time, and the ratios of the medians: of the whole way, and of what is around the runs that all three make."""
-    with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder:
+    with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         bench = _Bench(Path(folder))
         try:
             _compare(bench)

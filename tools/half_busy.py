@@ -1,0 +1,62 @@
+"""Takes half of this machine's processors, to see that figures keep their meaning beside other work.
+
+BUSY=1 before `make figures` or `make compare` does it for the whole run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+_LOOP = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.setpriority(os.PRIO_PROCESS, 0, -20)
+try:
+    with open("/proc/self/autogroup", "w") as own:
+        own.write("-20")
+except FileNotFoundError:
+    pass
+while os.getppid() == int(sys.argv[2]):
+    for _ in range(1_000_000):
+        pass
+"""
+
+
+def half() -> list[int]:
+    """Return the numbers of the processors that are taken; at least one."""
+    mine = sorted(os.sched_getaffinity(0))
+    return mine[: max(1, len(mine) // 2)]
+
+
+def said() -> str:
+    """Return what is taken, in words."""
+    return f"half of {len(os.sched_getaffinity(0))} processors taken"
+
+
+@contextlib.contextmanager
+def half_taken(*, wanted: bool = True) -> Iterator[None]:
+    """Occupy `half` of the processors if `wanted`, each with a loop that has priority over all other processes.
+
+    A loop is a session of its own, because the kernel weighs sessions before processes (sched(7), autogroup). It ends by itself
+    once this process is gone.
+    """
+    words = [[sys.executable, "-c", _LOOP, str(one), str(os.getpid())] for one in half() if wanted]
+    taking = [subprocess.Popen(its, start_new_session=True) for its in words]
+    try:
+        yield
+    finally:
+        for one in taking:
+            one.kill()
+            one.wait()
+
+
+def asked() -> bool:
+    """Return whether BUSY asks for it; print what is taken if so."""
+    wanted = bool(os.environ.get("BUSY"))
+    if wanted:
+        print(f"{'for all of this run':<58} {said()}", flush=True)  # noqa: T201 - printing is its purpose
+    return wanted
