@@ -12,9 +12,9 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.judge import looks, measurement
-from benchmarks.judge.checks import PASS, SHORT, Check
+from benchmarks.judge.checks import PASS, SHORT, UNKNOWN, Check
 from benchmarks.judge.verdict import judged as judge_measurement
-from benchmarks.judge.waiting import is_slow
+from benchmarks.judge.waiting import BUSY, is_slow
 from benchmarks.plan.steps import FREE, LOOK_STEPS, NODE, NVL, RAILS, SPREAD
 
 if TYPE_CHECKING:
@@ -76,6 +76,13 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     told = [one for one in told if not any(one is said for said in stands.checks)]
     notes = [f"{one.name} in the retest: {one.state}, {'; '.join(one.why) or 'no reason given'}" for one in told]
     return _stands(stands, [*notes, *_doubt(searched)])
+
+
+def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
+    """Return the search's line; without its culprits if this machine was too busy for a verdict, and so for a search."""
+    if judged.verdict != UNKNOWN or not searched.get("culprits") or not any(map(is_slow, judged.checks)):
+        return searched
+    return searched | {"culprits": [], "summary": f"{BUSY}nobody is blamed while ranks wait for processors"}
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:

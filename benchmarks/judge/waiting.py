@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 #: From this share on, the machine determines times of single operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
-_WHOSE = "this machine: "
+#: How the first reason of a check begins that this machine may explain.
+BUSY = "this machine: "
 
 
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
@@ -31,7 +32,7 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
         return checks
     states = {one.name: one.state for one in ask(of(found.line | {"steps": [_at_once(step) for step in steps(found.line)]}))}
-    why = f"{_WHOSE}ranks waited for a processor up to {most:.0%} of their time, which may explain the whole shortfall"
+    why = f"{BUSY}ranks waited for a processor up to {most:.0%} of their time, which may explain the whole shortfall"
 
     def is_excused(one: Check) -> bool:
         uneven = one.name.startswith(_OF_TIMES) and most >= _UNEVEN
@@ -42,7 +43,7 @@ def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement]
 
 def is_slow(one: Check) -> bool:
     """Return whether a check is short, or unknown because this machine was too busy: both are worth measuring again."""
-    return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(_WHOSE) for why in one.why[:1]))
+    return one.state == SHORT or (one.state == UNKNOWN and any(why.startswith(BUSY) for why in one.why[:1]))
 
 
 def waited(step: dict[str, Any]) -> float:

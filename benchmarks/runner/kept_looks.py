@@ -33,11 +33,19 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Replace the looks under `name` by those of `steps`, after `beside`, the earlier looks of the same measurement."""
-    taken = [look for step in steps for look in step.get("looks_gb_s") or ()]
+    """Replace the looks under `name` by those of `steps`, after `beside`, the earlier looks of the same measurement.
+
+    In a rehearsal they are kept as if no rank had waited for a processor: what this machine was busy with says nothing of the
+    next measurement.
+    """
+    taken = [look / (1 - _waited(step)) for step in steps for look in step.get("looks_gb_s") or () if _waited(step) < 1]
     if taken:
         os.makedirs(os.path.dirname(_path(name)), mode=0o700, exist_ok=True)
         jobs.write(_path(name), json.dumps([*beside, *taken][-_KEPT:]))
+
+
+def _waited(step: Dict[str, Any]) -> float:
+    return float(step.get("waited") or 0.0)
 
 
 def _path(name: str) -> str:

@@ -5,7 +5,7 @@ from typing import Dict, Iterable, List, Optional, Set, Tuple
 
 from benchmarks.search.baseline import baseline
 from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_packed, lone_samples
-from benchmarks.search.trials import PAIR, Pair, Sample, numbers_of, other_of, pair_of, whole_pairs
+from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of, other_of, pair_of, whole_pairs
 
 #: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; after this many it is decided.
 _CLEARED, _TRIED_AGAIN = 2, 4
@@ -101,8 +101,10 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Tell whether a sample has no number, or one too far below the baseline."""
-        return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
+        """Tell whether a sample has no number, or one too far below the baseline that nothing else explains."""
+        if sample.busbw_gb_s is None or is_excused(sample):
+            return sample.busbw_gb_s is None
+        return sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
 
     def ratio(self, samples: Iterable[Sample]) -> float:
         """Return the median of `samples` as a share of healthy; 0.0 if none has a number."""
@@ -123,9 +125,10 @@ class Slowness:
             return max([whole, *tried])  # a single run may have been disturbed
         return min(tried) if tried else None
 
-    def _is_short(self, busbw_gb_s: Optional[float]) -> bool:
+    def _is_short(self, sample: Sample) -> bool:
         """Tell whether a ring is short: nearer to the short full ring than to a healthy pair."""
-        if busbw_gb_s is None or not self.healthy:
+        busbw_gb_s = sample.busbw_gb_s
+        if busbw_gb_s is None or not self.healthy or is_excused(sample):
             return busbw_gb_s is None
         limit = self.healthy * (1 - self.drop)
         if self.whole is not None and self.whole < limit:
@@ -134,7 +137,7 @@ class Slowness:
 
     def is_group_slow(self, group: Tuple[int, ...]) -> bool:
         """Tell whether every run of a ring over `group` was short."""
-        tried = [self._is_short(sample.busbw_gb_s) for sample in self.groups.get(group, ())]
+        tried = [self._is_short(sample) for sample in self.groups.get(group, ())]
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:

@@ -18,7 +18,10 @@ class Trial(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none."""
+    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none.
+
+    With a number, `why` says that something other than the fabric may explain a low one; such a sample is never slow.
+    """
 
     trial: Trial
     busbw_gb_s: Optional[float]
@@ -66,6 +69,11 @@ def checked(sample: Sample) -> Sample:
     if number is None or (math.isfinite(number) and number >= 0):
         return sample
     return Sample(sample.trial, None, sample.why or f"{number} is not a bandwidth")
+
+
+def is_excused(sample: Sample) -> bool:
+    """Tell whether something other than the fabric may explain a low number."""
+    return sample.busbw_gb_s is not None and bool(sample.why)
 
 
 def numbers_of(samples: Iterable[Sample]) -> List[float]:

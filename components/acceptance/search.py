@@ -23,7 +23,8 @@ def search(  # noqa: PLR0913 - what a search depends on, by name
 
     def end(look: Look, stdout: str) -> End:
         line = searched.read(stdout)
-        return End(look.asked, retest.settled(look.judged, look.asked, line), line)
+        judged = retest.settled(look.judged, look.asked, line)
+        return End(look.asked, judged, retest.unblamed(judged, line))
 
     wanted = pulumi.Output.all(where=built.place, look=measured.look).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [measured.command], opts)

@@ -198,6 +198,15 @@ def _built():
     return BUILT
 
 
+def test_looks_of_ranks_that_waited_for_processors_are_kept_as_if_they_had_not(tmp_path, monkeypatch):
+    """Healthy hosts on a busy machine came out short in the second run, by looks that were excused in the first."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    kept_looks.keep(
+        "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]
+    )
+    assert kept_looks.earlier("x") == [2.0, 4.0, 4.0]
+
+
 def test_the_runner_keeps_looks_by_machines_and_size_and_forgets_none_of_a_retest(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     request = protocol.request(json.loads(requests.measure(_place(), ASKED, [])))

@@ -110,6 +110,20 @@ def test_a_second_number_excuses_nothing_if_the_search_found_a_culprit():
     assert found.reasons[-2].startswith("rails in the retest: pass")
 
 
+def test_nobody_is_blamed_in_a_rehearsal_whose_ranks_waited_too_long_for_a_verdict():
+    searched = {"needed": True, "complete": True, "culprits": [{"kind": "node", "nodes": ["gpu-1"]}], "summary": "node gpu-1"}
+    waited = document(share=0.79)
+    waited["steps"] = [step | {"waited": 0.25} for step in waited["steps"]]
+    busy, short = judge(json.dumps(waited), ASKED), judge(json.dumps(document(share=0.5)), ASKED)
+    assert (busy.verdict, short.verdict) == ("unknown", "short")
+    assert retest.unblamed(short, searched) == searched
+    said = retest.unblamed(busy, searched)
+    assert (said["culprits"], said["summary"]) == ([], "this machine: nobody is blamed while ranks wait for processors")
+    silent = judge("", ASKED)
+    assert silent.verdict == "unknown"
+    assert retest.unblamed(silent, searched) == searched, "what is unknown for another reason"
+
+
 @pytest.mark.parametrize("ended", [{"complete": False}, {"failed": "no answer from node-1"}])
 def test_a_second_number_excuses_nothing_if_the_search_did_not_finish(ended):
     found = look(damaged("rails"), document(), **ended)

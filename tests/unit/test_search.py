@@ -58,6 +58,22 @@ def named(fabric: Fabric, **known: float):
     return [(one.kind, one.nodes, one.rails) for one in finding.culprits], finding
 
 
+def excused(trial: Trial, chance: random.Random) -> Sample:
+    """Return what the runner says of healthy hosts whose ranks waited for processors: rings at the limit, most pairs above."""
+    if len(trial.nodes) > 2 or chance.random() < 0.1:
+        return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
+    return Sample(trial, chance.uniform(0.0234, 0.0238), "")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rings_that_waiting_explains_are_no_group_that_is_slow_together(seed):
+    """Of eight healthy hosts on a busy machine four were blamed, because their pairs had not waited."""
+    chance, search = random.Random(seed), Search(8, 4, 0.02125, 0.0194)  # noqa: S311
+    while trials := search.next_round():
+        search.record([excused(trial, chance) for trial in trials])
+    assert search.finding().culprits == ()
+
+
 @pytest.mark.parametrize("nodes", [3, 4, 5, 8, 13, 64])
 def test_a_slow_node_is_blamed_as_a_node(nodes):
     found, finding = named(Fabric(nodes, 4, (Fault("node", (1,), (), 0.6),)))
