@@ -6,8 +6,10 @@ first contact can read which step failed.
 
 from __future__ import annotations
 
+import base64
+import gzip
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from catalogue.aws import MachineImage, Stack
 from cloudinit import aws_steps, custom_steps, enroot, slurm_steps, steps
@@ -31,6 +33,7 @@ class Mounts:
         lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the one that is served.
         lustre_efa: sha256 of the vendor's archive that sets it up over EFA; empty reaches it without.
         home: DNS name of an OpenZFS file system, empty for none; it is mounted at `home_at`.
+        login_home: whether the login user's home is one of its folders, on all machines.
         options: for all of them, beside each one's own.
     """
 
@@ -40,6 +43,7 @@ class Mounts:
     lustre_efa: str = ""
     home: str = ""
     home_at: str = ""
+    login_home: bool = False
     options: str = ""
 
 
@@ -95,12 +99,34 @@ class ComputeBoot:
     actions: Actions | None = None
 
 
-def render(boot: LoginBoot | ComputeBoot) -> str:
-    """Return the cloud-config text of `boot`.
+class UserData(NamedTuple):
+    """User data of a machine: its `text`, None if that is too long as it is, and what EC2 takes in base64."""
+
+    text: str | None
+    packed: str
+
+
+def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
+    """Return the cloud-config of `boot`, compressed if it is too long (cloud-init, "User data formats", gzip).
 
     Raises:
-        ValueError: the text is longer than the vendor accepts.
+        ValueError: it is longer than the vendor accepts, compressed or not.
     """
+    text = render(boot)
+    plain = text.encode()
+    fits = len(plain) <= USER_DATA_BYTES
+    data = plain if fits else gzip.compress(plain, mtime=0)
+    if len(data) > USER_DATA_BYTES:
+        msg = (
+            f"the first boot is {len(data)} bytes long, compressed; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys, "
+            "scripts of your own or arguments"
+        )
+        raise ValueError(msg)
+    return UserData(text if fits else None, base64.b64encode(data).decode())
+
+
+def render(boot: LoginBoot | ComputeBoot) -> str:
+    """Return the cloud-config text of `boot`."""
     if boot.slurm:
         boot = replace(boot, mounts=replace(boot.mounts, options=UNPRIVILEGED))
     work = _login(boot) if isinstance(boot, LoginBoot) else _node(boot)
@@ -110,14 +136,7 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
         "write_files": [steps.LIMITS_FILE, script_file(steps.script(work))],
         "runcmd": [[SCRIPT]],
     }
-    text = cloud_config(config)
-    if len(text.encode()) > USER_DATA_BYTES:
-        msg = (
-            f"the first boot is {len(text.encode())} bytes long; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys, "
-            "scripts of your own or arguments"
-        )
-        raise ValueError(msg)
-    return text
+    return cloud_config(config)
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
@@ -159,11 +178,12 @@ def _mounts(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
 def _home(image: MachineImage, mounts: Mounts) -> list[steps.Step]:
     if not mounts.home:
         return []
-    return [nfs_client(image.packages), aws_steps.home(image.login, mounts.home, mounts.home_at, mounts.options)]
+    its = aws_steps.home(image.login, mounts.home, mounts.home_at, mounts.options, shared=mounts.login_home)
+    return [nfs_client(image.packages), its]
 
 
 def _slurm(boot: LoginBoot | ComputeBoot) -> list[steps.Step]:
-    homes = [boot.mounts.home_at] if boot.mounts.home else []
+    homes = [boot.mounts.home_at] if boot.mounts.home and not boot.mounts.login_home else []
     return slurm_steps.install(boot.image.packages, boot.image.login, homes, boot.slurm)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from catalogue.aws import MachineImage, Stack
 from catalogue.aws.versions import HANGING, HANGS, LUSTRE_EFA
-from cloudinit import downloads, mounts
+from cloudinit import downloads, homes, mounts
 from cloudinit.steps import Step
 
 #: p5en shows its EFA devices late (awsome-distributed-training: health checks).
@@ -140,9 +140,10 @@ fi
     )
 
 
-def home(login: str, server: str, path: str, more: str) -> Step:
-    """Mount the root volume of the OpenZFS file system for home folders, with `more` options."""
-    return mounts.home(login, mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more))
+def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step:
+    """Mount the root volume of the OpenZFS file system for home folders, the login user's among them if `shared`."""
+    share = mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more)
+    return homes.shared_home(login, share) if shared else homes.home(login, share)
 
 
 def keep_kernel(image: MachineImage) -> Step:

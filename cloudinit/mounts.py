@@ -14,7 +14,6 @@ _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
 #: Added to a file system's options where plain users' jobs run: root of one machine could otherwise leave a program on it that
 #: makes its caller root of another, above all of the controller (mount(8)).
 UNPRIVILEGED = ",nosuid,nodev"
-_OWN_HOMES = "/var/lib/busbar/home"
 
 
 @dataclass(frozen=True)
@@ -26,12 +25,14 @@ class Mount:
         source: server and export, as the client names them.
         at: the mount point.
         options: as in /etc/fstab.
+        login_home: whether the login user's home is one of its folders, on all machines.
     """
 
     kind: str
     source: str
     at: str
     options: str
+    login_home: bool = False
 
     @property
     def line(self) -> str:
@@ -78,54 +79,6 @@ def nfs_client(manager: str) -> Step:
     package = "nfs-common" if manager == "apt" else "nfs-utils"
     lists = "lists && " if manager == "apt" else ""
     return Step("nfs-client", f"command -v mount.nfs > /dev/null || {{ {lists}{install(manager, package)}; }}")
-
-
-def home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders; the login user's own folder stays on this machine.
-
-    That folder has the keys that let the operator in. The share must not hide them, nor machines overwrite each other's.
-    """
-    if share.at != "/home":
-        return Step("home", mounted(share))
-    own = f"{_OWN_HOMES}/{login} /home/{login} none bind,x-systemd.requires-mounts-for=/home 0 0"
-    return Step(
-        "home",
-        f"""
-if ! grep -q ' /home nfs ' /etc/fstab; then
-  mkdir -p {_OWN_HOMES}
-  cp -a /home/{login} {_OWN_HOMES}/
-  printf '%s\\n' '{share.line}' '{own}' >> /etc/fstab
-  systemctl daemon-reload
-fi
-mountpoint -q /home || again mount /home
-mkdir -p /home/{login}
-mountpoint -q /home/{login} || mount /home/{login}
-""",
-    )
-
-
-def shared_folder(login: str, at: str) -> Step:
-    """Give the login user a folder on the shared home folders at `at`, by the same path on all machines, and ~/shared.
-
-    Machines make it at the same time, and later ones find it. Anybody may write to a file system that is not at /home, so a
-    folder that is not root's own is not walked into: it could be a link to anywhere.
-    """
-    every = f"{at}/.shared"
-    own, link = f"{every}/{login}", f"/home/{login}/shared"
-    return Step(
-        "shared-folder",
-        f"""
-mkdir -p {every}
-if [ -L {every} ] || [ "$(stat -c %u {every})" != 0 ]; then
-  echo 'busbar: {every} is not a folder of root: remove it, or let root be root on the file system (no root squash)'
-  exit 1
-fi
-if ! [ -d {own} ] || [ "$(stat -c %U {own})" != {login} ]; then
-  install -d -m 700 -o {login} -g "$(id -gn {login})" {own}
-fi
-[ -e {link} ] || ln -s {own} {link}
-""",
-    )
 
 
 def for_everybody(name: str, share: Mount) -> Step:

@@ -7,7 +7,7 @@ Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), t
 from __future__ import annotations
 
 from catalogue import ImageFamily
-from cloudinit import mounts
+from cloudinit import homes, mounts
 from cloudinit.mounts import Mount
 from cloudinit.steps import Step
 
@@ -24,10 +24,13 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
     for share in wanted:
         if share.kind == "lustre":
             work += [lustre_client(), mounts.for_everybody("lustre", share)]
-        elif share.at == "/home":
-            work += [mounts.nfs_client(image.packages), mounts.home(image.login, share)]
         else:
-            work += [mounts.nfs_client(image.packages), mounts.for_everybody("home", share)]
+            work.append(mounts.nfs_client(image.packages))
+            work += [mounts.for_everybody("home", share)] if share.at != "/home" else []
+            if share.login_home:
+                work.append(homes.shared_home(image.login, share))
+            elif share.at == "/home":
+                work.append(homes.home(image.login, share))
     return work
 
 

@@ -112,7 +112,7 @@ def _shares(boot: LoginBoot | NodeBoot) -> tuple[Mount, ...]:
 
 
 def _slurm(boot: LoginBoot | NodeBoot) -> list[steps.Step]:
-    homes = [share.at for share in boot.mounts if share.kind == "nfs"]
+    homes = [share.at for share in boot.mounts if share.kind == "nfs" and not share.login_home]
     return slurm_steps.install(boot.image.packages, boot.image.login, homes, boot.slurm)
 
 

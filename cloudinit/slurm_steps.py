@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from catalogue.slurm_packages import SlurmPackages
 from cloudinit import enroot, mounts, pyxis
+from cloudinit.homes import shared_folder
 from cloudinit.pyxis import Pyxis
 from cloudinit.steps import Step
 
@@ -77,7 +78,7 @@ def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None
     """
     if wanted is None:
         return []
-    folders = [mounts.shared_folder(login, at) for at in homes]
+    folders = [shared_folder(login, at) for at in homes]
     containers = _containers(manager, wanted.containers) if wanted.containers else []
     return [*folders, _user(), _packages(manager, wanted), *containers]
 

@@ -65,6 +65,15 @@ def homeless(where: str, slurm: Scheduler | None, home: object) -> Iterator[Brea
         )
 
 
+def shared_login(where: str, slurm: Scheduler | None, shared: bool) -> Iterator[Breach]:
+    """Yield a shared home of the login user where no scheduler runs that user's jobs."""
+    if slurm is None and shared:
+        yield Breach(
+            f"{where}.storage.home.shareLoginUser",
+            f"is true, and {where}.slurm is not set; it is for jobs that the login user submits: remove it",
+        )
+
+
 def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
     """Yield a test job that no entry can run, or that has no fabric to measure."""
     if slurm is None:

@@ -7,7 +7,6 @@ does not wait for machines that end). A scheduler starts the dynamic ones from t
 
 from __future__ import annotations
 
-import base64
 import functools
 from dataclasses import dataclass
 
@@ -18,7 +17,7 @@ from catalogue.aws import STACK
 from catalogue.aws.instances import BLOCK, ON_DEMAND, SPOT
 from catalogue.aws.nics import PLAIN, layout
 from catalogue.containers import ENROOT
-from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, render
+from cloudinit.aws import SCRATCH, ComputeBoot, Mounts, user_data
 from components.after import after
 from components.aws.launch_inputs import STACK_TAG, LaunchInputs, gp3, stack_tags
 from components.aws.tagged_machines import RIGHT, tagged
@@ -276,7 +275,7 @@ def _user_data(wanted: Aws, machines: Machines, mounts: Mounts, controllers: tup
         enroot=ENROOT if wanted.container and not (slurm and slurm.containers) else "",
         enroot_sha256=wanted.container.enroot_sha256 if wanted.container else (),
     )
-    return base64.b64encode(render(boot).encode()).decode()
+    return user_data(boot).packed
 
 
 def _members(made: list[ec2.Instance]) -> pulumi.Output[tuple[Member, ...]]:

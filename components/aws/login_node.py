@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pulumi
 from pulumi_aws import ec2, ssm
 
-from cloudinit.aws import SCRATCH, LoginBoot, Mounts, render
+from cloudinit.aws import SCRATCH, LoginBoot, Mounts, user_data
 from components import login_machine
 from components.after import after
 from components.aws.launch_inputs import LOGIN_TAG, LaunchInputs, gp3, stack_tags
@@ -59,6 +59,8 @@ class LoginNode(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
         )
         place = {LOGIN_TAG: f"{this_stack()}/{number}" if number else this_stack()}
+        known = pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter, key=parts.controller_key)
+        data = known.apply(lambda its: user_data(_boot(wanted, **its)))
         instance = ec2.Instance(
             f"{name}-instance",
             ami=parts.image,
@@ -67,9 +69,8 @@ class LoginNode(pulumi.ComponentResource):
             vpc_security_group_ids=[parts.group_id],
             associate_public_ip_address=True,
             iam_instance_profile=parts.profile,
-            user_data=pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter, key=parts.controller_key).apply(
-                lambda its: render(_boot(wanted, **its))
-            ),
+            user_data=data.apply(lambda its: its.text),
+            user_data_base64=data.apply(lambda its: its.packed if its.text is None else None),
             user_data_replace_on_change=True,
             metadata_options=ec2.InstanceMetadataOptionsArgs(
                 http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=1

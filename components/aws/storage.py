@@ -206,4 +206,5 @@ def _mounts(wanted: Aws, lustre: tuple[str, ...], home: str) -> Mounts:
         lustre_efa=(its.efa_setup_sha256 or "") if its and its.efa else "",
         home=home,
         home_at=storage.home.mount if storage.home else "",
+        login_home=storage.home.share_login_user if storage.home else False,
     )

@@ -85,7 +85,7 @@ class Storage(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         return pulumi.Output.all(address=target.ip_address, path=export.path).apply(
-            lambda its: Mount("nfs", f"{its['address']}:{its['path']}", home.mount, NFS_OPTIONS)
+            lambda its: Mount("nfs", f"{its['address']}:{its['path']}", home.mount, NFS_OPTIONS, home.share_login_user)
         )
 
     def _export_there(self, home: Home, own: Export) -> pulumi.Output[Mount]:
@@ -103,7 +103,7 @@ class Storage(pulumi.ComponentResource):
                     f"oci.storage.home.existing.path is {own.path or 'not set'}, and {own.mount_target} exports "
                     f"{', '.join(paths) or 'nothing'}; name one of its exports"
                 )
-            return Mount("nfs", f"{address}:{own.path or paths[0]}", home.mount, NFS_OPTIONS)
+            return Mount("nfs", f"{address}:{own.path or paths[0]}", home.mount, NFS_OPTIONS, home.share_login_user)
 
         return known.apply(lambda its: mount(**its))
 

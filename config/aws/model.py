@@ -360,6 +360,12 @@ class Home(Model):
         description="Where machines mount it; at /home the login user's own folder stays on each machine.",
         examples=["/shared"],
     )
+    share_login_user: bool = Field(
+        default=False,
+        description="Make the login user's home one of its folders, on all machines, except .ssh and .busbar. Root of any "
+        "machine then decides what the login user runs on all of them.",
+        examples=[True],
+    )
     backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days for none.")
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
@@ -535,6 +541,8 @@ class Aws(Model):
             "network": (self.network.model_dump(mode="json", exclude={"existing"}), self.zone),
             "storage": (systems, self.home_deployment if self.storage.home else "", self.container is not None),
         }
+        if self.storage.home and self.storage.home.share_login_user:
+            parts["home"] = "login user"
         own = self.network.existing
         if own:  # beside the others, so that machines of a network that is made keep their hash
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")

@@ -46,8 +46,10 @@ def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Jobs whose output would end with their machines."""
-    yield from slurm_rules.homeless("aws", wanted.slurm, wanted.storage.home)
+    """Jobs whose output would end with their nodes, or a shared home for jobs that nobody starts."""
+    home = wanted.storage.home
+    yield from slurm_rules.homeless("aws", wanted.slurm, home)
+    yield from slurm_rules.shared_login("aws", wanted.slurm, home is not None and home.share_login_user)
 
 
 @rule("slurm-software", ERROR, "catalogue/aws/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)

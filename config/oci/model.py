@@ -299,6 +299,12 @@ class Home(Model):
         description="Where nodes mount it; at /home the login user's own folder stays on each machine.",
         examples=["/fss"],
     )
+    share_login_user: bool = Field(
+        default=False,
+        description="Make the login user's home one of its folders, on all machines, except .ssh and .busbar. Root of any "
+        "machine then decides what the login user runs on all of them.",
+        examples=[True],
+    )
     throughput_gbit_s: GbitS = Field(
         default=1,
         description="Throughput of the mount target: 1 Gbit/s, or 20, 40 or 80, which are billed for at least 30 days.",
@@ -443,6 +449,7 @@ class Oci(Model):
         """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
+        mounts += ["login user"] if home and home.share_login_user else []
         # Only where there are any, so that machines that mount what the stack makes keep their hash.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing

@@ -70,8 +70,10 @@ def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Jobs whose output would end with their nodes."""
-    yield from slurm_rules.homeless("oci", wanted.slurm, wanted.storage.home)
+    """Jobs whose output would end with their nodes, or a shared home for jobs that nobody starts."""
+    home = wanted.storage.home
+    yield from slurm_rules.homeless("oci", wanted.slurm, home)
+    yield from slurm_rules.shared_login("oci", wanted.slurm, home is not None and home.share_login_user)
 
 
 @rule("slurm-software", ERROR, "catalogue/oci/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)

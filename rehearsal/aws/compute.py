@@ -185,8 +185,9 @@ class Instance(Kind):
     def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
         # As the provider keeps it in its state: a hash, because user data may be long.
-        if record.private["user_data"] and "userData" not in record.inputs:
-            own["userData"] = hashlib.sha1(record.private["user_data"].encode(), usedforsecurity=False).hexdigest()
+        if record.private["user_data"] and not {"userData", "userDataBase64"} & set(record.inputs):
+            data = record.private["user_data"].encode(errors="surrogateescape")
+            own["userData"] = hashlib.sha1(data, usedforsecurity=False).hexdigest()
         return own
 
     @override

@@ -50,8 +50,9 @@ def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 
 
 def plan_of(cloud: str, **measure: int) -> dict[str, Any]:
-    """Return the changes to the stack file: a short plan, and a login node beside the controller."""
-    return merged(SHORT_PLAN, {cloud: {"slurm": {"loginNodes": 1}}, "measure": measure})
+    """Return the changes to the stack file: a short plan, a login node beside the controller, on AWS one home of its user."""
+    own = {"storage": {"home": {"shareLoginUser": True}}} if cloud == "aws" else {}
+    return merged(SHORT_PLAN, {cloud: {"slurm": {"loginNodes": 1}} | own, "measure": measure})
 
 
 def ran_test_job(stage: Stage) -> str:
@@ -171,6 +172,21 @@ def test_what_the_login_user_writes_into_the_shared_folder_is_on_login_nodes_nod
         f"{operator},700",
         f"/home/.shared/{operator}",
     ]
+
+
+OWN = "touch ~/.ssh/own ~/.busbar/own; echo one > ~/beside; cmp /etc/skel/.bashrc ~/.bashrc"
+
+
+def test_the_login_user_has_one_home_where_the_stack_file_says_so_and_on_each_machine_keys_of_its_own(built, cloud):
+    stage, _ = built
+    (own,) = stage.outputs()["login_nodes"]
+    operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
+    stage.on_host(OWN, f"{operator}@{own['address']}")
+    found = stage.on_host("cat ~/beside 2>&1 || true; ls ~/.ssh/own ~/.busbar/own 2>&1 || true")
+    assert (found.partition("\n")[0] == "one") is (cloud == "aws"), found
+    assert found.count("/own': No such file or directory") == 2, found
+    node = NODES[cloud].replace("[1-2]", "1")
+    assert (stage.on_host(f"srun -w {node} cat ~/beside 2>&1 || true") == "one\n") is (cloud == "aws")
 
 
 def test_a_program_that_root_of_a_login_node_leaves_on_the_homes_makes_nobody_root_of_the_controller(built, cloud):

@@ -17,7 +17,7 @@ from catalogue import IMAGES, SHAPES
 from catalogue.containers import NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY
 from catalogue.slurm_packages import EL9, NOBLE
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
-from cloudinit.mounts import shared_folder
+from cloudinit.homes import shared_folder
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
 from cloudinit.steps import LOCAL_DISKS
 from components.slurm.first_boot import software
@@ -78,6 +78,17 @@ TEXTS["node-ubuntu2404-slurm-containers"] = render(
         ("10.0.1.0/24", "10.224.0.0/12"),
         (HOMES,),
         slurm=software(NOBLE, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
+    )
+)
+TEXTS["node-ol9-slurm-shared-home"] = render(
+    NodeBoot(
+        IMAGES["ol9"],
+        SHAPES["BM.GPU4.8"],
+        "Asia/Tokyo",
+        DOMAIN,
+        ("10.0.1.0/24", "10.224.0.0/12"),
+        (replace(HOMES, login_home=True),),
+        slurm=software(EL9, Scheduler(), scratch=LOCAL_DISKS),
     )
 )
 CHECKED = Texts(TEXTS)
@@ -168,7 +179,7 @@ def test_fstab_lines_wait_for_the_network_at_every_later_boot():
     lines = [line for name in TEXTS for line in script(name).splitlines() if " nfs " in line and "echo" in line]
     assert lines
     for line in lines:
-        assert "nconnect=16,_netdev 0 0" in line
+        assert "nconnect=16,_netdev" in line
     assert "10.0.1.10@tcp:/lustre /lustre lustre defaults,_netdev 0 0" in script("node-ol8-files-lustre")
 
 
@@ -261,6 +272,27 @@ def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_
         for line in re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE):
             assert (",nosuid,nodev 0 0'" in line) is ("slurm" in name), line
     assert "/home nfs " in script("node-ol9-slurm-containers")
+
+
+def test_a_shared_home_of_the_login_user_is_one_folder_of_the_homes_and_keys_stay_on_the_machine():
+    body = script("node-ol9-slurm-shared-home")
+    added = re.findall(r"'(\S+) (/home\S*) (?:nfs|none) \S+ 0 0'", body)
+    kept = "/var/lib/busbar/home/opc"
+    assert added == [
+        ("10.0.1.9:/files", "/home"),
+        ("/home/.shared/opc", "/home/opc"),
+        (f"{kept}/.ssh", "/home/opc/.ssh"),
+        (f"{kept}/.busbar", "/home/opc/.busbar"),
+    ]
+    assert body.index("cp -a /home/opc") < body.index("again mount /home"), "its keys are copied before they are covered"
+    assert "step=shared-folder" not in body
+
+
+def test_a_shared_home_needs_no_homes_at_slash_home():
+    fss = replace(FSS, login_home=True)
+    body = Texts({"": node("ol9", "BM.GPU4.8", fss)}).script("")
+    assert "/fss/.shared/opc /home/opc none bind" in body
+    assert body.index("chmod 1777 /fss") < body.index("step=shared-home")
 
 
 # Tests of it are marked, because giving a folder to another user takes root, as first boots have it.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import hashlib
 import re
 import subprocess
 from dataclasses import replace
@@ -15,7 +18,7 @@ from benchmarks.runner import build
 from catalogue.aws import MACHINE_IMAGES, STACK
 from catalogue.containers import ENROOT
 from catalogue.slurm_packages import NOBLE
-from cloudinit.aws import SCRATCH, USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render
+from cloudinit.aws import SCRATCH, USER_DATA_BYTES, ComputeBoot, LoginBoot, Mounts, render, user_data
 from cloudinit.aws_steps import efa_software
 from components.slurm.first_boot import software
 from config.slurm import Containers, Scheduler
@@ -53,6 +56,9 @@ BOOTS["aws-node-slurm-containers"] = replace(node("ubuntu2404"), slurm=SLURM)
 BOOTS["aws-login-slurm-containers"] = replace(
     login("ubuntu2404"),
     slurm=software(NOBLE, Scheduler(users=True, containers=Containers()), scratch=SCRATCH, controller=True),
+)
+BOOTS["aws-node-slurm-shared-home"] = replace(
+    node("ubuntu2404", replace(MOUNTS, login_home=True)), slurm=software(NOBLE, Scheduler(), scratch=SCRATCH)
 )
 BOOTS["aws-node-bare"] = node("al2023", Mounts(), 0)
 TEXTS = {name: render(boot) for name, boot in BOOTS.items()}
@@ -92,9 +98,27 @@ def test_the_text_fits_and_holds_no_private_key(name):
     assert "PRIVATE KEY" not in TEXTS[name]
 
 
-def test_a_text_that_the_vendor_would_reject_is_refused():
-    with pytest.raises(ValueError, match="EC2 takes 16384"):
-        render(replace(node("al2023"), keys=(KEY,) * 250))
+def keys(count: int) -> tuple[str, ...]:
+    """Return keys that do not compress, as true ones."""
+    digests = (hashlib.sha512(str(number).encode()).digest()[:51] for number in range(count))
+    return tuple(f"ssh-ed25519 {base64.b64encode(one).decode()} user-{number}" for number, one in enumerate(digests))
+
+
+def test_a_text_that_is_too_long_for_the_vendor_is_compressed_and_any_other_is_left_as_it_is():
+    plain, boot = node("al2023"), replace(node("al2023"), keys=keys(200))
+    assert user_data(plain) == (render(plain), base64.b64encode(render(plain).encode()).decode())
+    assert len(render(boot)) > USER_DATA_BYTES
+    found = user_data(boot)
+    assert found.text is None
+    assert found == user_data(boot), "no time is in it, which would be another machine at each update"
+    data = base64.b64decode(found.packed)
+    assert len(data) <= USER_DATA_BYTES
+    assert gzip.decompress(data).decode() == render(boot)
+
+
+def test_a_text_that_the_vendor_would_reject_even_compressed_is_refused():
+    with pytest.raises(ValueError, match="bytes long, compressed; EC2 takes 16384"):
+        user_data(replace(node("al2023"), keys=keys(400)))
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -146,6 +170,13 @@ def test_on_a_slurm_cluster_every_machine_links_the_login_users_folder_on_the_sh
         assert body.index("mount /home/ubuntu\n") < body.index("step=shared-folder") < body.index("step=slurm-user")
         assert "ln -s /home/.shared/ubuntu /home/ubuntu/shared" in body
     assert "shared-folder" not in script("aws-node-ubuntu2404")
+
+
+def test_where_the_stack_file_says_so_the_login_users_home_is_a_folder_of_the_shared_homes():
+    body = script("aws-node-slurm-shared-home")
+    assert "/home/.shared/ubuntu /home/ubuntu none bind" in body
+    assert "/var/lib/busbar/home/ubuntu/.ssh /home/ubuntu/.ssh none bind" in body
+    assert "step=shared-folder" not in body
 
 
 def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():

@@ -490,6 +490,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "slurm-home": [
         (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, and aws.slurm is; jobs write to home"),
+        (
+            {"storage": {"home": {"shareLoginUser": True}}},
+            FACTS,
+            "aws.storage.home.shareLoginUser is true, and aws.slurm is not",
+        ),
     ],
     "slurm-software": [
         (

@@ -194,7 +194,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
     ],
     "slurm-home": [
-        (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders")
+        (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders"),
+        (
+            {"storage": {"home": {"shareLoginUser": True}}},
+            "oci.storage.home.shareLoginUser is true, and oci.slurm is not set; it is for jobs that the login user submits",
+        ),
     ],
     "slurm-software": [
         (
