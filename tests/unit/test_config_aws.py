@@ -1084,3 +1084,9 @@ def test_every_kind_of_image_has_what_first_boot_and_the_build_need():
         assert image.homes.mpi[0] == "/opt/amazon/openmpi"
         assert image.packages in {"apt", "dnf"}
         assert bool(image.release) == (image.packages == "apt")
+
+
+def test_a_machine_that_runs_keeps_the_home_of_its_login_user_and_another_one_is_needed_for_a_shared_one():
+    each = [on_demand(), *(on_demand() | {"storage": {"home": {"shareLoginUser": shared}}} for shared in (False, True))]
+    usual, own, shared = (one.made_of(one.queues[0].machines[0]) for one in (parsed(aws=changes).wanted for changes in each))
+    assert usual == own != shared

@@ -719,6 +719,12 @@ def test_a_growing_pool_and_an_unchanged_one_delete_nothing():
         assert check(RULES, wanted(**keeps), same) == ()
 
 
+def test_a_node_that_runs_keeps_the_home_of_its_login_user_and_another_one_is_needed_for_a_shared_one():
+    own, shared = (wanted(**on_demand() | {"storage": {"home": {"shareLoginUser": shared}}}) for shared in (False, True))
+    assert own.machines(own.pools[0]) == wanted(**on_demand()).machines(own.pools[0])
+    assert shared.machines(shared.pools[0]) != own.machines(own.pools[0])
+
+
 def test_an_image_whose_operating_system_was_spelt_freely_is_accepted():
     mine = facts(images={IMAGE: Image("oracle linux server", "8.10", frozenset({"BM.GPU4.8"}))})
     assert check(RULES, wanted(), mine) == ()
