@@ -22,7 +22,8 @@ def _unit(description: str, command: str) -> str:
         MARK,
         "[Unit]",
         f"Description={description}",
-        "After=network-online.target munge.service",
+        # Jobs need the home folders (remote-fs.target), and the names of their users, from the directory.
+        "After=network-online.target munge.service remote-fs.target sssd.service",
         "Wants=network-online.target munge.service",
         "",
         "[Service]",

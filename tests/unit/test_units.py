@@ -46,6 +46,20 @@ def test_systemd_would_say_so_of_a_wrong_key(tmp_path, name, before, after, said
     assert any(said in line for line in judged(tmp_path, UNITS | {name: text}))
 
 
+@pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
+def test_slurms_daemons_start_after_all_that_the_distributions_own_units_start_after(name, own):
+    """At a later boot slurmd would take jobs before the homes are mounted."""
+    packaged = Path(f"/lib/systemd/system/{name}.service")
+    if not packaged.exists():
+        pytest.skip("Slurm is not installed here")
+    wanted = _after(packaged.read_text()) - {"mysql.service", "mysqld.service"}  # other names of mariadb.service
+    assert wanted <= _after(UNITS[f"{own}.service"])
+
+
+def _after(text: str) -> set[str]:
+    return {word for line in re.findall(r"^After=(.*)$", text, re.MULTILINE) for word in line.split()}
+
+
 def test_every_unit_that_the_program_writes_is_judged():
     """Sections of units stand in these modules and nowhere else."""
     rooms = ("cloudinit", "components", "scheduler", "manifests", "benchmarks")
