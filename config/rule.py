@@ -1,4 +1,4 @@
-"""Named rules over the configuration and over what an account said: one engine for every target."""
+"""Named rules for the configuration and for what an account answered: one engine for every target."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from config.model import UnreadError
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
-#: A configuration that is judged, and what an account said.
+#: M: the configuration that is judged. F: what an account answered.
 M = TypeVar("M")
 F = TypeVar("F")
 _T = TypeVar("_T")
 
 
 class Breach(NamedTuple):
-    """One thing that is wrong: the path of a key as typed, and the rest of a sentence without its full stop."""
+    """One mistake: the path of a key as typed, and the rest of the sentence, without a full stop."""
 
     path: str
     text: str
@@ -27,12 +27,12 @@ Judge = Callable[[M, F], Iterator[Breach]]
 
 
 class NotAskedError(Exception):
-    """A rule needs what no account was asked for; the message names it."""
+    """A rule needs a fact that no account was asked for; the message names the fact."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One breach, or one thing that could not be judged (`note`)."""
+    """One breach, or one rule that could not be checked (`note`)."""
 
     rule: str
     severity: str
@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """Return it as people read it: the path as typed, what is wrong with it, and the rule's name."""
+        """Return the finding as people read it: the path as typed, what is wrong there, and the rule's name."""
         return f"{self.path} {self.text}{'' if self.text.endswith('?') else '.'} [{self.rule}]"
 
 
@@ -50,12 +50,12 @@ class Rule(Generic[M, F]):
     """One rule.
 
     Attributes:
-        id: its name, by which it can be suppressed.
+        id: the rule's name, by which it can be suppressed.
         severity: `error` or `warning`.
-        source: where it was read.
+        source: where the rule comes from.
         judge: yields each breach.
-        guard: it protects data, money or what is rendered from the configuration, so it cannot be suppressed.
-        number: number of the vendor's own check that it repeats; 0 if there is none.
+        guard: the rule protects data, money or what is rendered from the configuration, so it cannot be suppressed.
+        number: number of the vendor's own check that the rule repeats; 0 if it repeats none.
     """
 
     id: str
@@ -66,9 +66,9 @@ class Rule(Generic[M, F]):
     number: int = 0
 
     def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
-        """Yield what the rule says; a note where it needs what no account was asked for.
+        """Yield the rule's findings, and a note if the rule needs a fact that no account was asked for.
 
-        A rule that needs a value that was refused says nothing.
+        If the rule needs a value that was refused, it yields nothing more.
         """
         try:
             for path, text in self.judge(wanted, facts):
@@ -85,19 +85,19 @@ def rule(name: str, severity: str, source: str, *, guard: bool = False, number: 
 
 
 def collected(*modules: Any) -> dict[str, Rule[Any, Any]]:
-    """Return every rule of `modules` by its name, in the order in which they are written."""
+    """Return the rules of `modules` by name, in the order in which they are written."""
     return {one.id: one for module in modules for one in vars(module).values() if isinstance(one, Rule)}
 
 
 def check(rules: Mapping[str, Rule[M, F]], wanted: M, facts: F, suppress: Collection[str] = ()) -> tuple[Finding, ...]:
-    """Return what all rules but the suppressed ones find, in the rules' order; a guard cannot be suppressed."""
+    """Return the findings of all rules that are not suppressed, in the rules' order; a guard cannot be suppressed."""
     kept = {name for name in suppress if name in rules and not rules[name].guard}
     found = [finding for one in rules.values() if one.id not in kept for finding in one.findings(wanted, facts)]
     return tuple(found)
 
 
 def suppressed(names: Sequence[str], where: str, rules: Mapping[str, Rule[Any, Any]]) -> Iterator[Finding]:
-    """Yield which of the `names` to suppress, listed at the path `where`, are no rules or guards."""
+    """Yield an error for each of `names`, the list at the path `where`, that cannot be suppressed: it is unknown or a guard."""
     for index, name in enumerate(names):
         if text := _unsuppressible(name, rules):
             yield Finding("suppress", ERROR, f"{where}[{index}]", text)
@@ -112,17 +112,17 @@ def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
 
 
 def nearest(name: str, among: Iterable[str]) -> str:
-    """Return the end of a sentence that names what `name` may have meant."""
+    """Return the end of a sentence: the name in `among` that `name` was probably meant to be, or all of `among`."""
     known = list(among)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
 
 def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
-    """Return the fact of `key`; `noun` says what it is.
+    """Return the fact with the key `key`; `noun` says in the error what kind of fact it is.
 
     Raises:
-        NotAskedError: no account was asked for it.
+        NotAskedError: no account was asked for the fact.
     """
     if key not in facts:
         raise NotAskedError(f"{noun} {key}")

@@ -1,7 +1,7 @@
 """Builds and measures in the Slurm job that runs this program, on the nodes that Slurm gave it.
 
-The program runs on the job's first node. What it starts on the others goes through `srun` within the job, which takes ssh's
-place, so nodes need no keys of each other. The result is kept on the file system that outlives them.
+The program runs on the job's first node. It starts commands on the other nodes with `srun` in the same job, in place of ssh, so
+no node needs another node's key. The result is kept on the file system that outlives the nodes.
 """
 
 import gzip
@@ -20,22 +20,22 @@ from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, dat
 from benchmarks.runner import build, jobs, measure, pyxis_image, slurm_command
 from benchmarks.runner.refusal import Refusal
 
-#: The job's nodes, for this program when it is started again.
+#: Variable with the job's nodes: this program sets it before it starts itself again.
 _NODES = "BUSBAR_JOB_NODES"
 
 
 class Allocation(NamedTuple):
-    """The job that this program runs in: its number, and its nodes, this one first."""
+    """The job that this program runs in: its number and its nodes, the one with this program first."""
 
     job: str
     nodes: List[Node]
 
 
 def main(path: str) -> int:
-    """Do the work of the job's document at `path`; return the exit status.
+    """Do the work that the job's document at `path` describes; return the exit status.
 
     Raises:
-        Refusal: this is no job, it has another number of nodes, or building or measuring is refused.
+        Refusal: this is no Slurm job, the job does not have the planned number of nodes, or building or measuring is refused.
     """
     with jobs.text(path) as source:
         job = load(Job, json.load(source))
@@ -46,10 +46,10 @@ def main(path: str) -> int:
 
 
 def allocation(environment: Mapping[str, str]) -> Allocation:
-    """Return the job of this process.
+    """Return the Slurm job that this process runs in.
 
     Raises:
-        Refusal: it is in no job, or Slurm does not answer.
+        Refusal: the process runs in no job, or Slurm does not answer.
     """
     if "SLURM_JOB_ID" not in environment or "SLURM_JOB_NODELIST" not in environment:
         raise Refusal("this program runs in a job of Slurm; submit it with sbatch")
@@ -61,10 +61,10 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
 
 
 def remote_shell(its: Allocation) -> str:
-    """Return the program that runs a command on another node of the job in ssh's place: ADDRESS COMMAND...
+    """Return the program that replaces ssh: it runs a command on another node of the job. Arguments: ADDRESS COMMAND...
 
-    The step has all that the job has on that node. What it starts must not take itself for a part of a Slurm job: Open MPI
-    would ask Slurm where its ranks are, by other names than ours.
+    The `srun` step has all of the job's resources on that node. The command must not notice that it runs in a Slurm job: Open
+    MPI would then ask Slurm where its ranks are, and Slurm uses other names for the nodes than we do.
     """
     arms = [f"  {node.address}) node={node.name} ;;" for node in its.nodes]
     unset = 'for name in $(env | sed -n "s/^\\(SLURM[A-Z0-9_]*\\)=.*/\\1/p"); do unset "$name"; done; exec sh -c "$0"'
@@ -85,7 +85,7 @@ def remote_shell(its: Allocation) -> str:
 
 
 def _again(its: Allocation, job: Job) -> None:
-    """Start this program again with what the nodes of the job are, and without Slurm's variables."""
+    """Start this program again with the job's nodes in its environment, and without Slurm's variables."""
     if len(its.nodes) != job.nodes:
         raise Refusal(
             f"the test is planned for {job.nodes} nodes, and job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
@@ -99,7 +99,7 @@ def _again(its: Allocation, job: Job) -> None:
 
 
 def _lay(its: Allocation, shell: str) -> None:
-    """Put the program in ssh's place on every node: Open MPI's daemons look for it, too. Home folders may be shared or not."""
+    """Put ssh's replacement on every node: Open MPI's daemons look for it, too. Home folders may be shared or not."""
     folder, count = shlex.quote(os.path.dirname(shell)), str(len(its.nodes))
     own, there = shlex.quote(shell) + ".$$.$SLURM_NODEID", shlex.quote(shell)
     takes = f"umask 077 && mkdir -p {folder} && cat > {own} && chmod 700 {own} && mv {own} {there}"
@@ -122,21 +122,21 @@ def work(job: Job, its: Allocation, here: str) -> int:
 
 
 def _run(job: Job, its: Allocation) -> str:
-    """Return this run's own name: the document is the same for every run, and Slurm may count its jobs anew."""
+    """Return an id that only this run has: every run has the same document, and Slurm may start its job numbers again."""
     return hashlib.sha256(f"{job.run_id} {its.job} {time.time()}".encode()).hexdigest()[:16]
 
 
 def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
-    """Return the measurement with the nodes and with the folders that the build found."""
+    """Return the measurement with its placeholders filled in: the nodes, and the folders that the build found."""
     found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **placeholders.built(built)}))
     if built.container:
         found = found._replace(launch=found.launch._replace(start=built.container.start))
-    # The image was unpacked by the build; its sha256 does not belong to a file in this folder.
+    # The build unpacked the image: no file in this folder has its sha256.
     return found._replace(programs={name: hashed for name, hashed in built.hashes.items() if name != "image"})
 
 
 def _show(line: Dict[str, object], deciding: str) -> None:
-    """Print what the deciding step printed: the table that people know, with its busbw."""
+    """Print the deciding step's output: nccl-tests' well-known table, with the busbw."""
     evidence = line["evidence"]
     with gzip.open(evidence["path"]) as source:  # type: ignore[index]
         text = source.read().decode("utf-8", "replace")
@@ -147,7 +147,7 @@ def _show(line: Dict[str, object], deciding: str) -> None:
 
 
 def share(job: Job, line: Dict[str, object]) -> None:
-    """Copy the transcript to the folder that all machines share, because this node ends; the line then has the copy's path."""
+    """Copy the transcript to the folder that all machines share, because this node will end; `line` gets the copy's path."""
     evidence = line["evidence"]
     path = os.path.join(job.keep, os.path.basename(evidence["path"]))  # type: ignore[index]
     try:

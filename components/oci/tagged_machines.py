@@ -1,4 +1,4 @@
-"""This stack's tags, and the cluster networks and instances that carry them and are neither terminated nor terminating."""
+"""This stack's tags, and the cluster networks and instances with these tags that are not terminating or terminated."""
 
 from __future__ import annotations
 
@@ -11,36 +11,39 @@ from pulumi_oci import _utilities, core
 from components.left_behind import LeftBehind
 from config.oci.model import STACK, Oci
 
-#: What it takes to look for machines by name.
+#: The right that a search for machines by name needs.
 RIGHT = "inspect instances and cluster networks in the compartment"
 _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
 def stack_tags(wanted: Oci) -> dict[str, str]:
-    """Return the tags of everything that this stack makes: by them it is known again in an account of several stacks."""
+    """Return the tags of every resource that this stack creates; they tell it from other stacks' resources in the account."""
     return {**wanted.all_tags, STACK: pulumi.get_stack()}
 
 
 def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
-    """Return the resources of this stack that are not terminating; one without the tag belongs to the stack `untagged`."""
+    """Return this stack's resources that are not terminating or terminated.
+
+    A resource without the stack's tag counts as one of the stack `untagged`.
+    """
     mine = pulumi.get_stack()
     return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == mine]
 
 
 async def networks_named(compartment: str, label: str) -> list[LeftBehind]:
-    """Return this stack's cluster networks of that display name."""
+    """Return this stack's cluster networks with the display name `label`."""
     found = await _asked("getClusterNetworks", core.GetClusterNetworksResult, compartment, label)
     return _left_behind(found.cluster_networks if found else ())
 
 
 async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
-    """Return this stack's single instances of that display name."""
+    """Return this stack's single instances with the display name `label`."""
     found = await _asked("getInstances", core.GetInstancesResult, compartment, label)
     return _left_behind(found.instances if found else ())
 
 
 async def _asked(function: str, result: type, compartment: str, label: str) -> Any:
-    # An output that fails ends the program with a traceback, whoever has caught its error; so this awaits the call itself.
+    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the call, not an output.
     arguments = {"compartmentId": compartment, "displayName": label}
     return await pulumi.runtime.invoke_async(
         f"oci:Core/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults(), result

@@ -1,4 +1,4 @@
-"""Every component registers its outputs, so that a state that is read without the program shows them."""
+"""Every component registers its outputs, so that people can read them in the state without the program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OCI = {
     "busbar:oci:Storage": {"mounts"},
     "busbar:acceptance:Acceptance": {"measured"},
     "busbar:acceptance:Ready": {"shape"},
-    # What has no outputs says so: the engine then knows that the component is complete.
+    # A component without outputs registers an empty set, so that the engine knows that the component is complete.
     "busbar:acceptance:Runner": set(),
     "busbar:acceptance:Records": set(),
     "busbar:acceptance:Accept": set(),
@@ -35,7 +35,7 @@ AWS = {
 
 @pytest.fixture
 def registered(monkeypatch) -> dict[str, set[str]]:
-    """What components register, by type."""
+    """Return the names of the outputs that components register, by type of component."""
     found: dict[str, set[str]] = {}
 
     def note(_, request):

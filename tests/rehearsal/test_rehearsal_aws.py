@@ -1,4 +1,4 @@
-"""The stand-in for AWS: what it makes of the world, that it survives its own death, and its faults."""
+"""The stand-in for AWS: what it creates in the world, how it recovers after its process dies, and its faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from rehearsal.plugin import wire
 from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, ServiceError
 from rehearsal.plugin.store import Record, Store
 
-# The SDK warns of its own older classes when it is imported.
+# On import, the SDK warns about its own deprecated classes.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 # The network
@@ -64,7 +64,7 @@ def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     assert plan.resolver == "169.254.169.253"
 
 
-def test_a_rule_by_group_names_members_and_a_rule_by_network_names_a_network(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_rule_with_a_peer_group_names_the_group_and_a_rule_with_a_cidr_names_the_cidr(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.head()
     (plan,) = fakes.plans.values()
@@ -78,14 +78,14 @@ def test_a_rule_by_group_names_members_and_a_rule_by_network_names_a_network(clo
     assert {rule.group for rule in default.rules} == {default.id, ""}
 
 
-def test_a_group_made_by_a_program_lets_nothing_out_by_itself(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_security_group_created_by_a_program_allows_no_egress_by_default(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     stack.head()
     (plan,) = fakes.plans.values()
     assert next(one for one in plan.groups or () if one.members).rules == ()
 
 
-def test_a_nat_gateway_in_a_subnet_without_a_way_out_is_made_and_fails(cloud: Cloud) -> None:
+def test_a_nat_gateway_in_a_subnet_without_a_route_to_the_internet_is_created_but_fails(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     address = stack.make("Eip", "other", domain="vpc").id
     with pytest.raises(PartlyCreatedError, match="has no Internet gateway attached"):
@@ -130,13 +130,13 @@ def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_mov
     assert publics()["10.0.0.5"] not in {kept, ""}, "one of the vendor's again"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
-    for name in "abcd":  # with the NAT gateway's, the account's last
+    for name in "abcd":  # with the NAT gateway's address, as many as an account may have
         stack.make("Eip", name, domain="vpc")
     (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
     assert full.code == "AddressLimitExceeded"
 
 
-def test_an_instance_without_a_profile_may_write_nothing(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_without_a_profile_may_write_no_parameter(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     inputs = {key: value for key, value in head(stack.ids).items() if key != "iamInstanceProfile"}
     stack.make("Instance", "instance", **inputs)
@@ -190,10 +190,10 @@ def test_the_next_launch_uses_a_templates_new_version(cloud: Cloud, fakes: Fakes
     assert [(one.shape, one.index) for one in fakes.running.values()] == [("p4d.24xlarge", 0), ("p5.48xlarge", 1)]
 
 
-# EFA and its groups
+# EFA and security groups
 
 
-def test_efa_passes_only_if_groups_allow_all_of_it_in_and_out_by_id(cloud: Cloud, fakes: Fakes) -> None:
+def test_efa_passes_only_if_security_groups_allow_all_traffic_in_and_out_by_group_id(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     stack.fleet()
@@ -231,7 +231,7 @@ def test_file_systems_are_servers_with_the_names_and_exports_that_clients_use(cl
 
 
 @pytest.mark.parametrize("missing", ["lustre-in-988", "lustre-out-1018"])
-def test_lustre_without_its_ports_is_made_and_fails(cloud: Cloud, fakes: Fakes, missing: str) -> None:
+def test_lustre_without_its_ports_is_created_but_fails(cloud: Cloud, fakes: Fakes, missing: str) -> None:
     stack = Stack(cloud).network().rules()
     stack.delete(missing)
     with pytest.raises(PartlyCreatedError, match="do not permit Lustre LNET network traffic on port") as partly:
@@ -242,7 +242,7 @@ def test_lustre_without_its_ports_is_made_and_fails(cloud: Cloud, fakes: Fakes, 
     cloud.delete(partly.value.resource_id)
 
 
-def test_lustre_over_efa_needs_all_traffic_by_id(cloud: Cloud) -> None:
+def test_lustre_over_efa_needs_all_traffic_allowed_by_group_id(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules()
     wanted = lustre(stack.ids) | {"efaEnabled": True, "storageCapacity": 19_200}
     with pytest.raises(PartlyCreatedError, match="as EFA needs it"):
@@ -292,10 +292,10 @@ def test_a_parameter_created_by_somebody_else_is_not_overwritten(cloud: Cloud) -
     assert parameters.get(cloud.world, "/theirs") == parameters.Parameter("/theirs", "1", "String", 1)
 
 
-# Going
+# Deletion and recovery
 
 
-def test_resources_in_use_cannot_be_deleted_and_all_of_them_can_in_order(cloud: Cloud, fakes: Fakes) -> None:
+def test_resources_in_use_cannot_be_deleted_but_all_can_in_reverse_order(cloud: Cloud, fakes: Fakes) -> None:
     stack = whole(cloud)
     for used, code in (
         ("vpc", "DependencyViolation"), ("public", "DependencyViolation"), ("nodes", "DependencyViolation"),
@@ -362,7 +362,7 @@ def test_a_fleet_without_capacity_is_an_empty_fleet_and_no_error(cloud: Cloud, f
 
 
 def node(stack: Stack) -> dict[str, Any]:
-    """The inputs of one machine of the stack's template."""
+    """Return the inputs of one machine that uses the stack's template."""
     return {"launchTemplate": {"id": stack.ids["template"], "version": "1"}, "tags": {"Name": "x-gpu-p5", "team": "a"}}
 
 
@@ -412,7 +412,7 @@ def test_a_bought_capacity_block_accepts_machines_only_after_it_has_begun(cloud:
 
 
 def differences(stack: Stack, name: str, old: dict[str, Any], new: dict[str, Any], **state: Any) -> dict[str, str]:
-    """Return what the provider says of an update: kind of difference by path."""
+    """Return the provider's diff of an update: the kind of each difference, by path."""
     noun = stack.nouns[name]
     request = provider_pb2.DiffRequest(
         id=stack.ids[name], urn=stack.urn(noun, name), old_inputs=wire.dumps(old), olds=wire.dumps(state), news=wire.dumps(new)

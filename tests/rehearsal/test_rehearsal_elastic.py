@@ -1,4 +1,4 @@
-"""Real slurmctld and slurmd, the programs that start and end nodes, and every fault that must leave no paid machine."""
+"""The programs that start and end nodes, with the real slurmctld and slurmd: no fault may leave a paid machine behind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("elastic")]
 
 ROOT = Path(__file__).parents[2]
-#: Folders, network, host name and processes of its own; nothing is left when the shell ends.
+#: Gives a session its own folders, network, host name and processes; nothing is left when the shell ends.
 SCRIPT = r"""
 set -e
 hostname head
@@ -56,7 +56,7 @@ TIMEOUT_S = 420
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return what was seen in each part of the sessions, by part."""
+    """Return the facts of each part of the sessions, by the part's name."""
     own = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
 
@@ -73,7 +73,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
 
 
 def told(text: str) -> dict[str, dict[str, Any]]:
-    """Return the facts of each part; the line that ends a part names it."""
+    """Return the facts of each part; a line with the part's name follows them."""
     found: dict[str, dict[str, Any]] = {}
     seen: dict[str, Any] = {}
     for line in text.splitlines():
@@ -85,19 +85,19 @@ def told(text: str) -> dict[str, dict[str, Any]]:
     return found
 
 
-def test_a_job_starts_its_nodes_runs_on_them_and_they_end_when_they_are_idle(facts):
+def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_end(facts):
     cycle = facts["a_whole_cycle"]
     assert cycle["ran"] == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert (cycle["started"], cycle["launches"]) == (4, 1)
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
 
 
-def test_nodes_that_always_run_start_without_a_job_do_not_end_when_idle_and_a_dead_one_is_started_again(facts):
+def test_always_on_nodes_start_without_a_job_stay_when_idle_and_are_started_again_after_they_die(facts):
     out = facts["two_always_run"]
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3)
 
 
-def test_machines_are_tested_before_any_job_runs_there_and_one_that_does_not_pass_returns_the_job_to_the_queue(facts):
+def test_machines_are_tested_before_the_first_job_and_a_job_whose_machine_fails_returns_to_the_queue(facts):
     out = facts["a_test_before_the_first_job"]
     assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
     assert f"entry test: 6 GB/s with others, 20 wanted|{out['bad']}" in out["reasons"]
@@ -106,28 +106,28 @@ def test_machines_are_tested_before_any_job_runs_there_and_one_that_does_not_pas
     assert "Comment=entry test: 24 GB/s with others" in out["shown"]
 
 
-def test_without_capacity_sinfo_shows_the_reason_and_the_job_runs_when_there_is_some(facts):
+def test_without_capacity_sinfo_shows_the_reason_and_the_job_runs_once_there_is_capacity(facts):
     out = facts["no_capacity"]
     assert all(reason.startswith("InsufficientInstanceCapacity: there is no capacity") for reason in out["reasons"])
     assert (out["launches_then"], out["running"]) == (1, 0)
     assert out["ran_after_all"] == 2
 
 
-def test_a_machine_that_ends_in_a_job_returns_the_job_to_the_queue_with_the_clouds_reason(facts):
+def test_a_job_whose_machine_ends_returns_to_the_queue_and_sinfo_shows_the_clouds_reason(facts):
     assert "Server.SpotInstanceTermination" in facts["a_death_in_a_job"]["reason"]
 
 
-def test_a_head_that_reboots_right_after_the_cloud_was_asked_starts_nothing_twice(facts):
+def test_a_controller_that_reboots_right_after_it_asked_the_cloud_starts_nothing_twice(facts):
     out = facts["the_head_reboots_while_nodes_start"]
     assert (out["killed_after"], out["started"]) == ("launch", 2)
     assert (out["ran"], out["machines"]) == (["gpu-dy-p5-1", "gpu-dy-p5-2"], 2)
 
 
-def test_machines_that_are_never_reached_end_and_sinfo_says_what_was_last_heard(facts):
+def test_machines_that_are_never_reached_end_and_sinfo_shows_the_last_error(facts):
     assert "was not reached within 120 s: Connection refused" in facts["never_reached"]["unreached"]
 
 
-def test_machines_become_nodes_over_ssh_under_their_names_and_with_pinned_host_keys(facts):
+def test_machines_join_over_ssh_with_their_nodes_names_and_pinned_host_keys(facts):
     out = facts["nodes_by_ssh"]
     assert out["ran"] == ["gpu-dy-p5-1", "gpu-dy-p5-2"]
     assert len(out["machines"]) == 2
@@ -141,7 +141,7 @@ def test_64_nodes_start_with_one_call_and_end_with_few(facts):
     assert many["resume_s"] <= 10
 
 
-def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_them(facts):
+def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_such_nodes(facts):
     out = facts["jobs_near_each_other"]
     assert out["pairs"] == [["gpu-dy-p5-1", "gpu-dy-p5-3"], ["gpu-dy-p5-2", "gpu-dy-p5-4"]]
     assert sorted(out["ran"]) == out["pairs"]
@@ -152,7 +152,7 @@ def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_them(facts):
     ]
 
 
-def test_before_and_after_the_time_of_its_capacity_a_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
+def test_outside_the_time_of_its_capacity_a_node_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]

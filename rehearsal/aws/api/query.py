@@ -1,4 +1,4 @@
-"""Requests and answers of the EC2 Query protocol, by botocore's service model.
+"""Requests and answers of the EC2 Query protocol, as botocore's service model defines them.
 
 Source: botocore, serialize.EC2Serializer (names of parameters) and parsers.EC2QueryParser (names of elements).
 """
@@ -21,7 +21,7 @@ def parsed(action: str, given: Mapping[str, str]) -> dict[str, Any]:
     """Return a request's members by their names in the model.
 
     Raises:
-        ServiceError: it has a parameter that the operation does not know, or a value that is no number or boolean.
+        ServiceError: the request has an unknown parameter, or a value that is not the number or boolean that the model wants.
     """
     left = {name: value for name, value in given.items() if name not in _COMMON}
     shape = shape_of("ec2", action, "input")
@@ -75,7 +75,7 @@ def _scalar(kind: str, name: str, text: str) -> Any:
 
 
 def rendered(action: str, value: Mapping[str, Any], request_id: str) -> str:
-    """Return an answer as XML; `value` has the model's names of members."""
+    """Return an answer as XML; the keys of `value` are the model's member names."""
     shape = shape_of("ec2", action, "output")
     body = _elements(shapes("ec2")[shape], value) if shape else ""
     return f'<{action}Response xmlns="{_NAMESPACE}"><requestId>{request_id}</requestId>{body}</{action}Response>'

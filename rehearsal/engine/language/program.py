@@ -1,6 +1,7 @@
-"""Run one Pulumi program in this process, as Pulumi's own executor does, and tell the host by the exit code how it ended.
+"""Run one Pulumi program in this process, as Pulumi's own executor does; the exit code tells the language host how it ended.
 
-Exit codes: 0 done, 32 an error was shown already, anything else is for the host to report. It starts nothing else.
+Exit codes: 0 done; 32 failed, and the error was shown already; any other is for the language host to report. This process
+starts nothing else.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ def main() -> int:
     names = ("project", "stack", "monitor", "engine", "parallel", "dry_run", "organization", "root_directory")
     pulumi.runtime.configure(pulumi.runtime.Settings(**{name: plan[name] for name in names}))
     if not plan["debug"]:
-        # The SDK sends the engine hundreds of them, which cost both an eighth of a preview, and the engine drops them.
+        # The SDK sends the engine hundreds of debug messages. They cost both an eighth of a preview, and the engine drops them.
         pulumi.log.debug = lambda *_words, **_more: None
     sys.argv = [str(program), *plan["args"]]
     os.chdir(plan["pwd"])
-    # Where one resource fails, futures that are never awaited are left over by design; asyncio would report each of them.
+    # When a resource fails, some futures are never awaited, by design; asyncio would report each of them.
     logging.getLogger("asyncio").setLevel(logging.CRITICAL)
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
