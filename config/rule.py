@@ -107,7 +107,7 @@ def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
     if name not in rules:
         return f"is {name!r}, which is no rule; {nearest(name, rules)}"
     if rules[name].guard:
-        return f"is {name!r}, which cannot be suppressed: it guards data, money or what is made of the configuration"
+        return f"is {name!r}, which cannot be suppressed: it guards data, money or what is rendered from the configuration"
     return ""
 
 

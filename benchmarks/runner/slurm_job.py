@@ -52,7 +52,7 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
         Refusal: the process runs in no job, or Slurm does not answer.
     """
     if "SLURM_JOB_ID" not in environment or "SLURM_JOB_NODELIST" not in environment:
-        raise Refusal("this program runs in a job of Slurm; submit it with sbatch")
+        raise Refusal("this program must run in a Slurm job; submit it with sbatch")
     names = _scontrol("show", "hostnames", environment["SLURM_JOB_NODELIST"]).split()
     addresses = dict(re.findall(r"NodeName=(\S+).*?NodeAddr=(\S+)", _scontrol("--oneliner", "show", "node", ",".join(names))))
     mine = environment.get("SLURMD_NODENAME", names[0])
@@ -165,7 +165,7 @@ def _keep(job: Job, text: str) -> None:
     try:
         jobs.write(path, text)
     except OSError as error:
-        _say(f"the result is not kept for the next update ({error}); only jobs of the login user are")
+        _say(f"the result is not kept for the next update ({error}); only results of the login user's jobs are")
     else:
         _say(f"the result is kept; the next `pulumi up` exports it ({path})")
 

@@ -52,7 +52,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
-    assert not fakes.plans, "nobody sees a network in which nothing lives"
+    assert not fakes.plans, "a network without machines is not built"
     record = stack.head()
     (plan,) = fakes.plans.values()
     public, private = plan.subnets
@@ -122,12 +122,12 @@ def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_mov
         (plan,) = fakes.plans.values()
         return dict(plan.public_ips)
 
-    assert publics() == {"10.0.0.5": kept}, "its own is released"
+    assert publics() == {"10.0.0.5": kept}, "the instance's own address is released"
     assert kept != before
     second = stack.make("Instance", "successor", **head(stack.ids)).id
     cloud.update(stack.ids["kept"], stack.inputs["kept"] | {"instance": second})
     assert publics()["10.0.0.6"] == kept
-    assert publics()["10.0.0.5"] not in {kept, ""}, "one of the vendor's again"
+    assert publics()["10.0.0.5"] not in {kept, ""}, "it gets another address of the vendor's"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
     for name in "abcd":  # with the NAT gateway's address, as many as an account may have
@@ -358,7 +358,7 @@ def test_a_fleet_without_capacity_is_an_empty_fleet_and_no_error(cloud: Cloud, f
     partial = fleet(template, 2)
     partial["onDemandOptions"] = {"allocationStrategy": "lowestPrice"}
     made = cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), partial)
-    assert made.computed["fulfilledCapacity"] == 1, "without a least number a fleet is content with what there is"
+    assert made.computed["fulfilledCapacity"] == 1, "without a minimum, a fleet accepts partial capacity"
 
 
 def node(stack: Stack) -> dict[str, Any]:
@@ -377,7 +377,7 @@ def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_wit
     faults(cloud, {"kind": "capacity", "after": 1})
     with pytest.raises(ServiceError, match=r"InsufficientInstanceCapacity: We currently do not have sufficient p5\.48xlarge"):
         cloud.create(token("Instance"), stack.urn("Instance", "never"), node(stack))
-    assert len(fakes.running) == 1, "the first one stays, and is kept by the next update"
+    assert len(fakes.running) == 1, "the first machine stays, and the next update keeps it"
 
 
 def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is_too_short(cloud: Cloud, fakes: Fakes) -> None:
@@ -387,8 +387,8 @@ def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is
     faults(cloud, {"kind": "slow_end", "operation": "TerminateInstances", "seconds": 0.05, "times": 2})
     with pytest.raises(RequestTimeoutError, match=r"'terminated' \(last state: 'shutting-down', timeout: 0\.01s\)"):
         cloud.delete(slow, 0.01)
-    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "it does not run any more"
-    assert fakes.running, "and is there until it has ended"
+    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "it no longer runs"
+    assert fakes.running, "but it exists until it has ended"
     cloud.delete(slow, 1)
     assert not fakes.running
     assert slow not in cloud.store.read().records

@@ -102,7 +102,7 @@ def test_machines_are_tested_before_the_first_job_and_a_job_whose_machine_fails_
     assert (out["meanwhile"], out["started"], out["tested"]) == ("CONFIGURING", 0, 2)
     assert f"entry test: 6 GB/s with others, 20 wanted|{out['bad']}" in out["reasons"]
     assert (out["ran"], len(out["again"])) == (2, 2)
-    assert out["bad"] not in out["again"], "its name is down for the pause"
+    assert out["bad"] not in out["again"], "the node stays down until the pause ends"
     assert "Comment=entry test: 24 GB/s with others" in out["shown"]
 
 

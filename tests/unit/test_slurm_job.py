@@ -233,7 +233,7 @@ def test_a_refusal_in_a_job_ends_it_with_a_sentence(monkeypatch, capsys, tmp_pat
     monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)
     monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     assert runner.main(["job", str(path)]) == 1
-    assert capsys.readouterr().err.startswith("busbar: this program runs in a job of Slurm")
+    assert capsys.readouterr().err.startswith("busbar: this program must run in a Slurm job")
 
 
 def test_the_jobs_name_does_not_change_with_the_number_of_the_run():
