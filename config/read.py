@@ -1,4 +1,4 @@
-"""Reads the stack's configuration, the only reader of pulumi.Config, and refuses everything that is wrong with it at once."""
+"""Reads the stack's configuration, which no other part of the program does, and reports all its mistakes together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from config.stack import TARGETS, Stack
 #: Groups that every target has.
 _SHARED: dict[str, type[Model]] = {"measure": Measure, "accept": Accept, "records": Records, "monitoring": Monitoring}
 _GROUPS = ("target", *TARGETS, *_SHARED)
-#: Rules about what every stack has.
+#: Rules that apply to every stack, whatever its target.
 STACK_RULES = collected(stack_rules, judgeable, monitoring_rules)
 
 
@@ -35,7 +35,7 @@ def load() -> Stack:
     """Return what the stack asks for.
 
     Raises:
-        pulumi.RunError: with one sentence for each thing that is wrong, which begins with the path as typed.
+        pulumi.RunError: with one sentence for each mistake; each begins with the path as typed.
     """
     project = pulumi.get_project()
     raw = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
@@ -48,19 +48,19 @@ def load() -> Stack:
 
 
 def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
-    """Return what the configuration asks for: JSON texts by group, as the engine hands them over, and the target's name.
+    """Return what the configuration asks for; `texts` has each group's JSON, as the engine passes it, and the target's name.
 
-    `region` is that of the AWS provider, where the stack file has it.
+    `region` is the AWS provider's, if the stack file sets one.
 
     Raises:
-        pulumi.RunError: with one sentence for each thing that is wrong.
+        pulumi.RunError: with one sentence for each mistake.
     """
     target = texts.get("target")
     if target not in TARGETS:
         raise pulumi.RunError(f"target is {target!r}; it must be one of {', '.join(TARGETS)}.")
     wrong = [*_foreign(texts, target)]
     found: dict[str, Any] = {"target": target}
-    # Models and rules of the other targets are not imported: their validators cost each start a part of a second.
+    # Models and rules of the other targets are not imported: their validators would add a fraction of a second to each start.
     own: type[Model] = getattr(import_module(f"config.{target}.model"), target.title())
     for key, model in {target: own, **_SHARED}.items():
         found["wanted" if key == target else key], errors = group(key, model, texts.get(key, "{}"))
@@ -73,7 +73,7 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
 
 
 def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
-    """Yield what the rules find that need no account; those that need a value that was refused find nothing."""
+    """Yield what the rules find without asking the account; a rule that needs a refused value finds nothing."""
     rules = import_module(f"config.{stack.target}.rules")
     of_stack = STACK_RULES | rules.STACK_RULES
     with contextlib.suppress(UnreadError):
@@ -83,17 +83,17 @@ def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
 
 
 def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
-    """Return a sentence for each group that is unknown, or another target's."""
+    """Return a sentence for each group that is unknown or belongs to another target."""
     sentences = [
         _ended(f"{key} is not a group of the configuration; {nearest(key, _GROUPS)}") for key in texts if key not in _GROUPS
     ]
-    # Pulumi.yaml declares every group with the default {}, so a group that is there and empty was not given.
+    # Pulumi.yaml declares every group with the default {}, so an empty group counts as not set.
     given = [key for key in TARGETS if key != target and texts.get(key, "{}").strip() not in {"", "{}", "null"}]
     return sentences + [f"{key} is set, and target is {target}; remove it, or change the target." for key in given]
 
 
 def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:
-    """Return one group and a sentence for each thing wrong with it; a field that is wrong has no value."""
+    """Return one group, and a sentence for each mistake in it; a field with a mistake has no value."""
     try:
         return read_strictly(model, text), []
     except ValidationError as error:
@@ -142,7 +142,7 @@ def _ended(text: str) -> str:
 
 #: What a text must be, by the pattern that it does not match.
 _PATTERNS = {SHA256_PATTERN: "64 hexadecimal digits, as sha256sum prints them"}
-#: Failed comparisons: in words, and the name of the bound in pydantic's context.
+#: For each failed comparison, its words and the name of its bound in pydantic's context.
 _BOUNDS = {
     "greater_than_equal": ("at least", "ge"),
     "greater_than": ("more than", "gt"),
@@ -169,7 +169,7 @@ def _shown(given: Any) -> str:
 
 
 def _siblings(model: type[Model], loc: tuple[int | str, ...]) -> list[str]:
-    """Return the keys that are known at `loc` within `model`."""
+    """Return the keys that `model` allows at `loc`."""
     here: type[Model] | None = model
     for step in loc:
         if isinstance(step, str) and here is not None:
@@ -179,7 +179,7 @@ def _siblings(model: type[Model], loc: tuple[int | str, ...]) -> list[str]:
 
 
 def _needs(model: type[Model], loc: tuple[int | str, ...]) -> str:
-    """Return what the field at `loc` is, for a sentence that says that it is missing."""
+    """Return the end of the sentence that says a field is missing: the description of the field at `loc`."""
     here: type[Model] | None = model
     description = ""
     for step in loc:

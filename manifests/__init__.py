@@ -1,1 +1,1 @@
-"""What a Kubernetes cluster is asked to hold, as data. Pure: nothing here reaches a cluster."""
+"""The objects that a stack applies to a Kubernetes cluster, as data; nothing here connects to a cluster."""

@@ -1,4 +1,4 @@
-"""A stack of target kubernetes on a rehearsed cluster, as its administrator sees it: for the tests that run on one."""
+"""For the tests of a stack of target kubernetes on a rehearsed cluster; kubectl runs as the cluster's administrator."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tools.stack_changes import merged
 from tools.stage import Finished, Stage
 
 SITE = ROOT / "rehearsal" / "entry" / "sites" / "kubernetes.json"
-#: Beside what a short plan leaves out: Intel's driver shows no byte counters of its ports, and no program can use a rehearsed
-#: device. At 1/100 the gate is read at 8 MiB.
+#: Checks that may be skipped: the two that a short plan leaves out; `transport`, because Intel's driver shows no byte counters
+#: of its ports; `proofs`, because no program can use a rehearsed device. At scale 100 the gate applies to the busbw at 8 MiB.
 ALLOWED = {
     "measure": {"sizes": {"from": "1M", "to": "8M"}},
     "accept": {"allowSkipped": ["spread", "looks", "transport", "proofs"]},
@@ -22,25 +22,25 @@ ALLOWED = {
 
 
 def kubectl(stage: Stage, line: str, given: str = "") -> str:
-    """Run a command line of kubectl as the cluster's administrator; return what it prints."""
+    """Run kubectl with the words of `line` as the cluster's administrator; return what it prints."""
     return cluster.kubectl(World.at(stage.world, stage.scale), "sitejump", *line.split(), given=given)
 
 
 def again(stage: Stage, **changes: Any) -> Finished:
-    """Measure once more, as `make measure` does, with `changes` for this time."""
+    """Measure once more, as `make measure` does, with `changes` that apply to this update only."""
     run = stage.passed.get("measure", {}).get("run", 1) + 10
     stage.passed = merged(stage.passed, {"measure": {"run": run}})
     return stage.up(**merged(stage.passed, changes))
 
 
 def ours(stage: Stage) -> list[dict[str, Any]]:
-    """Return the stack's pods."""
+    """Return the stack's pods, except those that are being deleted."""
     found = json.loads(kubectl(stage, "--namespace busbar get pods --output json"))["items"]
     return [one for one in found if "deletionTimestamp" not in one["metadata"]]
 
 
 def pods(stage: Stage) -> dict[str, str]:
-    """Return the uid of each node's pod; a pod that no node has yet is left out."""
+    """Return the uid of each node's pod; a pod that is not on a node yet is left out."""
     return {one["spec"]["nodeName"]: one["metadata"]["uid"] for one in ours(stage) if "nodeName" in one["spec"]}
 
 

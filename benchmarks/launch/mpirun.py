@@ -1,4 +1,4 @@
-"""Ranks by Open MPI's mpirun over SSH; several programs at once become one job with a context for each."""
+"""Starts ranks with Open MPI's mpirun over SSH; several programs at once become one job with a context for each."""
 
 from typing import List, Sequence
 
@@ -6,7 +6,7 @@ from benchmarks.launch.protocol import Launch, Node, Ranks
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts `contexts` on `nodes`, typed on the first one."""
+    """Return the command that starts `contexts` on `nodes`; it runs on the first node."""
     words = [launch.mpi_home + "/bin/mpirun"]
     words += ["--prefix", launch.mpi_home] if launch.prefix else []
     words += ["--bind-to", launch.bind_to]
@@ -20,7 +20,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
 
 
 def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
-    """Return the words that say how many ranks run where; all nodes together are those of the hostfile."""
+    """Return the words that say how many ranks run where: on the nodes that `ranks` names, or on all in the hostfile."""
     if ranks.nodes is None:
         count = str(len(nodes) * ranks.per_node)
         return ["-np", count, "-npernode", str(ranks.per_node), "--hostfile", launch.hostfile]
@@ -29,9 +29,9 @@ def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
 
 
 def hostfile(nodes: Sequence[Node], slots: int) -> str:
-    """Return the hostfile: one line for each node with its slots.
+    """Return the hostfile: one line for each node, with its number of slots.
 
-    One machine is its own host by the name localhost: it may not hold the address by which it is called from outside.
+    A single node is called localhost: the address that others reach it at may be on none of its interfaces.
     """
     addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
     return "".join(f"{address} slots={slots}\n" for address in addresses)

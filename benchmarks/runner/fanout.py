@@ -1,7 +1,7 @@
-"""Runs a command on many nodes at once with limited connections and a time limit; failures are returned as data.
+"""Runs a command on many nodes at once, with a limit on connections and on time; failures are returned as data.
 
-It goes over SSH, or in a pod over the program that takes ssh's place. A command shares a connection that `keep` opened, or
-opens its own.
+A command goes over SSH, or, in pods and Slurm jobs, through the program that takes ssh's place. Over SSH it shares a connection
+that `keep` opened, or opens its own.
 """
 
 import os
@@ -14,22 +14,23 @@ from typing import BinaryIO, List, NamedTuple, Sequence, Union
 from benchmarks.launch import placeholders
 from benchmarks.launch.protocol import Node
 
-#: Connections at once. Each goes to another host, so sshd's MaxStartups (10 unauthenticated by default) does not limit them;
-#: the head node's own processes do.
+#: Connections at once. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated by default) does not limit
+#: them; the head node's own processes do.
 WINDOW = 32
 #: Python on any node, isolated and without site packages: the user's environment must not change results, and loading it
 #: takes a third of the start-up time.
 PYTHON = "python3 -IS"
-#: The program that takes ssh's place, an address and a command after it; pods have one (manifests/ranks.py).
+#: The program that takes ssh's place; its arguments are an address and a command. Pods have one (manifests/ranks.py), and so do
+#: Slurm jobs (slurm_job.py).
 _OWN_SHELL = os.environ.get(placeholders.REMOTE_SHELL, "")
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 
 
 def shared() -> str:
-    """Return the path (in ssh's notation) of the socket of a connection that is kept open; empty if there is none.
+    """Return the path, in ssh's notation, of the sockets of connections that are kept open; empty if none are kept.
 
-    There is none without ssh, nor where the path would be too long: the limit is 104 bytes on some systems, %C expands to 40,
+    None are kept without ssh, or where the path would be too long: the limit is 104 bytes on some systems, %C expands to 40,
     and ssh adds 17 while it creates the socket.
     """
     folder = "~/.busbar/ssh"
@@ -42,14 +43,14 @@ _SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
-    # An image's own ssh_config may name /dev/null (oci-hpc-images ships such a file), and first contact wrote the keys here.
+    # An image's own ssh_config may set /dev/null (oci-hpc-images ships such a file), but first contact wrote the keys here.
     *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=4"),
     *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
-#: What comes before an address and a command.
+#: The words of a remote command before the address and the command itself.
 SSH = (_OWN_SHELL,) if _OWN_SHELL else _SSH
 
 
@@ -68,7 +69,7 @@ class Answer(NamedTuple):
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every other node, which later commands and mpirun share; it closes after an idle minute.
+    """Open a connection to every node but the first; later commands and mpirun share it, and it closes after an idle minute.
 
     Failures are ignored: the next command to such a node reports them.
     """
@@ -78,7 +79,7 @@ def keep(nodes: Sequence[Node]) -> None:
     kept = ("-o", "ControlMaster=auto", "-o", f"ControlPersist={_PERSIST_S}")
 
     def open_to(node: Node) -> None:
-        # The background process of older ssh versions keeps standard error open, so it is not read.
+        # The background process of older ssh versions keeps standard error open, so standard error is discarded.
         silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         process = subprocess.Popen([*SSH, *kept, node.address, "true"], **silent)  # type: ignore[call-overload]
         try:
@@ -105,17 +106,17 @@ def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) ->
 
 
 def beginnings(nodes: Sequence[Node], code: str) -> List[List[str]]:
-    """Return for each node the words that start Python's `code` there, unbuffered; the first node is this one."""
+    """Return, for each node, the command that runs the Python `code` there, unbuffered; the first node is this one."""
     remote = f"{PYTHON} -u -c {shlex.quote(code)}"
     local = [*PYTHON.split(), "-u", "-c", code]
     return [local if index == 0 else [*SSH, node.address, remote] for index, node in enumerate(nodes)]
 
 
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
-    """Copy the file `path` to the same path on every node that lacks one with that sha256.
+    """Copy the file `path` to the same path on every node that has no file there with the sha256 `digest`.
 
     Return one answer for each node, in order. The file appears complete or not at all. It is not read into memory: an
-    image has many GB.
+    image is many GB.
     """
     there = shlex.quote(path)
     check = f"echo {shlex.quote(digest + '  ' + path)} | sha256sum --check --quiet --strict - 2> /dev/null"

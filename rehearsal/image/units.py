@@ -1,4 +1,4 @@
-"""systemd's units of services and timers: reads their files and runs what they say (systemd.service(5), systemd.timer(5))."""
+"""Stands in for systemd's services and timers: reads unit files and runs them (systemd.service(5), systemd.timer(5))."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ETC = "/etc/systemd/system"
-#: In systemd's order: an administrator's, archives' that are unpacked to /usr/local, packages'.
+#: In systemd's order: units of the administrator, of archives unpacked to /usr/local, of packages.
 FOLDERS = (ETC, "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 TIMERS = ".timer"
 _STOP_S = 30
 _FORK_S = 60
-#: What timeout(1) exits with when it ends a command.
+#: The exit code of timeout(1) when it ends a command.
 _ENDED = 124
 _TRUE = {"yes", "true", "1", "on"}
-#: Numbers of dynamic users (systemd.exec(5)).
+#: User ids of dynamic users: the first one, and how many (systemd.exec(5)).
 _DYNAMIC, _DYNAMIC_COUNT = 61184, 4336
 _RUNS = "/usr/lib/rehearsal/timer"
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -37,7 +37,7 @@ Unit = dict[str, list[str]]
 
 
 def read(name: str) -> Unit | None:
-    """Return the values of a unit file by key, or None if there is no such unit; a name without a suffix is a service's."""
+    """Return the values of a unit file by key, or None if there is no such unit; a name without a suffix means a service."""
     name = name if "." in name else f"{name}.service"
     path = next((path for path in (Path(folder, name) for folder in FOLDERS) if path.is_file()), None)
     if path is None:
@@ -55,7 +55,7 @@ def _last(unit: Unit, key: str, default: str = "") -> str:
 
 
 def seconds(text: str) -> float:
-    """Return a time span, such as `5`, `1min 30s`, in seconds; exit if it is none."""
+    """Return a time span such as `5` or `1min 30s` in seconds; exit if the text is not one."""
     parts = re.findall(r"([\d.]+)\s*([a-z]*)", text)
     if not parts or any(word not in _UNITS_S for _, word in parts):
         fail(f"Failed to parse time span: {text}")
@@ -67,7 +67,7 @@ def _marker(unit: str, kind: str) -> str:
 
 
 def pid_of(unit: str) -> int | None:
-    """Return the main process of a unit, or None if it does not run."""
+    """Return the process id of a unit's main process, or None if no such process runs."""
     places = [_marker(unit, "pid")]
     if (its := read(unit)) is not None and "PIDFile" in its:
         places.insert(0, _last(its, "PIDFile").replace("/var/run/", "/run/"))
@@ -82,12 +82,12 @@ def pid_of(unit: str) -> int | None:
 
 
 def active(unit: str) -> bool:
-    """Return whether a unit is active: it runs, or is done and remains so."""
+    """Return whether a unit is active: it runs, or it has finished and has RemainAfterExit."""
     return pid_of(unit) is not None or Path(_marker(unit, "done")).exists()
 
 
 def start(name: str) -> int:
-    """Start a unit that `read` knows, in turn with whoever starts it as well; return an exit code."""
+    """Start a unit that `read` finds, for one caller at a time; return an exit code."""
     its = read(name)
     if its is None:
         raise LookupError(name)
@@ -95,7 +95,7 @@ def start(name: str) -> int:
         if active(name):
             return 0
         if any(not _holds(path.strip()) for path in its.get("ConditionPathExists", [])):
-            return 0  # systemd skips it, and says so in the journal only
+            return 0  # systemd skips such a unit, and says so in the journal only
         if name.endswith(TIMERS):
             return _detach(name, [sys.executable, "-IS", _RUNS, name], dict(os.environ))
         return _start_service(name, its)
@@ -157,7 +157,7 @@ def _environment(its: Unit) -> dict[str, str]:
 
 
 def _owner(name: str, its: Unit) -> tuple[str, str]:
-    """Return user and group of a service; a dynamic user has a number that no other one has while the service runs."""
+    """Return the user and group of a service; a dynamic user gets a user id that is computed from the service's name."""
     user = _last(its, "User", "root")
     if _last(its, "DynamicUser").lower() in _TRUE and not _exists(user):
         number = str(_DYNAMIC + zlib.crc32(name.encode()) % _DYNAMIC_COUNT)
@@ -170,7 +170,7 @@ def _exists(user: str) -> bool:
 
 
 def _words(line: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the words of a command; `$NAME` becomes as many words as the variable has, `${NAME}` a part of its word."""
+    """Return the words of a command; the value of `$NAME` is split into words, that of `${NAME}` stays inside one word."""
     words: list[str] = []
     for word in shlex.split(line.strip().lstrip("-@:+!")):
         if re.fullmatch(r"\$\w+", word):
@@ -185,7 +185,7 @@ def _log(name: str) -> int:
 
 
 def _run(name: str, words: list[str], environment: Mapping[str, str], limit_s: float | None) -> int:
-    """Run a command to its end; return its exit code, or `_ENDED` if it was ended at the limit."""
+    """Run a command to its end; return its exit code, or `_ENDED` if it was killed at the time limit."""
     log = _log(name)
     process = subprocess.Popen(
         words, env=dict(environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -214,7 +214,7 @@ def _detach(name: str, words: list[str], environment: Mapping[str, str]) -> int:
 
 
 def stop(name: str) -> None:
-    """Stop a unit: its main process, and all that it started unless the unit keeps those."""
+    """Stop a unit: its main process alone with `KillMode=process`, otherwise the whole process group."""
     its = read(name) or {}
     if pid := pid_of(name):
         kill = os.kill if _last(its, "KillMode") == "process" else _kill_group
@@ -225,7 +225,7 @@ def stop(name: str) -> None:
                 kill(pid, signal.SIGKILL)
             time.sleep(0.02)
     running = Path(_marker(name, "run"))
-    if running.exists():  # a command that starts it and has not ended
+    if running.exists():  # a command of the unit's start is still running
         _kill_group(int(running.read_text()), signal.SIGTERM)
     for kind in ("done", "pid"):
         Path(_marker(name, kind)).unlink(missing_ok=True)
@@ -237,7 +237,10 @@ def _kill_group(pid: int, number: int) -> None:
 
 
 def run_timer(name: str) -> None:
-    """Start a timer's service whenever it is due, until this process is stopped; exit if the timer never elapses."""
+    """Start a timer's service each time it is due; return when it will not be due again.
+
+    Exit if the timer has a trigger that is not a span of time, such as OnCalendar.
+    """
     its = read(name) or {}
     known = {"OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec"}
     if unplayed := sorted(key for key in its if key.startswith("On") and key not in known):
@@ -256,7 +259,7 @@ def run_timer(name: str) -> None:
 
 
 def links(name: str) -> list[str]:
-    """Return the links by which a unit is enabled."""
+    """Return the paths of the links that enable a unit."""
     shown = name if "." in name else f"{name}.service"
     wanted = _last(read(name) or {}, "WantedBy", "multi-user.target").split() or ["multi-user.target"]
     return [f"{ETC}/{target}.wants/{shown}" for target in wanted]

@@ -1,4 +1,4 @@
-"""Conditions of policies and of dynamic groups' rules: single ones, and nested `any {...}` and `all {...}`."""
+"""Conditions in policies and in the rules of dynamic groups: single ones, and nested `any {...}` and `all {...}`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _SINGLE = re.compile(r"\s*(?P<name>[\w.:-]+)\s*(?P<sign>=|!=|not\s+in|in|)\s*(?P
 
 
 def matches(text: str, condition: re.Pattern[str]) -> bool:
-    """Return whether a text is a condition, or nested `any {...}` and `all {...}` of conditions."""
+    """Return whether a text is one condition, or conditions in nested `any {...}` and `all {...}`."""
     grouped = _GROUPED.fullmatch(text)
     if grouped is None:
         return condition.fullmatch(text) is not None
@@ -19,9 +19,9 @@ def matches(text: str, condition: re.Pattern[str]) -> bool:
 
 
 def holds(text: str, variables: Mapping[str, str]) -> bool:
-    """Return whether what `matches` takes is true of some variables, whose names are in lower case.
+    """Return whether a text that `matches` accepts is true for `variables`, whose names are in lower case.
 
-    A variable that is not there makes its condition false, whatever it says: "if the variable is not applicable to the
+    A condition whose variable is missing is false, whatever it compares: "if the variable is not applicable to the
     incoming request, the condition evaluates the request as false" (Policy Syntax, "Conditions").
     """
     grouped = _GROUPED.fullmatch(text)
@@ -45,14 +45,14 @@ def _true(text: str, variables: Mapping[str, str]) -> bool:
 
 
 def _equal(value: str, wanted: str) -> bool:
-    """Compare without regard to case, as IAM does; between slashes, `*` stands for anything."""
+    """Compare without regard to case, as IAM does; in a value between slashes, `*` matches any text."""
     if wanted[:1] == "/":
         return fnmatchcase(value.lower(), wanted.strip("/").lower())
     return value.lower() == wanted.strip("'\"").lower()
 
 
 def _parts(text: str) -> list[str]:
-    """Split at the commas outside braces, brackets and quotes."""
+    """Split at the commas outside braces, parentheses and quotes."""
     parts, depth, quote, start = [], 0, "", 0
     for at, letter in enumerate(text):
         if quote:

@@ -1,4 +1,4 @@
-"""A cluster on OCI whose nodes Slurm starts: what is registered, what travels where, and what is exported of the test job."""
+"""A cluster on OCI whose nodes Slurm starts: its resources, what is sent to which machine, and the test job's exports."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ OCI = {"pools": [POOL], "login": LOGIN, "storage": {"home": {}}, "slurm": {}, "t
 
 
 def ran(share: float = 0.98) -> str:
-    """Return the line that a job kept whose measurement reached `share` of the wire."""
+    """Return the line kept by a job whose measurement reached `share` of what the wire allows."""
     names = ["compute-dy-gpu-1", "compute-dy-gpu-2"]
     line = document(replace(dev_asked(), names=tuple(names)), share=share)
     return json.dumps(
@@ -56,7 +56,7 @@ def program(result: str = NONE, **oci: Any) -> Engine:
 
 
 def exported(result: str) -> tuple[Engine, dict[str, Any]]:
-    """Return the engine, and what the program exported."""
+    """Return the engine and the program's exports."""
     found: dict[str, Any] = {}
 
     def export(name: str, value: Any) -> None:
@@ -83,7 +83,7 @@ def test_nothing_with_a_gpu_is_rented(on_demand):
     assert "ClusterNetwork" not in kinds
 
 
-def test_only_the_login_node_is_in_the_group_that_may_start_machines_and_only_in_the_compartment(on_demand):
+def test_only_the_login_node_may_start_machines_and_only_in_the_compartment(on_demand):
     group, policy = given(on_demand, "cluster-slurm-rights-group"), given(on_demand, "cluster-slurm-rights-policy")
     assert group["matchingRule"] == "instance.id = 'ocid1.cluster-login-instance.oc1..id'"
     assert group["compartmentId"] == "ocid1.tenancy.oc1..a"
@@ -93,7 +93,7 @@ def test_only_the_login_node_is_in_the_group_that_may_start_machines_and_only_in
         assert statement.endswith(" in compartment id ocid1.compartment.oc1..rehearsed")
 
 
-def test_dynamic_nodes_accept_the_operator_and_the_controller_and_no_private_key_travels(on_demand):
+def test_dynamic_nodes_accept_the_operators_and_the_controllers_keys_and_no_private_key_is_sent(on_demand):
     launch = given(on_demand, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
     keys = launch["metadata"]["ssh_authorized_keys"].splitlines()
     assert [key.split()[0] for key in keys] == ["ssh-ed25519", "ssh-ed25519"]
@@ -117,7 +117,7 @@ def contained() -> Engine:
     return program(slurm={"containers": {}}, container={"image": TENSORFLOW})
 
 
-def test_with_containers_all_machines_build_slurms_plugin_and_only_nodes_get_what_gives_containers_the_gpus(contained):
+def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_container_tools(contained):
     launch = given(contained, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
     for metadata, gpus in ((launch["metadata"], True), (given(contained, "cluster-login-instance")["metadata"], False)):
         boot = base64.b64decode(metadata["user_data"]).decode()
@@ -154,7 +154,7 @@ def test_with_accounting_the_controller_alone_has_the_database_and_nodes_reach_i
     assert "AccountingStorage" not in without["files"]["slurm.conf"]
 
 
-def test_a_pools_own_scripts_are_in_its_nodes_first_boot_and_not_in_the_login_nodes():
+def test_a_pools_own_scripts_are_in_the_first_boot_of_its_nodes_but_not_of_the_login_node():
     action = {"script": "https://example.com/setup.sh", "sha256": "5" * 64, "args": ["--cache", "/scratch"]}
     engine = program(pools=[POOL | {"customActions": {"onNodeConfigured": [action]}}])
     launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
@@ -176,7 +176,7 @@ def test_the_test_job_runs_in_the_image_whose_file_is_kept_in_the_jobs_folder(co
     assert job["measure"]["launch"]["kind"] == "pyxis"
 
 
-def test_without_slurm_the_login_node_boots_as_before_and_has_no_rights():
+def test_without_slurm_the_login_node_boots_without_slurm_and_home_folders_and_has_no_rights():
     engine = run_program(LINES, oci={"storage": {"home": {}}, "pools": [{"imageFamily": "ol8"}]})
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
     assert "slurm" not in boot
@@ -184,7 +184,7 @@ def test_without_slurm_the_login_node_boots_as_before_and_has_no_rights():
     assert not engine.of("DynamicGroup")
 
 
-def test_the_controller_gets_slurms_files_and_how_to_launch_nodes(on_demand):
+def test_the_controller_gets_slurms_files_and_the_settings_to_launch_nodes(on_demand):
     sent = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     conf = sent["files"]["slurm.conf"]
     assert "NodeName=compute-dy-gpu-[1-4] Sockets=2 CoresPerSocket=32 ThreadsPerCore=2" in conf
@@ -197,7 +197,7 @@ def test_the_controller_gets_slurms_files_and_how_to_launch_nodes(on_demand):
     assert sent["shared"] == "/home/.busbar"
 
 
-def test_nodes_start_in_the_domains_that_are_named_after_the_stacks_own():
+def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
     pool = {**OCI["pools"][0], "fallbackDomains": ["AD-2", "AD-3"]}
     engine = program(availabilityDomain="AD-1", pools=[pool])
     (one,) = json.loads(given(engine, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
@@ -206,7 +206,7 @@ def test_nodes_start_in_the_domains_that_are_named_after_the_stacks_own():
     assert "availabilityDomain" not in launch, "each cluster network names its own"
 
 
-def test_a_changed_timer_changes_what_the_controller_is_told_and_replaces_nothing(on_demand):
+def test_a_changed_idle_time_changes_what_the_controller_is_told_but_replaces_nothing(on_demand):
     other = program(slurm={"idle": "30 min"})
     mine, its = given(on_demand, "cluster-slurm-install"), given(other, "cluster-slurm-install")
     assert mine["stdin"] != its["stdin"]
@@ -214,13 +214,13 @@ def test_a_changed_timer_changes_what_the_controller_is_told_and_replaces_nothin
     assert given(on_demand, "cluster-slurm-sweep") == given(other, "cluster-slurm-sweep")
 
 
-def test_destroying_ends_what_slurm_started_first(on_demand):
+def test_a_destroy_first_ends_the_machines_that_slurm_started(on_demand):
     sweep = given(on_demand, "cluster-slurm-sweep")
     assert sweep["delete"].endswith("elastic.pyz sweep")
     assert "triggers" not in sweep, "another one would end running jobs"
 
 
-def test_before_the_first_job_nothing_is_accepted_or_refused_and_the_next_update_asks_again():
+def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_one_asks_again():
     engine, found = exported(NONE)
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
@@ -242,7 +242,7 @@ def test_a_job_that_was_short_fails_the_update_and_is_exported():
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
 
-def test_the_script_asks_slurm_for_what_the_plan_is_for(on_demand):
+def test_the_job_script_asks_slurm_for_the_nodes_and_gpus_of_the_plan(on_demand):
     said = given(on_demand, "acceptance-job-script")
     for word in ("--nodes=2", "--partition=compute", "--gres=gpu:8", "--exclusive", "--constraint=gpu"):
         assert f"#SBATCH {word}" in said["create"], word
@@ -290,14 +290,14 @@ def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_wri
     assert test.limits[0].busbw_gb_s > test.limits[-1].busbw_gb_s > 0
 
 
-def test_without_an_entry_test_nothing_of_it_is_written(on_demand):
+def test_without_an_entry_test_no_script_of_one_is_written(on_demand):
     assert not [name for _, name, _ in on_demand.resources if "-entry-" in name]
     (one,) = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["entry_script"] == ""
 
 
 def always_on(result: str) -> tuple[Engine, dict[str, Any]]:
-    """Return the engine and the exports of a cluster two of whose nodes always run."""
+    """Return the engine and the exports of a cluster with two nodes that always run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(OCI, "pools", [POOL | {"alwaysOn": 2}])
         return exported(result)
@@ -315,7 +315,7 @@ def test_nodes_that_always_run_are_left_running_by_slurm_and_started_by_the_cont
     assert not engine.of("ClusterNetwork"), "the update rents none itself"
 
 
-def test_an_update_submits_the_test_job_on_nodes_that_always_run_and_waits_so_long_as_they_may_take():
+def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_long_as_it_may_take():
     engine, found = always_on(ran())
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read
@@ -326,13 +326,13 @@ def test_an_update_submits_the_test_job_on_nodes_that_always_run_and_waits_so_lo
     assert "#SBATCH --nodes=2" in given(engine, "acceptance-job-script")["create"]
 
 
-def test_an_update_whose_test_job_has_no_result_on_nodes_that_always_run_fails():
+def test_an_update_fails_if_the_test_job_on_nodes_that_always_run_has_no_result():
     engine, found = always_on(NONE)
     assert found["measured"]["verdict"] == "unknown"
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
 
-def test_without_users_nothing_of_a_directory_is_installed_or_opened(on_demand):
+def test_without_users_no_directory_is_installed_and_its_port_is_closed(on_demand):
     assert "users" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert 636 not in {rule["tcpOptions"]["min"] for rule in rules if "tcpOptions" in rule}
@@ -347,7 +347,7 @@ def test_the_stack_files_have_the_sum_of_the_archive_that_stands_in_for_pyxis(cl
     assert cloud == "aws" or containers["toolkitKey"] == signing_keys.NVIDIA_FINGERPRINT
 
 
-def test_login_nodes_beside_the_controller_have_its_key_no_rights_and_are_set_up_by_it():
+def test_login_nodes_beside_the_controller_accept_its_key_have_no_rights_and_are_set_up_by_it():
     engine, found = None, {}
 
     def export(name: str, value: Any) -> None:
@@ -383,7 +383,7 @@ def test_login_nodes_beside_the_controller_have_its_key_no_rights_and_are_set_up
     assert all(set(one) == {"name", "address", "host_key"} for one in found["login_nodes"])
 
 
-def test_without_login_nodes_beside_it_the_controller_takes_no_calls_from_its_own_subnet(on_demand):
+def test_without_other_login_nodes_the_controller_accepts_no_connections_from_its_own_subnet(on_demand):
     assert not [name for _, name, _ in on_demand.resources if name.startswith("cluster-login-1")]
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert not [one for one in rules if one["source"] == "10.0.0.0/24"]
