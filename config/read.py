@@ -42,8 +42,8 @@ def load() -> Stack:
     texts = {key.partition(":")[2]: str(text) for key, text in raw.items() if key.startswith(f"{project}:")}
     hidden = [key for key in texts if pulumi.runtime.config.is_config_secret(f"{project}:{key}")]
     if hidden:
-        shown = "previews, outputs and the report show what is in it; no key needs one, so set it without --secret"
-        raise pulumi.RunError("\n".join(f"{key} has a value that was set with --secret, and {shown}" for key in hidden))
+        shown = "previews, outputs and the report show it; no key needs a secret, so set it without --secret"
+        raise pulumi.RunError("\n".join(f"{key} has a value that was set with --secret, but {shown}" for key in hidden))
     return parse(texts, region=raw.get("aws:region"))
 
 

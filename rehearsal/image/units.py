@@ -244,7 +244,7 @@ def run_timer(name: str) -> None:
     its = read(name) or {}
     known = {"OnBootSec", "OnStartupSec", "OnActiveSec", "OnUnitActiveSec", "OnUnitInactiveSec"}
     if unplayed := sorted(key for key in its if key.startswith("On") and key not in known):
-        fail(f"{name}: the stand-in plays spans of time only, not {', '.join(unplayed)}")
+        fail(f"{name}: the stand-in supports time spans only, not {', '.join(unplayed)}")
     service = _last(its, "Unit", name.removesuffix(TIMERS) + ".service").removesuffix(".service")
     up = float(Path("/proc/uptime").read_text().split()[0])
     began = time.monotonic()

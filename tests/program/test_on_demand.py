@@ -128,7 +128,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     sent = json.loads(given(contained, "cluster-slurm-install")["stdin"])
     (line,) = [line for line in sent["files"]["plugstack.conf"].splitlines() if not line.startswith("#")]
     assert line == "required /usr/local/lib/slurm/spank_pyxis.so container_scope=job"
-    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the very line"
+    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the same line"
 
 
 def test_with_accounting_the_controller_alone_has_the_database_and_nodes_reach_it(on_demand):
@@ -203,7 +203,7 @@ def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
     (one,) = json.loads(given(engine, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["spec"]["domains"] == ["AD-1", "AD-2", "AD-3"]
     launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
-    assert "availabilityDomain" not in launch, "each cluster network names its own"
+    assert "availabilityDomain" not in launch, "each cluster network sets its own domain"
 
 
 def test_a_changed_idle_time_changes_what_the_controller_is_told_but_replaces_nothing(on_demand):
@@ -217,7 +217,7 @@ def test_a_changed_idle_time_changes_what_the_controller_is_told_but_replaces_no
 def test_a_destroy_first_ends_the_machines_that_slurm_started(on_demand):
     sweep = given(on_demand, "cluster-slurm-sweep")
     assert sweep["delete"].endswith("elastic.pyz sweep")
-    assert "triggers" not in sweep, "another one would end running jobs"
+    assert "triggers" not in sweep, "replacing the sweep would end running jobs"
 
 
 def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_one_asks_again():
@@ -320,7 +320,7 @@ def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_lo
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read
     (limit_s,) = re.findall(r"date \+%s\) \+ (\d+)\)", read)
-    assert int(limit_s) > 1800 + 1800, "startTimeout, the build, and measure.timeout beside"
+    assert int(limit_s) > 1800 + 1800, "startTimeout, the build and measure.timeout together"
     assert subprocess.run(["sh", "-n"], input=read, text=True, check=False).returncode == 0
     assert found["measured"]["verdict"] == "pass"
     assert "#SBATCH --nodes=2" in given(engine, "acceptance-job-script")["create"]
@@ -368,7 +368,7 @@ def test_login_nodes_beside_the_controller_accept_its_key_have_no_rights_and_are
     assert ["slapd" in boot or "openldap-servers" in boot for boot in boots] == [True, False], (
         "the directory is the controller's"
     )
-    assert all("10.0.0.0/24" in boot for boot in boots), "the public subnet is let through"
+    assert all("10.0.0.0/24" in boot for boot in boots), "the firewall accepts the public subnet"
     (group,) = engine.of("DynamicGroup")
     assert "cluster-login-instance" in group["matchingRule"]
     sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])

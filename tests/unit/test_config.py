@@ -67,7 +67,7 @@ def test_a_value_set_with_secret_is_refused_because_all_of_it_is_shown(monkeypat
             read.load()
     finally:
         config.CONFIG.reset(before)
-    assert str(found.value).startswith("records has a value that was set with --secret, and previews, outputs and the report")
+    assert str(found.value).startswith("records has a value that was set with --secret, but previews, outputs and the report")
     assert "12.5" not in str(found.value)
 
 
