@@ -102,9 +102,9 @@ class Slowness:
 
     def is_slow(self, sample: Sample) -> bool:
         """Tell whether a sample has no number, or one too far below the baseline that nothing else explains."""
-        if sample.busbw_gb_s is None or is_excused(sample):
-            return sample.busbw_gb_s is None
-        return sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
+        if is_excused(sample):
+            return False
+        return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
 
     def ratio(self, samples: Iterable[Sample]) -> float:
         """Return the median of `samples` as a share of healthy; 0.0 if none has a number."""
@@ -127,8 +127,10 @@ class Slowness:
 
     def _is_short(self, sample: Sample) -> bool:
         """Tell whether a ring is short: nearer to the short full ring than to a healthy pair."""
+        if is_excused(sample):
+            return False
         busbw_gb_s = sample.busbw_gb_s
-        if busbw_gb_s is None or not self.healthy or is_excused(sample):
+        if busbw_gb_s is None or not self.healthy:
             return busbw_gb_s is None
         limit = self.healthy * (1 - self.drop)
         if self.whole is not None and self.whole < limit:
