@@ -46,7 +46,7 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
 
 
 #: What is said of the machines that mount a file system, whoever made it.
-_OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256"}
+_OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256", "share_login_user"}
 
 
 @rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)

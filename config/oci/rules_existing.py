@@ -33,7 +33,7 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         path = f"oci.storage.{key}"
         if system.existing is None:
             continue
-        for name in sorted(system.model_fields_set - {"existing", "mount"}):
+        for name in sorted(system.model_fields_set - {"existing", "mount", "share_login_user"}):
             yield Breach(
                 f"{path}.{key_of(name)}",
                 f"is set, and {path}.existing names a file system that has its own; set only one of them",

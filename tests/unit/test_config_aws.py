@@ -31,7 +31,7 @@ from aws_facts import (
     rules_of,
 )
 from conftest import texts
-from parsed_stack import begins_with_a_path
+from parsed_stack import begins_with_a_path, refused
 
 from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES
@@ -1090,3 +1090,13 @@ def test_a_machine_that_runs_keeps_the_home_of_its_login_user_and_another_one_is
     each = [on_demand(), *(on_demand() | {"storage": {"home": {"shareLoginUser": shared}}} for shared in (False, True))]
     usual, own, shared = (one.made_of(one.queues[0].machines[0]) for one in (parsed(aws=changes).wanted for changes in each))
     assert usual == own != shared
+
+
+def test_how_machines_mount_a_file_system_that_exists_is_theirs_to_say():
+    own = {
+        "home": {"existing": "fs-1", "mount": "/home", "shareLoginUser": True},
+        "lustre": {"existing": "fs-2", "mount": "/x"},
+    }
+    said = refused(aws=on_demand() | {"storage": own})
+    assert said, "a new network contains no file system"
+    assert not [one for one in said if "shareLoginUser" in one or "mount is set" in one], said

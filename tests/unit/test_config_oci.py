@@ -800,3 +800,10 @@ def test_pools_may_differ_in_shape():
     found = wanted(pools=[{}, second])
     assert [one.row.name for one in found.pools] == ["BM.GPU4.8", "BM.GPU.H100.8"]
     assert found.sizes == {"gpu": 2, "h100": 0}
+
+
+def test_how_nodes_mount_a_file_system_that_exists_is_theirs_to_say():
+    own = {"home": {"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "mount": "/home", "shareLoginUser": True}}
+    said = refused(oci=on_demand() | {"storage": own})
+    assert said, "a new network contains no file system"
+    assert not [one for one in said if "shareLoginUser" in one or "mount is set" in one], said
