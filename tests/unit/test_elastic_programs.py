@@ -16,7 +16,7 @@ from elastic import FakeCloud, FakeSlurm, Steps
 
 from scheduler import programs, slurm_conf
 from scheduler.elastic import __main__ as program
-from scheduler.elastic import entry, join, settings, spool
+from scheduler.elastic import entry, join, settings, spool, sweep
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.state import only_one
 
@@ -93,7 +93,8 @@ def test_a_run_beside_another_does_nothing_and_says_so(head, capsys, tmp_path):
     assert head.cloud.started == 1
 
 
-def test_a_sweep_ends_everything_and_nothing_starts_after_it(head):
+def test_a_sweep_ends_everything_and_nothing_starts_after_it(head, monkeypatch):
+    monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
     assert head.run("sweep") == 0
