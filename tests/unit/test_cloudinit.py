@@ -19,6 +19,7 @@ from catalogue.slurm_packages import EL9, NOBLE
 from cloudinit import Containerd, LoginBoot, Mount, NodeBoot, render
 from cloudinit.homes import shared_folder
 from cloudinit.oci_steps import LUSTRE_OPTIONS, NFS_OPTIONS
+from cloudinit.slurm_steps import Slurm
 from cloudinit.steps import LOCAL_DISKS
 from components.slurm.first_boot import software
 from config.slurm import Containers, Scheduler
@@ -58,38 +59,21 @@ TEXTS["node-ol9-container"] = render(
         containerd=Containerd(NERDCTL, NERDCTL_SUMS, TOOLKIT, TOOLKIT_KEY),
     )
 )
-TEXTS["node-ol9-slurm-containers"] = render(
-    NodeBoot(
-        IMAGES["ol9"],
-        SHAPES["BM.GPU4.8"],
-        "Asia/Tokyo",
-        DOMAIN,
-        ("10.0.1.0/24", "10.224.0.0/12"),
-        (HOMES,),
-        slurm=software(EL9, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
+
+
+def slurm_node(family: str, homes: Mount, slurm: Slurm) -> str:
+    networks = ("10.0.1.0/24", "10.224.0.0/12")
+    return render(NodeBoot(IMAGES[family], SHAPES["BM.GPU4.8"], "Asia/Tokyo", DOMAIN, networks, (homes,), slurm=slurm))
+
+
+TEXTS |= {
+    f"node-{family}-slurm-containers": slurm_node(
+        family, HOMES, software(packages, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT)
     )
-)
-TEXTS["node-ubuntu2404-slurm-containers"] = render(
-    NodeBoot(
-        IMAGES["ubuntu2404"],
-        SHAPES["BM.GPU4.8"],
-        "Asia/Tokyo",
-        DOMAIN,
-        ("10.0.1.0/24", "10.224.0.0/12"),
-        (HOMES,),
-        slurm=software(NOBLE, Scheduler(containers=Containers()), scratch=LOCAL_DISKS, toolkit=TOOLKIT),
-    )
-)
-TEXTS["node-ol9-slurm-shared-home"] = render(
-    NodeBoot(
-        IMAGES["ol9"],
-        SHAPES["BM.GPU4.8"],
-        "Asia/Tokyo",
-        DOMAIN,
-        ("10.0.1.0/24", "10.224.0.0/12"),
-        (replace(HOMES, login_home=True),),
-        slurm=software(EL9, Scheduler(), scratch=LOCAL_DISKS),
-    )
+    for family, packages in (("ol9", EL9), ("ubuntu2404", NOBLE))
+}
+TEXTS["node-ol9-slurm-shared-home"] = slurm_node(
+    "ol9", replace(HOMES, login_home=True), software(EL9, Scheduler(), scratch=LOCAL_DISKS)
 )
 CHECKED = Texts(TEXTS)
 
