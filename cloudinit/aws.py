@@ -7,7 +7,8 @@ first contact can read which step failed.
 from __future__ import annotations
 
 import base64
-import gzip
+import struct
+import zlib
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -20,6 +21,8 @@ from cloudinit.text import SCRIPT, cloud_config, script_file
 
 #: The vendor's limit on user-data before base64 (EC2 user guide, "Run commands when you launch an EC2 instance").
 USER_DATA_BYTES = 16_384
+#: A gzip header: deflate, no name, no time, best compression, unknown system.
+_GZIP = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
 #: Where a node's own disks are.
 SCRATCH = "/scratch"
 
@@ -115,7 +118,7 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
     text = render(boot)
     plain = text.encode()
     fits = len(plain) <= USER_DATA_BYTES
-    data = plain if fits else gzip.compress(plain, mtime=0)
+    data = plain if fits else _gzipped(plain)
     if len(data) > USER_DATA_BYTES:
         msg = (
             f"the first boot is {len(data)} bytes long, compressed; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys, "
@@ -123,6 +126,16 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
         )
         raise ValueError(msg)
     return UserData(text if fits else None, base64.b64encode(data).decode())
+
+
+def _gzipped(data: bytes) -> bytes:
+    """Return `data` as a gzip file (RFC 1952) that says nothing of when and by which Python it was made.
+
+    Other user data is another login node, and Python's versions write different headers.
+    """
+    deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    body = deflate.compress(data) + deflate.flush()
+    return _GZIP + body + struct.pack("<II", zlib.crc32(data), len(data))
 
 
 def render(boot: LoginBoot | ComputeBoot) -> str:
