@@ -105,6 +105,8 @@ _PATIENCE_S = 900
 #: The parts that take no options.
 _USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
+#: The same, for hosts with a fault that another part searches for.
+_UNSEARCHED = merged(merged(_JUDGED_AT_4M, _WITHOUT_LOOKS), {"measure": {"search": "0 s"}})
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
 
@@ -121,9 +123,9 @@ def main(parts: list[str]) -> None:
         "exporter": _exporter,
         "faults": _planted_on_many,
         "pairs": _planted_on_two,
-        "healthy": _healthy,
-        "busy": _busy,
-        "half-rail": _half_rail,
+        "healthy": lambda folder: _series(folder, "healthy", 1, _JUDGED_AT_4M),
+        "busy": lambda folder: _series(folder, "healthy", 200, _JUDGED_AT_4M, is_busy=True),
+        "half-rail": lambda folder: _series(folder, "half a rail", 300, _UNSEARCHED, _HALF_RAIL, is_busy=True),
         "kills": lambda folder: kills.figures(folder, say, os.environ.get("KILLS") or ""),
     }
     wrong = sorted(set(parts) - set(known))
@@ -297,14 +299,13 @@ def _planted(
 
     An update without a measurement is printed and counts as neither.
     """
-    before = _measured(stage).get("run") if stage.salt else None  # without salt there is no stack yet
-    ended = stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
-    found, measured = stage.outputs(), _measured(stage)
+    ended, measured = _newly_measured(stage, settings)
     what = f"planted: {json.dumps(fault)}"
-    if measured.get("run") in {None, before}:
+    if not measured:
         say(what, f"left no measurement: {ended}")
         return False, False, 0
     search = measured["search"] or {"rounds": 0, "seconds": 0.0, "culprits": []}
+    found = stage.outputs()
     named, seen, how = _named(found, _FAULTY_SHAPE), False, "nothing to type"
     if search["culprits"]:
         culprit = search["culprits"][0]
@@ -314,6 +315,14 @@ def _planted(
             named, how = [], f"{how}; the first line was {first!r}"
     say(what, f"named {named}, {search['rounds']} rounds, {search['seconds']:.0f} s; {how}")
     return named == [wanted], named == [wanted] and seen, int(search["rounds"])
+
+
+def _newly_measured(stage: Stage, settings: dict[str, Any]) -> tuple[Finished, dict[str, Any]]:
+    """Update; return how that ended, and the measurement that it made, empty if it made none."""
+    before = _measured(stage).get("run")
+    ended = stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
+    measured = _measured(stage)
+    return ended, measured if measured.get("run") not in {None, before} else {}
 
 
 def _measured(stage: Stage) -> dict[str, Any]:
@@ -364,49 +373,29 @@ def _named(outputs: dict[str, Any], shape: str = "BM.GPU4.8") -> list[tuple[str,
     ]
 
 
-def _healthy(folder: Path) -> None:
+def _series(folder: Path, what: str, first: int, plan: dict[str, Any], *faults: dict[str, Any], is_busy: bool = False) -> None:
+    """Measure hosts with `faults` the requested number of times; with `is_busy`, half of the processors are taken meanwhile.
+
+    Print counts: of each verdict, of runs that blamed a host or measured twice.
+    """
     stage, settings = _standing(folder)
+    settings = merged(settings, plan)
     try:
-        _verdicts(stage, merged(settings, _JUDGED_AT_4M), "healthy", 1)
-    finally:
-        stage.close()
-
-
-def _busy(folder: Path) -> None:
-    """Measure healthy hosts on a busy machine; `healthy` is for a quiet one."""
-    stage, settings = _standing(folder)
-    try:
-        with half_busy.half_taken():
-            _verdicts(stage, merged(settings, _JUDGED_AT_4M), f"healthy, {half_busy.said()}", 200)
-    finally:
-        stage.close()
-
-
-def _half_rail(folder: Path) -> None:
-    """Measure hosts of which one has a rail at half of its rate, on a busy machine."""
-    stage, settings = _standing(folder)
-    plan = merged(merged(_JUDGED_AT_4M, _WITHOUT_LOOKS), {"measure": {"search": "0 s"}})
-    try:
-        with half_busy.half_taken():
-            stage.refault(_HALF_RAIL)
-            _verdicts(stage, merged(settings, plan), f"half a rail, {half_busy.said()}", 300)
-            stage.refault()
+        stage.refault(*faults)
+        with half_busy.half_taken(wanted=is_busy):
+            _verdicts(stage, settings, f"{what}, {half_busy.said()}" if is_busy else what, first)
     finally:
         stage.close()
 
 
 def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> None:
-    """Measure the requested number of times; print counts: of each verdict, of runs that blamed a host or measured twice."""
     verdicts, blamed, twice, began = [], 0, 0, time.monotonic()
     for number in range(first, first + _HEALTHY_RUNS):
-        before = _measured(stage).get("run")
-        ended = stage.command(*stage.up_words(**merged(settings, {"measure": {"run": number}})), timeout_s=_PATIENCE_S)
-        found = stage.outputs()
-        measured = found.get("measured") or {}
-        if measured.get("run") in {None, before}:
+        ended, measured = _newly_measured(stage, merged(settings, {"measure": {"run": number}}))
+        if not measured:
             sys.exit(f"{what}: run {number} left no measurement: {ended}")
         verdicts.append(measured["verdict"])
-        blamed += bool(_named(found))
+        blamed += bool(_named(stage.outputs()))
         twice += any(why.startswith(retest.NOTE) for check in measured["checks"] for why in check["why"])
         if verdicts[-1] != "pass":
             say(f"{what}: run {number}", "; ".join(measured["reasons"]))
