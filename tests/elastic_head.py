@@ -1,7 +1,7 @@
 """A controller with the real slurmctld, and machines with the real slurmd, in name spaces of this process; prints JSON lines.
 
-`elastic_head.py FOLDER [PART...]`, run by tests/rehearsal/test_rehearsal_elastic.py in name spaces of its own. The cloud is
-of the tests; Slurm's programs and `reconcile` are those of a cluster.
+`elastic_head.py FOLDER [PART...]`, run by elastic_session.py in name spaces of its own. The cloud is of the tests; Slurm's
+programs and `reconcile` are those of a cluster.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ SHORTER = {
     "SuspendTimeout=120": "SuspendTimeout=8",
     "SuspendTime=60": "SuspendTime=6",
     ",power_save_min_interval=30": ",power_save_interval=1",
-    "SlurmdTimeout=180": "SlurmdTimeout=20",
 }
 #: A machine: its own network, name and folders; munge's socket is the controller's.
 MACHINE = r"""
@@ -136,6 +135,7 @@ class Head:
             Path("/etc/slurm", name).write_text(text)
         self.names = self.settings.sets["gpu/p5"].nodes
         self.started, self.slurmctld = 0, subprocess.Popen(["true"])
+        self.said: list[str] = []
         self.install()
         self.start("-i")
 
@@ -175,9 +175,9 @@ class Head:
             state = State.load(f"{settings.FOLDER}/state.json")
             spool = f"{settings.FOLDER}/wanted"
             clock: Callable[[], float] = lambda: time.time() + self.ahead_s  # noqa: E731
-            say: Callable[[str], None] = lambda line: sys.stderr.write(f"{line}\n")  # noqa: E731
             reach: Join = lambda *_: ""  # noqa: E731
-            reconcile.once(Work(self.settings, state, spool, Slurm(), self.cloud, self.cloud.boot, clock, say, reach=reach))
+            work = Work(self.settings, state, spool, Slurm(), self.cloud, self.cloud.boot, clock, self.said.append, reach=reach)
+            reconcile.once(work)
 
     def until(self, question: Callable[[], Any], what: str, seconds: float = 60) -> Any:
         """Turn until `question` has an answer; fail after some time, and show what Slurm says."""
@@ -189,7 +189,7 @@ class Head:
                 return found
             time.sleep(0.5)
         shown = run("sinfo", "-R", check=False) + run("sinfo", check=False) + run("squeue", check=False)
-        sys.exit(f"not within {seconds:.0f} s: {what}\n{shown}")
+        sys.exit("\n".join([f"not within {seconds:.0f} s: {what}", shown, *self.said]))
 
 
 def states(nodes: Sequence[str]) -> set[str]:
@@ -481,9 +481,9 @@ def main(folder: str, *parts: str) -> None:
     head = Head(Path(folder))
     try:
         for part in (one for one in PARTS if not parts or one.__name__ in parts):
-            began, head.started = time.monotonic(), head.cloud.started
+            began, head.started, head.said = time.monotonic(), head.cloud.started, []
             part(head)
-            tell(part=part.__name__, seconds=round(time.monotonic() - began, 1))
+            tell(part=part.__name__, seconds=round(time.monotonic() - began, 1), said=head.said)
     finally:
         for its in list(head.cloud.processes):
             head.cloud.die(its)

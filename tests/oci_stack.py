@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,9 @@ class Fakes:
         self.running: dict[str, hosts.HostSpec] = {}
         self.served: dict[str, dict[str, Any]] = {}
         self.kept: set[str] = set()
+        #: A test clears it to see what a cloud says while it starts machines.
+        self.may_boot = threading.Event()
+        self.may_boot.set()
 
     def apply_vcn(self, world: World, plan: network.VcnPlan) -> None:
         self.plans[plan.id] = plan
@@ -54,6 +58,7 @@ class Fakes:
     def boot(self, world: World, spec: hosts.HostSpec) -> None:
         assert spec.vcn_id in self.plans, "a host needs the router of its VCN"
         assert spec.fabric_id is None or spec.fabric_id in self.fabrics, "rails need a fabric"
+        assert self.may_boot.wait(10), "the test never let machines boot"
         self.running[spec.id] = spec
         world.folder("hosts", spec.id)
 

@@ -1,4 +1,4 @@
-"""What tests ask of a rehearsed Slurm cluster's login node, and of the stand-in cloud behind it."""
+"""What tests ask of a rehearsed Slurm cluster's login node."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 import pytest
 
-from rehearsal.plugin.store import Store
-from rehearsal.world.world import World
 from tools.stage import Stage
 
 PATIENCE_S = 240
@@ -24,10 +22,3 @@ def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -
         time.sleep(1)
     shown = stage.on_host("sinfo -R; sinfo -N -l; squeue; sudo tail -n 20 /var/log/slurm/slurmctld.log")
     pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} says {said!r}\n{shown}")
-
-
-def machines(stage: Stage, cloud: str) -> int:
-    """Return how many machines the stand-in cloud has, whoever asked for them."""
-    records = Store(World.at(stage.world), cloud).read().records.values()
-    gone = {"TERMINATING", "TERMINATED", "shutting-down", "terminated"}
-    return len([one for one in records if one.token.endswith("/instance:Instance") and one.state not in gone])

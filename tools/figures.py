@@ -4,8 +4,9 @@
     make figures PARTS="faults healthy"
     BUSY=1 make figures
 
-PARTS are any of two, many, aws, search, pure (the default), boot, exporter, faults, pairs, healthy, busy, half-rail and
-kills. Healthy, half-rail and faults take a quarter of an hour, pairs ten minutes, kills half an hour, busy three quarters.
+PARTS are any of two, many, aws, search, pure (the default), boot, slurm, exporter, faults, pairs, healthy, busy, half-rail
+and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half an hour, busy
+three quarters.
 With RUNS=2, healthy, busy and half-rail make two runs instead of ten. With KILLS="build, plugin", kills runs only those with
 such a name, and with FAULTS="slow_link" faults plants only those that have this text. With BUSY=1 half of the processors are
 taken all the time. Ratios come from runs side by side in one world.
@@ -33,7 +34,7 @@ from benchmarks.judge import retest
 from benchmarks.launch import launcher, protocol
 from benchmarks.report.outputs import culprit_name
 from catalogue.oci.shapes import SHAPES
-from tools import half_busy, kills
+from tools import half_busy, kills, slurm_figures
 from tools.search import figures, looks_figures
 from tools.stack_changes import DEFAULT, merged
 from tools.stage import ROOT, Finished, Stage, standing_hosts
@@ -120,6 +121,7 @@ def main(parts: list[str]) -> None:
         "search": lambda _folder: _searches(),
         "pure": lambda _folder: _pure_tests(),
         "boot": _failed_boots,
+        "slurm": lambda folder: slurm_figures.figures(folder, say),
         "exporter": _exporter,
         "faults": _planted_on_many,
         "pairs": _planted_on_two,

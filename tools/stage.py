@@ -348,6 +348,12 @@ class Stage:
         records = Store(World.at(self.world), cloud).read().records.values()
         return [record.token.rpartition(":")[2] for record in records if record.urn]
 
+    def machines(self, cloud: str) -> int:
+        """Return how many machines the stand-in cloud has, whoever asked for them."""
+        records = Store(World.at(self.world), cloud).read().records.values()
+        gone = {"TERMINATING", "TERMINATED", "shutting-down", "terminated"}
+        return len([one for one in records if one.token.endswith("/instance:Instance") and one.state not in gone])
+
     def ever_booted(self) -> int:
         """Return how many machines were ever rented in this world; a machine's console outlives it."""
         return len(list(self.world.glob("console/*.log")))

@@ -2,47 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
+from elastic_session import facts as session
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("elastic")]
-
-ROOT = Path(__file__).parents[2]
-#: Gives a session its own folders, network, host name and processes; nothing is left when the shell ends.
-SCRIPT = r"""
-set -e
-hostname head
-ip link set lo up
-ip link add br0 type bridge; ip address add 10.255.0.1/8 dev br0; ip link set br0 up
-mount -t tmpfs -o mode=755 tmpfs /run
-mkdir -p /run/pristine; mount --bind / /run/pristine
-for folder in /etc /usr/local /var/lib /var/log; do
-  mkdir -p /run/own$folder/upper /run/own$folder/work
-  mount -t overlay -o lowerdir=$folder,upperdir=/run/own$folder/upper,workdir=/run/own$folder/work overlay $folder
-done
-mkdir -p /etc/slurm /var/lib/slurm /var/log/slurm
-printf '10.255.0.1 head\n' > /run/hosts; mount --bind /run/hosts /etc/hosts
-: > /run/resolv; mount --bind /run/resolv /etc/resolv.conf
-mkdir -p /var/lib/slurm/slurmctld /run/munge /run/netns
-chown slurm /var/lib/slurm/slurmctld /var/log/slurm; chown munge /run/munge
-mkdir -p /etc/munge; head -c 1024 /dev/urandom > /etc/munge/munge.key; chown -R munge /etc/munge; chmod 400 /etc/munge/munge.key
-setpriv --reuid munge --regid munge --clear-groups /usr/sbin/munged -F --num-threads 1 --key-file /etc/munge/munge.key \
-  --seed-file /run/munge/seed --log-file /run/munge/log > /run/munge/out 2>&1 < /dev/null & munged=$!
-for attempt in $(seq 100); do [ -S /run/munge/munge.socket.2 ] && break; sleep 0.05; done
-set +e
-"$@"
-code=$?
-kill $munged
-exit $code
-"""
-
 
 #: Sessions, each with a Slurm cluster of its own; they mostly wait, so they run at the same time.
 SESSIONS = (
@@ -51,38 +17,13 @@ SESSIONS = (
     ("nodes_by_ssh", "never_reached", "two_always_run"),
     ("jobs_near_each_other", "capacity_for_some_time"),
 )
-TIMEOUT_S = 420
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def facts() -> dict[str, dict[str, Any]]:
     """Return the facts of each part of the sessions, by the part's name."""
-    own = ["unshare", "--mount", "--net", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c"]
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
-
-    def ran(parts: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-        folder = tmp_path_factory.mktemp("elastic")
-        folder.chmod(0o777)
-        words = [*own, SCRIPT, "bash", sys.executable, str(ROOT / "tests/elastic_head.py"), str(folder), *parts]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, env=environment)
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
-        return told(done.stdout)
-
     with ThreadPoolExecutor(len(SESSIONS)) as pool:
-        return {part: seen for session in pool.map(ran, SESSIONS) for part, seen in session.items()}
-
-
-def told(text: str) -> dict[str, dict[str, Any]]:
-    """Return the facts of each part; a line with the part's name follows them."""
-    found: dict[str, dict[str, Any]] = {}
-    seen: dict[str, Any] = {}
-    for line in text.splitlines():
-        facts = json.loads(line)
-        if "part" in facts:
-            found[facts["part"]], seen = seen, {}
-        else:
-            seen |= facts
-    return found
+        return {part: seen for found in pool.map(lambda parts: session(*parts), SESSIONS) for part, seen in found.items()}
 
 
 def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_end(facts):
@@ -94,7 +35,7 @@ def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_end(facts):
 
 def test_always_on_nodes_start_without_a_job_stay_when_idle_and_are_started_again_after_they_die(facts):
     out = facts["two_always_run"]
-    assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3)
+    assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
 
 def test_machines_are_tested_before_the_first_job_and_a_job_whose_machine_fails_returns_to_the_queue(facts):

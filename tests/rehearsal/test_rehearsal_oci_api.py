@@ -301,10 +301,12 @@ def test_a_larger_pool_starts_machines_in_the_same_network_and_its_answer_has_no
     account: Account, fakes: Fakes
 ) -> None:
     made = account.launched(1)
+    fakes.may_boot.clear()
     answer = resized(account, made, 2, why="more")
     assert (answer.status, "opc-work-request-id" in answer.headers) == (200, False)
     assert account.caller.call("GET", f"/clusterNetworks/{made['id']}").body["lifecycleState"] == "SCALING"
     assert code(resized(account, made, 3)) == (409, "IncorrectState")
+    fakes.may_boot.set()
     grown = account.network(made["id"], "RUNNING")
     assert (grown["instancePools"][0]["size"], grown["freeformTags"]) == (2, {**TAGS, "why": "more"})
     assert len(fakes.running) == 3  # and the head

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from rehearsed_slurm import machines, until
+from rehearsed_slurm import until
 
 from tools.stack_changes import merged
 from tools.stage import SHORT_PLAN, Finished, Stage
@@ -38,7 +38,7 @@ def test_the_update_measures_the_nodes_that_always_run_in_a_job_of_their_queue(b
     measured = stage.outputs()["measured"]
     assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
     assert measured["busbw_gb_s"] > 0
-    assert machines(stage, "oci") == 3, "the login node and two"
+    assert stage.machines("oci") == 3, "the login node and two"
     comments = stage.on_host("scontrol --oneliner show nodes")
     assert comments.count("Comment=entry test: ") == 2, comments
 
@@ -52,9 +52,7 @@ def test_machines_with_a_slow_fabric_never_join_sinfo_says_what_was_measured_and
     found = re.findall(r"entry test: (\S+) GB/s with compute-dy-gpu-[34], (\S+) wanted; slow \w+", said)
     assert len(found) == 2, said
     assert all(float(busbw) < float(wanted) for busbw, wanted in found)
-    until(
-        stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and machines(stage, "oci") == 3, "they end"
-    )
+    until(stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and stage.machines("oci") == 3, "they end")
     stage.on_host(f"scancel {job}")
     stage.faults()
 
@@ -63,5 +61,5 @@ def test_destroying_ends_them(built):
     stage, _ = built
     done = stage.destroy()
     assert done.status == 0, done
-    assert machines(stage, "oci") == 0
+    assert stage.machines("oci") == 0
     assert stage.sold("oci") == []

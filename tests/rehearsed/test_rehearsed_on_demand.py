@@ -13,7 +13,7 @@ from shlex import quote
 from typing import Any
 
 import pytest
-from rehearsed_slurm import machines, until
+from rehearsed_slurm import until
 
 from catalogue.aws import STACK
 from tools.stack_changes import merged
@@ -71,7 +71,7 @@ def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
     assert why == "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"
     assert why in found.text
     assert stage.on_host("sinfo -h -o %P,%T,%D").split() == [CLOUDS[cloud]]
-    assert machines(stage, cloud) == 2, "the controller, and a login node beside it"
+    assert stage.machines(cloud) == 2, "the controller, and a login node beside it"
 
 
 def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built, cloud):
@@ -225,8 +225,8 @@ def test_idle_nodes_leave(built, cloud):
     if cloud == "aws":
         return  # the next chapter needs them
     stage, _ = built
-    assert machines(stage, cloud) == 4, "a node ended before it was idle for a minute"
-    until(stage, "sinfo -h -N -o %N,%T", lambda _: machines(stage, cloud) == 2, "the machines of idle nodes end")
+    assert stage.machines(cloud) == 4, "a node ended before it was idle for a minute"
+    until(stage, "sinfo -h -N -o %N,%T", lambda _: stage.machines(cloud) == 2, "the machines of idle nodes end")
 
 
 def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
@@ -239,7 +239,7 @@ def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_n
     until(
         stage,
         "squeue -h -o %T",
-        lambda found: found.strip() == "PENDING" and machines(stage, cloud) == 2,
+        lambda found: found.strip() == "PENDING" and stage.machines(cloud) == 2,
         "the job waits again",
     )
     stage.faults()
@@ -250,8 +250,8 @@ def test_destroying_ends_nodes_that_a_job_still_uses(built, cloud):
     if cloud == "aws":
         stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")
         until(stage, "squeue -h -o %T", lambda found: found.strip() == "RUNNING", "the job runs")
-        assert machines(stage, cloud) == 4
+        assert stage.machines(cloud) == 4
     done = stage.destroy()
     assert done.status == 0, done
-    assert machines(stage, cloud) == 0
+    assert stage.machines(cloud) == 0
     assert stage.sold(cloud) == []
