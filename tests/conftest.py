@@ -17,6 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+# A child that is forked from a test says of gRPC's sockets on its error stream that they are closed, as they should be.
+os.environ["GRPC_VERBOSITY"] = "NONE"
+
 import pulumi
 import pytest
 import yaml

@@ -156,10 +156,16 @@ class FakeCloud(Cloud):
 
 
 class FakeSlurm(Slurm):
-    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py has the real one)."""
+    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py has the real one).
+
+    Attributes:
+        delays: nodes that are asked to start do so later, by `power_save`, as Slurm looks at them every 30 s.
+        asked: nodes that were asked to start, as often as that was done.
+    """
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
         self.steps, self.folder = steps, folder
+        self.delays, self.asked = False, list[str]()
         self.comments: dict[str, str] = {}
         self.reconfigured = 0
         self.nodes = {node: NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "") for node in nodes}
@@ -178,7 +184,19 @@ class FakeSlurm(Slurm):
         self.steps.do(lambda: self.idle(*nodes))
 
     def power_up(self, nodes: Sequence[str]) -> None:
-        self.steps.do(lambda: self.start(*(("", [node]) for node in nodes)))
+        def change() -> None:
+            self.asked += nodes
+            for node in nodes:  # a node that starts already is shown as off again
+                its = self.nodes[node]
+                self.nodes[node] = NodeState(its.flags | {"POWER_UP", "POWERED_DOWN"}, its.reason)
+            if not self.delays:
+                self.power_save()
+
+        self.steps.do(change)
+
+    def power_save(self) -> None:
+        """Do what Slurm does every 30 s: start the nodes that were asked to."""
+        self.start(*(("", [node]) for node, its in self.nodes.items() if "POWER_UP" in its.flags))
 
     def resume(self, nodes: Sequence[str]) -> None:
         def change() -> None:
@@ -202,7 +220,8 @@ class FakeSlurm(Slurm):
         for _, nodes in jobs:
             for node in nodes:
                 self.nodes[node] = NodeState(frozenset(("ALLOCATED", "CLOUD", "POWERING_UP")), "")
-        spool.write(str(self.folder), spool.RESUME, [spool.Group(job, tuple(nodes)) for job, nodes in jobs])
+        if jobs:
+            spool.write(str(self.folder), spool.RESUME, [spool.Group(job, tuple(nodes)) for job, nodes in jobs])
 
     def idle(self, *nodes: str) -> None:
         """Do what Slurm does with nodes that have been idle for long enough."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import os
@@ -51,6 +52,14 @@ _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
 #: Output of commands; pytest shows all of it if a test fails.
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
+
+
+@functools.cache
+def _of_the_checkout(environment: frozenset[tuple[str, str]]) -> dict[str, str]:
+    """Return what tools/env makes of an environment: a stage runs dozens of commands in one, and it starts ten processes."""
+    words = ["bash", "-c", ". tools/env && exec env -0"]
+    found = subprocess.run(words, cwd=ROOT, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
+    return dict(line.split("=", 1) for line in os.fsdecode(found.stdout).split("\0")[:-1])
 
 
 class Finished:
@@ -132,9 +141,9 @@ class Stage:
     def begin(self, *words: str) -> subprocess.Popen[str]:
         """Start a command without waiting for it."""
         return subprocess.Popen(
-            ["bash", "-c", '. tools/env && exec "$@"', "bash", *words],
+            words,
             cwd=ROOT,
-            env=self.environment,
+            env=_of_the_checkout(frozenset(self.environment.items())),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -13,25 +13,30 @@ Note = Callable[[str], None]
 #: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
 #: `!` after those that are not authenticated; then, where first boot has failed, the end of its log.
 STATE = """
-# Without its result it still runs; asking it takes half a second of the node's time, again and again.
-[ -e /run/cloud-init/result.json ] && cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
+# Until there is a result it still runs: asking it takes half a second of the node's time, again and again, and rails come last.
+[ -e /run/cloud-init/result.json ] && over=yes || over=
+[ -z "$over" ] || cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
-for hca in HCAS; do
+[ -z "$over" ] || addresses=$(ip -4 -o address show 2>/dev/null)
+for hca in ${over:+HCAS}; do
   dir=/sys/class/infiniband/$hca
-  if grep -q ACTIVE $dir/ports/1/state 2>/dev/null; then
-    # An EFA device has no interface, and so no address.
-    case $(readlink $dir/device/driver) in */efa) echo "$hca"; continue ;; esac
-    for net in $dir/device/net/*; do
-      ip -4 -o address show dev "${net##*/}" 2>/dev/null | grep -q inet || continue
-      # A switch with 802.1X drops what comes from a port that it does not know, although link and address are there.
-      # oci-hpc: roles/healthchecks, check_gpu_setup.py, check_wpa_auth.
-      if [ -z "SUPPLICANT" ] || sudo -n wpa_cli status -i "${net##*/}" 2>/dev/null | grep -q 'PAE state=AUTHENTICATED'; then
-        echo "$hca"
-      else
-        echo "$hca!"
-      fi
-    done
-  fi
+  state=; { read -r state <$dir/ports/1/state; } 2>/dev/null
+  case $state in *ACTIVE*) ;; *) continue ;; esac
+  for net in $dir/device/net/*; do
+    if [ ! -e "$net" ]; then
+      # An EFA device has no interface, and so no address.
+      case $(readlink $dir/device/driver) in */efa) echo "$hca" ;; esac
+      continue
+    fi
+    case $addresses in *" ${net##*/} "*) ;; *) continue ;; esac
+    # A switch with 802.1X drops what comes from a port that it does not know, although link and address are there.
+    # oci-hpc: roles/healthchecks, check_gpu_setup.py, check_wpa_auth.
+    if [ -z "SUPPLICANT" ] || sudo -n wpa_cli status -i "${net##*/}" 2>/dev/null | grep -q 'PAE state=AUTHENTICATED'; then
+      echo "$hca"
+    else
+      echo "$hca!"
+    fi
+  done
 done | tr '\\n' ' '; echo
 if grep -q '"failed"' /var/lib/busbar/boot.json 2>/dev/null; then
   sudo -n tail -n 10 /var/log/cloud-init-output.log 2>/dev/null

@@ -18,8 +18,6 @@ NAME = "topology.conf"
 _PERIOD_S = 60
 #: A cloud may know only some time after a launch (EC2: while a machine is pending); later it is not asked again.
 _PATIENCE_S = 600
-#: To read its files again, Slurm from 23.11 on starts anew, which should not fall together with the first words of new nodes.
-_STARTING = frozenset(("POWERING_UP", "POWER_UP"))
 
 
 def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
@@ -49,7 +47,8 @@ def follow(work: Work) -> None:
         state.save()  # a run that is killed once it has written the file has not told Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
-    if digest == state.topology or any(its.flags & _STARTING for its in work.slurm.states().values()):
+    # To read its files again, Slurm from 23.11 on starts anew, which should not fall together with the first words of new nodes.
+    if digest == state.topology or any(its.starts for its in work.slurm.states().values()):
         return
     node_setup.put(work.topology, wanted, 0o644, "root")
     work.slurm.reconfigure()

@@ -10,11 +10,25 @@ _TIMEOUT_S = 60
 _NODE = re.compile(r"NodeName=(\S+) .*?\bState=(\S+)(?:.*? Reason=(.*?) \[[^\]\s]+@[^\]\s]+\])?")
 
 
+#: A node that was asked to start, and one that does.
+_STARTING = frozenset(("POWER_UP", "POWERING_UP"))
+
+
 class NodeState(NamedTuple):
     """One node: flags as `scontrol show node` has them (IDLE, CLOUD, POWERED_DOWN ...), and its reason."""
 
     flags: FrozenSet[str]
     reason: str
+
+    @property
+    def starts(self) -> bool:
+        """Whether it has been asked to start, or does."""
+        return bool(self.flags & _STARTING)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it has no machine and gets none; Slurm 22.05 shows one that starts as POWERED_DOWN too if it is asked again."""
+        return "POWERED_DOWN" in self.flags and not self.starts
 
 
 class SlurmError(Exception):

@@ -160,7 +160,7 @@ def agree(work: Work) -> None:
     work.slurm.power_down(lost)
     for batch in list(state.batches.values()):
         for node in list(batch.nodes):
-            if node in states and "POWERED_DOWN" in states[node].flags and node not in state.failed:
+            if node in states and states[node].is_off and node not in state.failed:
                 work.end(batch, node)
     _comment(work, states)
     _keep_running(work, states)
@@ -183,7 +183,7 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
         node
         for key, one in work.settings.sets.items()
         for node in one.kept
-        if node in states and "POWERED_DOWN" in states[node].flags and key not in work.state.pauses
+        if node in states and states[node].is_off and key not in work.state.pauses
     ]
     missing = [node for node in wanted if node not in work.state.failed and not work.state.batch_of(node)]
     if missing:

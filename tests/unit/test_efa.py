@@ -57,9 +57,20 @@ def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_
     assert seen(device(tmp_path / "ib", "mlx5_0", "mlx5_core", tx_bytes=900))["tx_bytes"] is None
 
 
-def ready_rails(root: Path, *names: str) -> list[str]:
+def ready_rails(root: Path, *names: str, booted: bool = True) -> list[str]:
     """Run what first contact asks a node, with its sysfs below `root`; return the rails that it calls healthy."""
-    script = node_look.STATE.replace("HCAS", " ".join(names)).replace("/sys/class/infiniband", str(root))
+    places = {
+        "SUPPLICANT": "",
+        "HCAS": " ".join(names),
+        "/sys/class/infiniband": str(root),
+        "/run/cloud-init": str(root.parent),
+    }
+    script = node_look.STATE
+    for place, its in places.items():
+        script = script.replace(place, its)
+    (root.parent / "result.json").write_text("{}")
+    if not booted:
+        (root.parent / "result.json").unlink()
     said = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, timeout=60, check=True)
     return said.stdout.splitlines()[-1].split()
 
@@ -70,6 +81,19 @@ def test_an_active_efa_device_is_a_healthy_rail_without_an_address(tmp_path):
     device(root, "rdmap80s0", "efa", state="1: DOWN")
     device(root, "mlx5_0", "mlx5_core")  # active, but no interface of it has an address
     assert ready_rails(root, "rdmap79s0", "rdmap80s0", "rdmap81s0", "mlx5_0") == ["rdmap79s0"]
+
+
+def test_a_rail_with_an_interface_is_healthy_once_that_has_an_address(tmp_path):
+    root = tmp_path / "ib"
+    for name, interface in (("mlx5_0", "lo"), ("mlx5_1", "l"), ("mlx5_2", "lo2")):
+        (device(root, name, "mlx5_core") / "device/net" / interface).mkdir(parents=True)
+    assert ready_rails(root, "mlx5_0", "mlx5_1", "mlx5_2") == ["mlx5_0"], "every machine has lo, and its address"
+
+
+def test_a_node_is_not_asked_for_its_rails_before_its_first_boot_has_ended(tmp_path):
+    device(tmp_path / "ib", "rdmap79s0", "efa")
+    assert ready_rails(tmp_path / "ib", "rdmap79s0", booted=False) == []
+    assert ready_rails(tmp_path / "ib", "rdmap79s0") == ["rdmap79s0"]
 
 
 @pytest.mark.parametrize(

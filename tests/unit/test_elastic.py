@@ -508,6 +508,30 @@ def test_nodes_that_always_run_are_started_without_a_job_with_one_call_and_only_
     assert len(head.cloud.running) == 2
 
 
+def test_a_node_that_slurm_is_about_to_start_is_not_asked_again(tmp_path):
+    head = Controller(tmp_path, always_on=2)
+    head.slurm.delays = True
+    head.run(4)
+    head.slurm.power_save()
+    head.run(2)
+    assert (sorted(head.slurm.asked), sorted(head.joined)) == (head.nodes(2), head.nodes(2))
+
+
+def test_a_node_that_starts_keeps_its_machine_when_somebody_asks_for_it_again(tmp_path):
+    """Slurm 22.05 shows such a node as POWERED_DOWN and POWER_UP, beside POWERING_UP, until it next looks at it."""
+    head = Controller(tmp_path, always_on=2)
+    head.silent.update(head.nodes(2))
+    head.run(2)
+    head.slurm.delays = True
+    head.slurm.power_up(head.nodes(2))
+    head.run(2)
+    assert (head.cloud.started, len(head.cloud.running)) == (2, 2)
+    head.slurm.power_save()
+    head.silent.clear()
+    head.run(2)
+    assert (head.cloud.started, sorted(head.joined)) == (2, head.nodes(2))
+
+
 def test_a_node_that_always_runs_is_started_again_after_its_machine_has_ended_and_slurm_knew_why(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.run(3)
