@@ -47,7 +47,7 @@ def follow(work: Work) -> None:
         state.save()  # a run that is killed once it has written the file has not told Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
-    # To read its files again, Slurm from 23.11 on starts anew, which should not fall together with the first words of new nodes.
+    # To read its files again, Slurm from 23.11 on starts anew, which should not fall together with new nodes' first words.
     if digest == state.topology or any(its.starts for its in work.slurm.states().values()):
         return
     node_setup.put(work.topology, wanted, 0o644, "root")

@@ -27,7 +27,7 @@ class NodeState(NamedTuple):
 
     @property
     def is_off(self) -> bool:
-        """Whether it has no machine and gets none; Slurm 22.05 shows one that starts as POWERED_DOWN too if it is asked again."""
+        """Whether it has no machine and gets none; Slurm 22.05 shows one that is asked twice to start as POWERED_DOWN, too."""
         return "POWERED_DOWN" in self.flags and not self.starts
 
 
