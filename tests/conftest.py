@@ -135,6 +135,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.path.parent.name == "rehearsal":
             item.add_marker("programs")
         marked = [name for name in NOT_PURE if item.get_closest_marker(name)]
+        if not marked and item.path.parent.name not in {"unit", "program"}:
+            raise pytest.UsageError(
+                f"{item.nodeid} is a pure test, and tools/test looks for those in tests/unit and tests/program"
+            )
         if marked and item.path.parent.name != "rehearsal" and not any(f"mark.{name}" in _text(item.path) for name in NOT_PURE):
             raise pytest.UsageError(f"{item.path} has tests that are {marked[0]}, and tools/test does not see it in its text")
     if os.geteuid() != 0:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import terminal
 import yaml
+from readme_commands import typed
 
 ROOT = Path(__file__).parents[2]
 #: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
@@ -21,26 +22,6 @@ ELSEWHERE = {"make test", "make figures"}
 WATCHED = ("make up", "make preview")
 #: What a person watches for: collective, size, busbw and its share of what the wire allows.
 NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire\)")
-
-
-def typed() -> list[str]:
-    blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line.strip()]
-
-
-def test_readme_shows_the_two_commands_first():
-    assert typed()[:2] == ["make up", "make down"]
-
-
-def test_every_make_target_that_readme_names_exists():
-    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    named = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text())) | {line.split()[1] for line in typed()}
-    assert named <= targets
-
-
-def test_every_file_that_readme_links_to_exists():
-    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
-        assert (ROOT / target).exists(), target
 
 
 def checkout(copy: Path) -> tuple[Path, dict[str, str]]:

@@ -99,6 +99,7 @@ def script(name: str) -> str:
     return CHECKED.script(name)
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_inside_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)

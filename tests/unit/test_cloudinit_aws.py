@@ -86,6 +86,7 @@ def test_the_text_is_valid_by_cloud_inits_own_schema(name):
     assert re.search(r"^\s*Valid (cloud-config|schema)", said, re.MULTILINE), said
 
 
+@pytest.mark.programs
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_script_inside_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+pytestmark = pytest.mark.programs
+
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
 #: The first words of a call where an unknown option comes after them, for each of the commands in rehearsal/image/README.md.

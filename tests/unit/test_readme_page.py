@@ -1,0 +1,22 @@
+"""README's first commands, and that what it names exists; tests/rehearsed/test_readme.py types its commands."""
+
+from __future__ import annotations
+
+import re
+
+from readme_commands import ROOT, typed
+
+
+def test_readme_shows_the_two_commands_first():
+    assert typed()[:2] == ["make up", "make down"]
+
+
+def test_every_make_target_that_readme_names_exists():
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z]+)", (ROOT / "README.md").read_text())) | {line.split()[1] for line in typed()}
+    assert named <= targets
+
+
+def test_every_file_that_readme_links_to_exists():
+    for target in re.findall(r"\]\(([^)#:]+)\)", (ROOT / "README.md").read_text()):
+        assert (ROOT / target).exists(), target
