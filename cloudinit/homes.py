@@ -1,4 +1,4 @@
-"""Mounts home folders at first boot, and says which of them the login user has on all machines."""
+"""Mounts the shared home folders at first boot; the login user's home is local or shared, as the stack file says."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from cloudinit.mounts import Mount, mounted
 from cloudinit.steps import Step
 
 _OWN_HOMES = "/var/lib/busbar/home"
-#: Of a shared home of the login user, what stays on each machine: keys, and what the program writes for this machine.
+#: Folders of the login user's shared home that each machine has for itself: SSH keys, and what busbar writes for that machine.
 _OWN_PARTS = (".ssh", ".busbar")
 
 
 def home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders; the login user's own folder stays on this machine.
+    """Mount the shared home folders; the login user's home stays on this machine.
 
-    That folder has the keys that let the operator in. The share must not hide them, nor machines overwrite each other's.
+    That home has the keys with which the operator logs in. The mount must not hide them, and machines must not overwrite each
+    other's keys.
     """
     if share.at != "/home":
         return Step("home", mounted(share))
-    own = _bound(f"{_OWN_HOMES}/{login}", f"/home/{login}", "/home")
+    local = _bound(f"{_OWN_HOMES}/{login}", f"/home/{login}", "/home")
     return Step(
         "home",
         f"""
 if ! grep -q ' /home nfs ' /etc/fstab; then
   mkdir -p {_OWN_HOMES}
   cp -a /home/{login} {_OWN_HOMES}/
-  printf '%s\\n' '{share.line}' '{own}' >> /etc/fstab
+  printf '%s\\n' '{share.line}' '{local}' >> /etc/fstab
   systemctl daemon-reload
 fi
 mountpoint -q /home || again mount /home
@@ -35,9 +36,10 @@ mountpoint -q /home/{login} || mount /home/{login}
 
 
 def shared_home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders, and the login user's home from there: one folder for all machines that have `login`.
+    """Mount the shared home folders, and the login user's home from there: one home for all machines with the user `login`.
 
-    Keys and the program's own files stay on each machine, as with `home`. A new home gets what is in /etc/skel.
+    In it, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that the home
+    lacks are copied into it.
     """
     home, kept = f"/home/{login}", f"{_OWN_HOMES}/{login}"
     lines = [_bound(_shared(login, share.at), home, share.at)]
@@ -59,12 +61,12 @@ mkdir -p {home}
 mountpoint -q {home} || mount {home}
 for path in /etc/skel/.[!.]* /etc/skel/*; do
   own={home}/${{path##*/}}
-  # Another machine may copy it at the same time: what counts is that it is there.
+  # Another machine may copy the same file at the same time. It is enough that the file exists in the end.
   [ ! -e "$path" ] || [ -e "$own" ] || {{ cp -r "$path" "$own" && chown -Rh "$owner" "$own"; }} || [ -e "$own" ]
 done
 for part in {parts}; do
   if [ -L {home}/$part ]; then
-    echo "busbar: {home}/$part is a link; each machine has its own $part, so remove the link"
+    echo "busbar: {home}/$part is a symbolic link, but each machine needs its own $part: remove the link"
     exit 1
   fi
   mkdir -p {kept}/$part {home}/$part
@@ -78,7 +80,7 @@ done
 
 
 def shared_folder(login: str, at: str) -> Step:
-    """Give the login user a folder on the shared home folders at `at`, by the same path on all machines, and ~/shared."""
+    """Give the login user a folder in the shared home folders at `at`, by one path on all machines, and link ~/shared."""
     return Step("shared-folder", f"{_made(login, at)}\n{_linked(login, at)}\n")
 
 
@@ -87,16 +89,17 @@ def _shared(login: str, at: str) -> str:
 
 
 def _made(login: str, at: str) -> str:
-    """Return the shell that makes the login user's folder on the shared home folders at `at`.
+    """Return the shell commands that make the login user's folder in the shared home folders at `at`.
 
-    Machines make it at the same time, and later ones find it. Anybody may write to a file system that is not at /home, so a
-    folder that is not root's own is not walked into: it could be a link to anywhere.
+    Several machines may run them at the same time, and later machines find the folder. If the file system is not at /home,
+    everybody may write to it. So the commands stop at a symbolic link, or at a folder that root does not own: a user could have
+    made it, and it could lead anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""
 mkdir -p {every}
 if [ -L {every} ] || [ "$(stat -c %u {every})" != 0 ]; then
-  echo 'busbar: {every} is not a folder of root: remove it, or let root be root on the file system (no root squash)'
+  echo 'busbar: {every} is not a folder that root owns: remove it, or turn root squash off on the file system'
   exit 1
 fi
 if ! [ -d {own} ] || [ "$(stat -c %U {own})" != {login} ]; then
@@ -110,9 +113,9 @@ def _linked(login: str, at: str) -> str:
 
 
 def _bound(source: str, at: str, needs: str) -> str:
-    """Return the line of /etc/fstab that shows the folder `source` at `at`, once the network file system `needs` is mounted.
+    """Return the line of /etc/fstab that bind-mounts the folder `source` at `at`, after the network file system at `needs`.
 
-    Without _netdev systemd takes a bind mount for one of local file systems, which a network manager waits for: a circle, out
-    of which a later boot drops any one part (systemd.mount(5)).
+    Without _netdev, systemd takes a bind mount for a local file system. The network would wait for the bind mount, and the bind
+    mount for the network file system. systemd breaks such a cycle by not starting one of its units (systemd.mount(5)).
     """
     return f"{source} {at} none bind,_netdev,x-systemd.requires-mounts-for={needs} 0 0"

@@ -1,6 +1,6 @@
-"""Machines that an update would terminate: named, counted and priced, and refused unless the stack file allows as many.
+"""Machines that an update would terminate: names, number and price, and a refusal unless the stack file allows that many.
 
-Each cloud's component finds these machines; the message and the refusal are the same for all clouds.
+The AWS component uses it. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class Ending:
     """Machines of one pool that would terminate.
 
     Attributes:
-        pool: its name.
-        shape: their shape.
-        machines: as people know them, such as `i-0123 (10.1.0.4)`.
-        asked: the stack file requests fewer machines, so the user wants them to terminate.
+        pool: the pool's name.
+        shape: the machines' shape.
+        machines: id and address of each, such as `i-0123 (10.1.0.4)`.
+        asked: whether the user wants them to terminate, because the stack file requests fewer machines.
     """
 
     pool: str
@@ -30,12 +30,11 @@ class Ending:
     asked: bool
 
     @property
-    def words(self) -> str:
-        """Number, shape, price, and names."""
+    def summary(self) -> str:
+        """Number, shape, pool, price and machines, for a message."""
         price = PRICES.get(self.shape)
-        known = f"{len(self.machines) * price.usd_per_node_hour:g} USD an hour by list price" if price else ""
-        costs = known or "price unknown"
-        return f"{len(self.machines)} x {self.shape} of {self.pool}, {costs}: {', '.join(self.machines)}"
+        cost = f"{len(self.machines) * price.usd_per_node_hour:g} USD an hour by list price" if price else "price unknown"
+        return f"{len(self.machines)} x {self.shape} of {self.pool}, {cost}: {', '.join(self.machines)}"
 
 
 #: Why machines are replaced, if the caller gives no reason.
@@ -43,30 +42,36 @@ CHANGED = "their image, shape or launch settings changed"
 
 
 def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED) -> None:
-    """Warn which machines terminate; refuse if more than `allowed` of them would be replaced. `path` is the key as typed.
+    """Warn which machines the update terminates; refuse the update if it would replace more than `allowed`.
+
+    Args:
+        path: the key that allows replacements, as users type it.
+        allowed: its value.
+        endings: the machines; an entry without machines is ignored.
+        why: why machines are replaced.
 
     Raises:
-        pulumi.RunError: with one sentence.
+        pulumi.RunError: more machines would be replaced than are allowed.
     """
     found = [one for one in endings if one.machines]
     for one in found:
         if one.asked:
-            # The engine deletes after everything else, and only where nothing failed
+            # The engine deletes resources after all other changes, and only if none of those failed
             # (pulumi 3.259.0: pkg/resource/deploy/deployment_executor.go, performPostSteps).
             pulumi.log.warn(
-                f"this update terminates {one.words}. The stack file requests fewer machines; the others stay. They terminate "
-                "last: if the update fails before that, also because of a short fabric, they keep running and are billed until "
-                "an update passes."
+                f"this update terminates {one.summary}. The stack file requests fewer machines; the others stay. Machines are "
+                "terminated at the end of an update: if the update fails before that, for example because the verdict is "
+                "short, they keep running and are billed until an update passes."
             )
     replaced = [one for one in found if not one.asked]
     number = sum(len(one.machines) for one in replaced)
     if not number:
         return
-    which = "; ".join(one.words for one in replaced)
+    which = "; ".join(one.summary for one in replaced)
     if number > allowed:
-        ends = f"{path} is {allowed}, and {number} running machines would be terminated by this update ({which})"
+        refused = f"{path} is {allowed}, and {number} running machines would be terminated by this update ({which})"
         raise pulumi.RunError(
-            f"{ends}: {why}, and the capacity may not be available again. Set {path} to {number} to let them be replaced, "
+            f"{refused}: {why}, and the capacity may not be available again. Set {path} to {number} to let them be replaced, "
             "or undo the change."
         )
     pulumi.log.warn(f"this update replaces {number} machines, as {path} allows: {which}.")

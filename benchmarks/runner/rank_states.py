@@ -1,7 +1,7 @@
-"""Prints the ranks of a program on this node and their states as JSON; other nodes run it through `python3 - NAME RAS...`.
+"""Prints, as JSON, the ranks of a program on this node, their states, and what NCCL says of ranks that lag.
 
-NAME is the program's file name. Each RAS may be NCCL's `ncclras` (2.24 or later), a path or a name; the first that exists is
-queried.
+The head node runs it on every node as `python3 - NAME RAS...`. NAME is the program's file name. Each RAS is the path or name of
+NCCL's client `ncclras` (NCCL 2.24 or later); the first that exists is queried.
 """
 
 import json
@@ -13,19 +13,20 @@ import sys
 import time
 from typing import Any, Dict, List, Optional
 
-_APART_S = 0.5
+#: Time between the two readings of processor time.
+_INTERVAL_S = 0.5
 _RAS_TIMEOUT_S = 10
-#: Variables in which launchers number ranks: Open MPI's and PMIx's.
+#: Environment variables in which Open MPI and PMIx give a process its rank.
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)")
-#: The last sections of NCCL's text, which say which ranks lag; other lines only count.
-_PARTS = re.compile(r"^(?:Errors|Warnings)$")
+#: Headings of the last sections of NCCL's text, which name the ranks that lag; the sections before them only have totals.
+_HEADINGS = re.compile(r"^(?:Errors|Warnings)$")
 _RAS_LINES = 8
 
 
 def states(name: str) -> List[Dict[str, Any]]:
-    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is its processor time in half a second."""
+    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is its processor time during half a second."""
     before = {pid: _stat(pid) for pid in _processes(name)}
-    time.sleep(_APART_S)
+    time.sleep(_INTERVAL_S)
     found = []
     for pid, then in before.items():
         now = _stat(pid)
@@ -46,7 +47,7 @@ def _name(pid: str) -> str:
 
 def _stat(pid: int) -> Optional[Dict[str, Any]]:
     fields = _read(f"/proc/{pid}/stat").decode("utf-8", "replace").rpartition(")")[2].split()
-    if len(fields) < 13:  # noqa: PLR2004 - proc(5): utime and stime are the 12th and 13th after the name
+    if len(fields) < 13:  # noqa: PLR2004 - proc(5): utime and stime are the 12th and 13th fields after the name
         return None
     return {"state": fields[0], "cpu_s": (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))}
 
@@ -57,23 +58,24 @@ def _rank(pid: int) -> Optional[int]:
 
 
 def _ras(programs: List[str]) -> List[str]:
-    """Return what NCCL's own service reports about lagging ranks; empty if no client or no service is there.
+    """Return what NCCL's RAS service says of ranks that lag; empty if the client or the service is missing.
 
-    `ncclras` prints JSON from NCCL 2.28.7 on; older versions refuse the option, so their text is read instead.
+    From NCCL 2.28.7 on, `ncclras` can print JSON. Older clients refuse the option, so their text is read instead.
     """
     program = next((one for one in programs if shutil.which(one)), None)
     if program is None:
         return []
     try:
-        return _lagging(json.loads(_said([program, "-f", "json"])))[:_RAS_LINES]
+        return _lagging(json.loads(_output([program, "-f", "json"])))[:_RAS_LINES]
     except (ValueError, TypeError, LookupError, AttributeError):
-        lines = [line.strip() for line in _said([program, "-v"]).splitlines()]
-        start = next((number for number, line in enumerate(lines) if _PARTS.match(line)), len(lines))
-        told = [line for line in lines[start:] if line.strip("=") and not _PARTS.match(line)]
-        return [line[:300] for line in told][:_RAS_LINES]
+        lines = [line.strip() for line in _output([program, "-v"]).splitlines()]
+        start = next((number for number, line in enumerate(lines) if _HEADINGS.match(line)), len(lines))
+        kept = [line for line in lines[start:] if line.strip("=") and not _HEADINGS.match(line)]
+        return [line[:300] for line in kept][:_RAS_LINES]
 
 
-def _said(argv: List[str]) -> str:
+def _output(argv: List[str]) -> str:
+    """Return what a program prints; empty if it cannot run or takes too long."""
     try:
         done = subprocess.run(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=_RAS_TIMEOUT_S, check=False)
     except (OSError, subprocess.SubprocessError):
@@ -81,13 +83,14 @@ def _said(argv: List[str]) -> str:
     return done.stdout.decode("utf-8", "replace")
 
 
-def _lagging(said: Dict[str, Any]) -> List[str]:
-    """Return a sentence for each rank that is missing, failed, or has begun fewer operations than the rest of its communicator.
+def _lagging(report: Dict[str, Any]) -> List[str]:
+    """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than others in its group.
 
-    The fields are those that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1, src/ras/client_support.cc).
+    A group is a communicator. The fields of `report` are those that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1,
+    src/ras/client_support.cc).
     """
     found = []
-    for group in said["communicators"]:
+    for group in report["communicators"]:
         for one in group["missing_ranks"]:
             status = one["status"]
             how = "dead" if status["considered_dead"] else "unresponsive" if status["unresponsive"] else "missing"

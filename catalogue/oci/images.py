@@ -1,4 +1,4 @@
-"""How OCI's operating-system images differ where first boot and the build touch them, one row for each family.
+"""Families of operating-system images on OCI: the differences that matter to first boot and to the build, one row for each.
 
 Sources: seed tutorials (oracle-japan/ocitutorials, intermediates/spinup-gpu-cluster) and oci-hpc 3.1.0 roles
 firewall, boot-volume, localdisk, mpivars, limits, oci-cloud-agent.
@@ -18,25 +18,25 @@ class ImageFamily:
     """One family of images.
 
     Attributes:
-        key: what a stack file calls it.
-        operating_system: the vendor's name for it, as its API returns it.
-        version_prefix: the vendor's version begins with this.
-        login: the user that first boot prepares for SSH.
-        rdma: what names and addresses the rails: `ifcfg` (first boot writes 16 interface files) or `agent` (the vendor's
-            cloud agent does, and files would conflict with it).
-        front_nic: name of the interface in the subnet.
+        key: its name in a stack file.
+        operating_system: the operating system, as OCI's API names it.
+        version_prefix: beginning of the operating system's version in OCI's API.
+        login: the image's login user, whom first boot prepares for SSH.
+        rdma: what gives the rails their names and addresses: `ifcfg` (first boot writes one interface file for each rail) or
+            `agent` (OCI's cloud agent, with which such files would conflict).
+        front_nic: network interface in the VCN's subnet.
         firewall: `firewalld` or `iptables`.
-        packages: the package manager, `yum`, `dnf` or `apt`.
-        lustre: whether a Lustre client can be built for it (oci-hpc: roles/lustre_client knows Oracle Linux 8, 9 and Ubuntu).
-        grow_root: command that grows the root file system to the boot volume, empty if the image does it itself.
+        packages: the package manager: `yum`, `dnf` or `apt`.
+        lustre: whether a Lustre client can be built for it (oci-hpc, roles/lustre_client: Oracle Linux 8 and 9, Ubuntu).
+        grow_root: command that grows the root file system to the size of the boot volume; empty if the image does this itself.
         mpi_home: glob of Open MPI's folder; the newest match is used.
-        cuda_home: glob of CUDA's folder.
-        nccl_home: folder with include/nccl.h and lib64/libnccl.so.
-        nccl_packages: packages that first boot must install because the image lacks NCCL.
-        nccl_repository: base URL of the package repository that has them.
-        nccl_repository_key: URL of the key that signs it.
-        slurm: packages of Slurm; None if its repositories have none of 22.05 or later.
-        compiler: its own C++ compiler where that is too old for C++14; empty if it is not.
+        cuda_home: glob of CUDA's folder; the newest match is used.
+        nccl_home: NCCL's folder, which contains include/nccl.h.
+        nccl_packages: NCCL's packages, which first boot installs; empty if the image has NCCL.
+        nccl_repository: base URL of the package repository that has these packages.
+        nccl_repository_key: URL of the key that this repository is signed with.
+        slurm: Slurm's packages; None if the image's repositories have no Slurm 22.05 or later.
+        compiler: the image's C++ compiler, if it is too old for nccl-tests (C++14); otherwise empty.
     """
 
     key: str
@@ -60,12 +60,12 @@ class ImageFamily:
 
     @property
     def homes(self) -> Homes:
-        """Return where the software is on it."""
+        """Return where Open MPI, CUDA and NCCL are in these images."""
         return Homes((self.mpi_home, *_MPI_ELSEWHERE), (self.cuda_home,), (self.nccl_home,))
 
 
-#: Where later images of the vendor's have Open MPI (oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50; its
-#: images build 5.0.8 there, and bring HPC-X).
+#: Where newer OCI images have Open MPI: 5.0.8 built from source, and HPC-X (oci-hpc 3.1.0:
+#: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50).
 _MPI_ELSEWHERE = ("/opt/openmpi-*", "/opt/hpcx-*/ompi")
 
 _GROWFS = "/usr/libexec/oci-growfs -y"

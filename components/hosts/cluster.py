@@ -1,4 +1,4 @@
-"""Existing machines as a cluster: those that the stack file names, with host keys that the operator already trusts."""
+"""A cluster of existing machines: the stack file names them, and the operator's known_hosts file has their host keys."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ class HostsCluster(pulumi.ComponentResource):
     """Machines that already exist.
 
     Creates: nothing.
-    Outputs: `inventory` (see `components.inventory.Cluster`). What is installed on the machines is not known before they are
-    contacted, so their set's identity follows their names, addresses and host keys and where their software is.
+    Outputs: `inventory` (see `components.inventory.Cluster`). The versions of the machines' software are not known before first
+    contact. So the node set's identity is a hash of the login user, the software's folders, and the names, addresses and host
+    keys of the machines.
     """
 
     planned: tuple[PlannedSet, ...]
@@ -44,9 +45,10 @@ class HostsCluster(pulumi.ComponentResource):
                 rails=wanted.rails,
             ),
         )
-        first = nodes[0]
-        made = Machine(first.name, first.address, wanted.user, wanted.host_key(first.address)) if launcher.set_up else None
-        self.inventory = pulumi.Output.from_input(Inventory((NodeSet(SET, nodes, _identity(wanted, nodes)),), controller=made))
+        head = nodes[0]
+        controller = Machine(head.name, head.address, wanted.user, wanted.host_key(head.address)) if launcher.set_up else None
+        node_set = NodeSet(SET, nodes, _identity(wanted, nodes))
+        self.inventory = pulumi.Output.from_input(Inventory((node_set,), controller=controller))
         self.register_outputs({})
 
 

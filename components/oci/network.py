@@ -1,4 +1,7 @@
-"""The VCN of seed 000, as it ends up: the login node in a public subnet, nodes in a private one that trusts the VCN."""
+"""The VCN: a public subnet for the login node, and a private one for nodes, which by default accepts all traffic of the VCN.
+
+Source: seed 000, the network at the end of that tutorial (oracle-japan/ocitutorials).
+"""
 
 from __future__ import annotations
 
@@ -11,22 +14,23 @@ from config.oci.model import Oci
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
 _SSH_PORT = 22
-#: The vendor's page "Configuring VCN Security Rules for File Storage": port mapper, mount and NFS itself.
+#: Ports of the port mapper, of mount and of NFS (the vendor's page "Configuring VCN Security Rules for File Storage").
 _NFS_TCP, _NFS_UDP = ((111, 111), (2048, 2050)), (111, 2048)
-#: Lustre's servers talk back to clients on the same port (Lustre manual, acceptor).
+#: Clients connect to this port of a Lustre server, and servers connect to the same port of clients (Lustre manual, acceptor).
 _LUSTRE_PORT = 988
 _ANYWHERE = "0.0.0.0/0"
-#: Destination unreachable; code 4 tells a sender to send smaller packets, and without it large ones vanish.
+#: Destination unreachable. Its code 4 tells a sender to send smaller packets (path MTU discovery); if it is blocked, large
+#: packets are lost without a message.
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
 
 
 class Network(pulumi.ComponentResource):
-    """A VCN with a public and a private subnet, or subnets that exist.
+    """A VCN with a public and a private subnet, or two existing subnets.
 
-    Creates: VCN, internet, NAT and service gateway, two route tables, two security lists, two subnets; nothing where the stack
-    file names subnets that exist.
-    Outputs: `vcn_id` (None of subnets that exist), `public_subnet_id`, `private_subnet_id` (OCIDs; usable once routes and rules
-    are in place).
+    Creates: VCN, internet gateway, NAT gateway, service gateway, two route tables, two security lists and two subnets; nothing
+    if the stack file names existing subnets.
+    Outputs: the OCIDs `vcn_id` (None for existing subnets), `public_subnet_id` and `private_subnet_id`. New subnets already
+    have their routes and security lists.
     """
 
     vcn_id: pulumi.Output[str] | None
@@ -35,11 +39,11 @@ class Network(pulumi.ComponentResource):
 
     def __init__(self, name: str, wanted: Oci, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("busbar:oci:Network", name, None, opts)
-        own = wanted.network.existing
-        if own:
+        existing = wanted.network.existing
+        if existing:
             self.vcn_id = None
-            self.public_subnet_id = pulumi.Output.from_input(own.public_subnet)
-            self.private_subnet_id = pulumi.Output.from_input(own.private_subnet)
+            self.public_subnet_id = pulumi.Output.from_input(existing.public_subnet)
+            self.private_subnet_id = pulumi.Output.from_input(existing.private_subnet)
         else:
             self._make(name, wanted)
         self.register_outputs(
@@ -49,7 +53,7 @@ class Network(pulumi.ComponentResource):
     def _make(self, name: str, wanted: Oci) -> None:
         cidrs, compartment, label, tags = wanted.network, wanted.compartment, wanted.name, stack_tags(wanted)
         mine = pulumi.ResourceOptions(parent=self)
-        # Where a file system's servers stay, the VCN and what the private subnet needs stay with them.
+        # If Lustre is to outlive the stack, keep the VCN, the private subnet and everything that this subnet uses.
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         vcn = core.Vcn(
             f"{name}-vcn",
@@ -64,14 +68,14 @@ class Network(pulumi.ComponentResource):
             f"{name}-igw", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=mine
         )
         to_outside = core.NatGateway(f"{name}-nat", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=kept)
-        # Asked once the VCN exists: a preview of a new stack then needs no account for it.
+        # Look up only once the VCN exists, so that the preview of a new stack needs no call to OCI for it.
         services = core.get_services_output(
             filters=[
                 core.GetServicesFilterArgs(name="name", values=["All .* Services In Oracle Services Network"], regex=True)
             ],
             opts=pulumi.InvokeOutputOptions(depends_on=[vcn]),
         )
-        # The agent plugins that address the rails talk to the services network; without a way there rails stay without address.
+        # The cloud agent gives the rails their addresses. Without a route to the Oracle Services Network it gives none.
         to_services = core.ServiceGateway(
             f"{name}-sgw",
             compartment_id=compartment,
@@ -113,7 +117,7 @@ class Network(pulumi.ComponentResource):
                     description="unreachable hosts, path MTU",
                 ),
                 *_ingress_slurm(wanted, cidrs.private),
-                # Login nodes beside the controller, which sets them up over SSH.
+                # The controller sets up further login nodes over SSH; they are in its subnet and use its Slurm.
                 *([_ingress_ssh(cidrs.public), *_ingress_slurm(wanted, cidrs.public)] if wanted.people else []),
             ],
             egress_security_rules=[_egress_all()],
@@ -177,16 +181,16 @@ def _ingress_udp(source: str, port: int, what: str) -> core.SecurityListIngressS
 
 
 def _ingress_slurm(wanted: Oci, source: str) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    """Return what lets machines of `source` reach Slurm's controller."""
-    return [_ingress_tcp(source, *its) for its in wanted.slurm.ports] if wanted.slurm else []
+    """Return the rules that let machines in `source` reach Slurm on the controller and the login nodes; none without Slurm."""
+    return [_ingress_tcp(source, *rule) for rule in wanted.slurm.ports] if wanted.slurm else []
 
 
 def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    """Return what the private subnet takes in; servers of file systems are there too, so their ports are always open."""
+    """Return the private subnet's ingress rules; they open the ports of its file systems even if `ingress` is ssh."""
     vcn = wanted.network.vcn
     if wanted.network.ingress == "all":
-        everything = "MPI and NCCL use any port between nodes"
-        return [core.SecurityListIngressSecurityRuleArgs(protocol=_ALL, source=vcn, description=everything)]
+        why = "MPI and NCCL use any port between nodes"
+        return [core.SecurityListIngressSecurityRuleArgs(protocol=_ALL, source=vcn, description=why)]
     nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in _NFS_TCP] if wanted.storage.home else []
     nfs += [_ingress_udp(vcn, port, "NFS") for port in _NFS_UDP] if wanted.storage.home else []
     lustre = [_ingress_tcp(vcn, _LUSTRE_PORT, _LUSTRE_PORT, "Lustre")] if wanted.storage.lustre else []

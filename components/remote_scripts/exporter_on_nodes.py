@@ -1,4 +1,4 @@
-"""Runs the program that installs or removes the exporter on every node, from the head node, and names those where it failed."""
+"""Installs or removes the exporter of RDMA counters on every node, from the head node, and names nodes where that failed."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List
 
+#: Nodes that are contacted at the same time.
 _WINDOW = 32
 _TIMEOUT_S = 180
 _SSH = [
@@ -17,30 +18,34 @@ _SSH = [
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
 ]
+#: At most this many failed nodes are named; the rest are counted.
 _NAMED = 16
-#: The program in ssh's place, in a pod (manifests/ranks.py).
+#: In a pod, the program that replaces ssh (manifests/ranks.py); empty elsewhere.
 _OWN_SHELL = os.environ.get("BUSBAR_REMOTE_SHELL", "")
 
 
 def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
-    """Run `program` on `nodes` ({name, address}, this one first) and print one line, or exit with a sentence.
+    """Run `program` on all nodes and print one JSON line, or exit with one sentence that names the nodes where it failed.
 
-    `there` says whether they have the exporter afterwards.
+    Args:
+        nodes: {name, address} of each; the first is this machine, the head node.
+        program: Python program that installs or removes the exporter on one node.
+        there: whether the nodes have the exporter afterwards.
     """
-    # Who asks this machine is the jump host as the nodes see it, or the operator where there is none.
-    reader = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
+    # Who may read the counters: the SSH client of this machine, which is the jump host or, without one, the operator's machine.
+    client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
-    def on(number: int) -> str:
+    def run_on(number: int) -> str:
         address = nodes[number]["address"]
-        # A pod knows neither sudo nor who asks: it is told its address, and its readers are networks.
-        command = f"python3 -IS - {address}" if _OWN_SHELL else f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{reader}'"
-        there = [_OWN_SHELL, address] if _OWN_SHELL else [*_SSH, address]
-        argv = ["sh", "-c", command] if number == 0 else [*there, command]
+        # A pod has neither sudo nor $SSH_CONNECTION. It gets only its own address; the networks that may read are in `program`.
+        command = f"python3 -IS - {address}" if _OWN_SHELL else f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{client}'"
+        remote = [_OWN_SHELL, address] if _OWN_SHELL else [*_SSH, address]
+        argv = ["sh", "-c", command] if number == 0 else [*remote, command]
         return _failure(argv, program)
 
     with ThreadPoolExecutor(min(_WINDOW, len(nodes))) as pool:
-        said = list(pool.map(on, range(len(nodes))))
-    failed = ["{} ({}): {}".format(node["name"], node["address"], why) for node, why in zip(nodes, said) if why]
+        reasons = list(pool.map(run_on, range(len(nodes))))
+    failed = ["{} ({}): {}".format(node["name"], node["address"], why) for node, why in zip(nodes, reasons) if why]
     if failed:
         what = "have no exporter of RDMA counters" if there else "still have the exporter of RDMA counters"
         more = [f"and {len(failed) - _NAMED} more"] if len(failed) > _NAMED else []
@@ -49,14 +54,14 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
 
 
 def _failure(argv: List[str], program: str) -> str:
-    """Return why it failed; nothing where it did not."""
+    """Run `argv` with `program` as its standard input; return why it failed, empty if it did not."""
     try:
-        found: Any = subprocess.run(
+        done: Any = subprocess.run(
             argv, input=program.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False
         )
     except (OSError, subprocess.SubprocessError) as error:
         return str(error)
-    if found.returncode == 0:
+    if done.returncode == 0:
         return ""
-    lines = found.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {found.returncode}"]
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or [f"exit status {done.returncode}"]
     return str(lines[-1])

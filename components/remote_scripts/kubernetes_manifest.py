@@ -1,7 +1,8 @@
-"""A vendor's manifest on a cluster: applied without force, never over somebody else's objects, and removed by its labels.
+"""Applies a vendor's manifest to a cluster, without force and never over somebody else's objects; removes it by its labels.
 
-`ask` has `file` (the manifest, as it was brought here), `definitions` (names of custom resource definitions), `objects` ([kind,
-name, namespace] of each, in the order of use) and `labels` of the stack.
+In every function, `ask` has `file` (name of the manifest's file here), `definitions` (names of its custom resource
+definitions), `objects` ([kind, name, namespace] of each object; what others need comes first) and `labels` (the stack's, which
+all objects have). `whose` is the manifest's name in messages.
 """
 
 import json
@@ -19,14 +20,14 @@ def _within(namespace: str) -> List[str]:
 
 
 def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
-    """Return the objects of the manifest's names that are there and not the stack's; empty if there are none."""
+    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty if there are none."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
         answer = kubectl("get", kind, name, *_within(namespace), "--output", "json", "--ignore-not-found")
-        # A kind that the cluster does not know yet has no objects.
+        # kubectl also fails if the cluster does not know the kind yet; then there is no such object.
         if answer.status != 0 or not answer.out.strip():
             if "(Forbidden)" in answer.err:
-                sys.exit(f"the kubeconfig's user may not read {kind}, which {whose} has (RBAC): {answer.why}")
+                sys.exit(f"the kubeconfig's user may not read {kind}, which {whose} includes (RBAC): {answer.why}")
             continue
         labels = json.loads(answer.out)["metadata"].get("labels", {})
         if any(labels.get(key) != value for key, value in ask["labels"].items()):
@@ -36,7 +37,7 @@ def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
 
 
 def apply_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> None:
-    """Apply all, in two steps where kinds are defined: their objects are accepted once the definitions are in use."""
+    """Apply the manifest. Namespaces and custom resource definitions come first, because other objects need them."""
     with open(brought(ask["file"]), encoding="utf-8") as source:
         documents = source.read().split("\n---\n")
     first = [one for one in documents if "\nkind: CustomResourceDefinition\n" in one or "\nkind: Namespace\n" in "\n" + one]
@@ -44,29 +45,31 @@ def apply_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> None:
         _apply_documents(kubectl, first, whose)
     deadline = time.monotonic() + _ESTABLISHED_S
     for name in ask["definitions"]:
-        # `kubectl wait` ends with an error where a definition is so new that it has no conditions.
-        while not _is_in_use(kubectl, name):
+        # Not `kubectl wait`: it fails if a definition is so new that it has no conditions.
+        while not _is_established(kubectl, name):
             if time.monotonic() > deadline:
-                sys.exit(f"the cluster does not use {whose}'s definition {name} within {_ESTABLISHED_S:.0f} s")
+                sys.exit(
+                    f"the cluster did not establish {whose}'s custom resource definition {name} within {_ESTABLISHED_S:.0f} s"
+                )
             time.sleep(0.2)
     _apply_documents(kubectl, documents, whose)
 
 
 def _apply_documents(kubectl: Kubectl, documents: List[str], whose: str) -> None:
-    words = ("apply", "--server-side", "--field-manager=busbar", "--filename=-")
-    done = kubectl(*words, stdin="\n---\n".join(documents), timeout_s=_APPLY_S)
+    arguments = ("apply", "--server-side", "--field-manager=busbar", "--filename=-")
+    done = kubectl(*arguments, stdin="\n---\n".join(documents), timeout_s=_APPLY_S)
     if done.status != 0:
         sys.exit(f"the cluster did not accept an object of {whose}: {done.why}")
 
 
-def _is_in_use(kubectl: Kubectl, name: str) -> bool:
+def _is_established(kubectl: Kubectl, name: str) -> bool:
     found = kubectl.get("customresourcedefinition.apiextensions.k8s.io", name) or {}
     conditions = found.get("status", {}).get("conditions") or []
     return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
-    """Return what pods of a manifest wait for, each reason once."""
+    """Return why pods of a manifest do not run, each reason once with the name of one pod, at most four."""
     whys = {}  # type: Dict[str, str]
     for pod in pods:
         status = pod["status"]
@@ -75,24 +78,24 @@ def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
         for one in [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]:
             waiting = one.get("state", {}).get("waiting", {})
             if waiting.get("reason"):
-                said = "{} ({})".format(waiting["reason"], waiting.get("message", "")[:200])
-                whys.setdefault(said, pod["metadata"]["name"])
+                why = "{} ({})".format(waiting["reason"], waiting.get("message", "")[:200])
+                whys.setdefault(why, pod["metadata"]["name"])
         for one in status.get("conditions", []):
             if one["type"] == "PodScheduled" and one["status"] == "False":
                 whys.setdefault("no node takes it ({})".format(one.get("message", "")[:200]), pod["metadata"]["name"])
     reasons = [f"{name}: {why}" for why, name in list(whys.items())[:4]]
-    return "; ".join(reasons) or "its pods say nothing"
+    return "; ".join(reasons) or "its pods report no reason"
 
 
 def remove_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str, *how: str) -> None:
-    """Remove what has all labels, the last first: objects of kinds that the manifest defines before what defines them."""
+    """Remove all objects with the stack's labels, in reverse order: custom resources before the definitions of their kinds."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     seen = {}  # type: Dict[str, None]
     for kind, _, namespace in reversed(ask["objects"]):
         if f"{kind} {namespace}" in seen:
             continue
         seen[f"{kind} {namespace}"] = None
-        words = ("delete", kind, "--selector", selector, *_within(namespace), "--ignore-not-found", "--wait", *how)
-        gone = kubectl(*words, timeout_s=_REMOVE_MANIFEST_S)
+        arguments = ("delete", kind, "--selector", selector, *_within(namespace), "--ignore-not-found", "--wait", *how)
+        gone = kubectl(*arguments, timeout_s=_REMOVE_MANIFEST_S)
         if gone.status != 0 and "the server doesn't have a resource type" not in gone.err:
             sys.exit(f"destroy could not remove {kind} of {whose} with the labels {selector}: {gone.why}")

@@ -1,4 +1,4 @@
-"""Reaches machines over SSH: one configuration with pinned keys, and one connection to the jump host for all."""
+"""Runs commands on nodes over SSH, with pinned host keys and one shared connection to the jump host."""
 
 import contextlib
 import os
@@ -9,16 +9,18 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 Node = Dict[str, Any]
 
+#: Connections that may be opened at the same time.
 _WINDOW = 32
-#: Through a jump host with sshd's defaults, which drop connections at random from the tenth on.
+#: The same if each opens its own connection to the jump host: from ten that have not logged in yet, sshd drops some at random
+#: (sshd_config(5), default of MaxStartups).
 _JUMP_WINDOW = 8
 _POLL_S = 0.02
-#: Words by which a node's later calls share the connection of the first, until none was made for so long.
+#: Options with which later calls to a node use the connection of the first; it closes after 10 s without a call.
 _SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPersist=10")
 _JUMP_S = 15
 _CALL_S = 60
-#: A configuration file, because command-line options do not reach the jump host's connection. Only the agent may offer keys,
-#: because the Commands that follow use only the agent.
+#: This is a file, because ssh does not apply command-line options to the connection to the jump host (-J). Only the agent's
+#: keys are offered, as in the Commands that follow.
 _CONFIG = """Host *
   BatchMode yes
   StrictHostKeyChecking yes
@@ -33,11 +35,14 @@ _CONFIG = """Host *
 
 
 class Way(NamedTuple):
-    """How nodes are reached, what is asked of them, and until when (monotonic seconds)."""
+    """How to reach the nodes, what to check there, and how long to wait.
 
-    ssh: List[str]
-    near: List[str]  # the start of a command that runs on the jump host, or here if there is none
-    known: str  # file of the host keys that are known
+    `first_contact.main` explains the fields that have no comment here.
+    """
+
+    ssh: List[str]  # first arguments of a command that runs on a node
+    near: List[str]  # first arguments of a command that runs on the jump host; empty without one, so it runs here
+    known: str  # known_hosts file with the host keys known so far
     user: str
     hcas: List[str]
     first_boot: bool
@@ -46,12 +51,12 @@ class Way(NamedTuple):
     row: List[Any]
     accept: str
     authenticated: bool
-    shares: bool  # whether each node's connection is kept open for the next call
-    deadline: float
+    shares: bool  # whether a node's connection stays open for the next call
+    deadline: float  # on the monotonic clock
 
 
 def pinned_ssh(folder: str, known: str, nodes: List[Node], jump: Optional[Dict[str, str]]) -> List[str]:
-    """Return the start of an ssh command that knows these machines' keys and no others."""
+    """Return the first arguments of an ssh command that accepts the pinned host keys of these machines and no others."""
     config = os.path.join(folder, "config")
     machines = [*(node for node in nodes if "host_key" in node), *([jump] if jump else [])]
     with open(known, "w") as target:
@@ -63,18 +68,19 @@ def pinned_ssh(folder: str, known: str, nodes: List[Node], jump: Optional[Dict[s
 
 @contextlib.contextmanager
 def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[List[str], List[str], int]]:
-    """Hold one connection to the jump host that all others pass through.
+    """Keep one connection to the jump host open, which all connections to nodes go through.
 
-    Yield the start of a command there, ssh's start, and how many may be open at once. Where it cannot be had, each opens its
-    own: they say why better, and fewer at once are not dropped.
+    Yields the first arguments of a command that runs on the jump host (empty without one), the first arguments of an ssh
+    command to a node, and how many may run at the same time. If the shared connection fails, each command opens its own,
+    because its error says more; then fewer may run, so that sshd drops none.
     """
     if jump is None:
         yield [], ssh, _WINDOW
         return
     there = "{}@{}".format(jump["user"], jump["address"])
-    # Its background half holds standard error open as long as it lives, so nothing is read of it.
-    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    held = subprocess.Popen([*ssh, "-M", "-N", there], **silent)  # type: ignore[call-overload]
+    # ssh would hold this program's standard error open as long as it runs, so it gets none.
+    no_streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    held = subprocess.Popen([*ssh, "-M", "-N", there], **no_streams)  # type: ignore[call-overload]
     try:
         at_once = _WINDOW if _is_held(ssh, there, held) else _JUMP_WINDOW
         yield [*ssh, there], [*ssh, "-J", there], at_once
@@ -84,7 +90,7 @@ def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[Li
 
 
 def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> bool:
-    """Wait until the connection can be shared, or until it has failed."""
+    """Wait for the connection; return whether it can be shared, and False if it failed or took too long."""
     deadline = time.monotonic() + _JUMP_S
     while held.poll() is None and time.monotonic() < deadline:
         if run_here([*ssh, "-O", "check", there], "", _JUMP_S)[0] == 0:
@@ -94,24 +100,25 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 
 
 def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
-    """Run `command` on a node; return its status, output and error.
+    """Run `command` on a node; return its exit status, standard output and standard error.
 
-    Where `way.shares`, calls before and after it pass through the same connection. That is for nodes whose first boot is over:
-    while it goes on, a host key may change, and a machine that starts anew leaves a connection hanging.
+    If `way.shares`, all calls to a node use one connection. Set it only once first boot has ended: before that, the host key
+    may still change, and a reboot would leave the connection hanging.
     """
     shared = _SHARED if way.shares else ()
     return run_here([*way.ssh, *shared, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
 
 
 def words(err: str) -> str:
-    """Return the last line of an error."""
+    """Return the last line of standard error, or "no output" if it is empty."""
     return (err.strip().splitlines() or ["no output"])[-1]
 
 
 def run_here(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:
-    """Run a program on this machine; return its status (124: ended at its time limit), output and error.
+    """Run a program on this machine; return its exit status (124: it ran past `timeout_s`), standard output and standard error.
 
-    Its errors go to a file: the half of an older ssh that keeps a connection open would hold a pipe for them as long.
+    Standard error goes to a file, not to a pipe: older versions of ssh keep a shared connection open in a background process,
+    which would also keep the pipe open.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

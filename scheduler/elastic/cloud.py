@@ -1,13 +1,13 @@
-"""What a cloud must be able to do: start machines of a set, list those of the cluster, say where they are, and end some."""
+"""The six calls that the controller's programs make to a cloud: zones, launch, listing, places, closed and terminate."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 
 class CloudError(Exception):
-    """A call that the cloud refused.
+    """A call failed.
 
     Attributes:
-        code: the cloud's own word for it, such as UnauthorizedOperation.
+        code: the error code, usually the cloud's own, such as UnauthorizedOperation.
     """
 
     def __init__(self, code: str, message: str) -> None:
@@ -16,7 +16,7 @@ class CloudError(Exception):
 
 
 class CapacityError(CloudError):
-    """The cloud has no such machines at the moment, or the account's quota is used up."""
+    """The cloud has no capacity for such machines at the moment, or the account's quota is used up."""
 
 
 class BusyError(CloudError):
@@ -27,13 +27,14 @@ class Launch(NamedTuple):
     """Machines to start together.
 
     Attributes:
-        token: unique to this launch. The cloud tags machines with it, and starts nothing twice for one token.
+        token: unique to this launch. The machines are tagged with it, and the cloud starts nothing twice for one token.
         node_set: key of the set.
-        size: machines wanted; at least `least` of them, or none.
-        spec: how the cloud starts a machine of the set, as it is in the programs' configuration.
-        zone: one of `Cloud.zones`, where to start them.
-        beside: token of an earlier launch, whose network the machines shall be in; empty for one of their own. They have that
-            token then, or their own where there is no such network any more.
+        size: how many machines are wanted.
+        least: how many must start; if the cloud cannot start that many, it starts none.
+        spec: what the cloud needs to start a machine of the set, from the controller's settings.
+        zone: where to start them, one of `Cloud.zones`.
+        beside: token of an earlier launch, whose network the machines join; empty for a network of their own. Machines that
+            join are tagged with the earlier token. If that network no longer exists, they get a new one and their own token.
     """
 
     token: str
@@ -46,13 +47,14 @@ class Launch(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """A machine of this cluster that runs or starts, or has ended recently.
+    """A machine of this cluster that is starting, is running, or was terminated recently.
 
     Attributes:
-        token: of its launch.
+        id: the cloud's id of the machine.
+        token: the launch that it is tagged with.
         address: private IPv4 address; empty while it has none.
-        ended: it runs no more, or is about to end.
-        why: why it ended or cannot be used, as the cloud says; empty if the cloud does not say.
+        ended: whether it has stopped or was terminated, or is about to be.
+        why: the cloud's reason for its last change of state; empty if the cloud gives none.
     """
 
     id: str
@@ -63,64 +65,74 @@ class Machine(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Machines, and launches that failed after the call had succeeded: token -> error."""
+    """The machines, and the launches that failed after the cloud had accepted the call.
+
+    Attributes:
+        machines: the cluster's dynamic machines.
+        failed: why a launch failed, by token.
+    """
 
     machines: Sequence[Machine]
     failed: Dict[str, CloudError]
 
 
-#: Run a Python program as the login user on machines at once -> what it printed, by id; without those that did not run it.
+#: Runs a Python program on machines, all at once, as the login user -> its output by machine id; without those where it failed.
 Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
 
 
 class Cloud:
-    """One cloud, as the credentials of this machine see it.
+    """One cloud, called with the credentials of this machine.
 
     Attributes:
-        grows: whether each launch makes a network, which a later launch can be made a part of.
+        grows: whether each launch makes a network of its own, which later launches can join (`Launch.beside`).
     """
 
     grows = False
 
     def zones(self, spec: Dict[str, Any]) -> Sequence[str]:
-        """Return the places where a set may start, in the order in which they are tried; one without a name if there is one."""
+        """Return the zones where a set may start, in the order to try; one zone with an empty name if there is no choice."""
         del spec
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start machines with one call, whatever their number; return their ids, or none if the cloud tells them later.
+        """Start all machines of a launch with one call; return their ids, or an empty list if `listing` has them later.
 
         Raises:
-            CapacityError, BusyError, CloudError: nothing was started.
+            BusyError: the machines may have been started; call again with the same token.
+            CapacityError, CloudError: nothing was started.
         """
         raise NotImplementedError
 
     def listing(self) -> Listing:
-        """Return the cluster's dynamic machines; one call for each page of the answer."""
+        """Return the cluster's dynamic machines, and the launches that failed."""
         raise NotImplementedError
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return where machines are, by id: names from the widest part of the network to the narrowest.
+        """Return where machines are in the network, by id: names of its parts, from the widest to the narrowest.
 
-        Two machines are as near as their names agree from the left. One that the cloud knows nothing of yet is left out.
+        The more names two machines have in common, counted from the first, the nearer they are. Machines whose place the cloud
+        does not know yet are left out.
 
         Raises:
-            CloudError: nothing is known.
+            CloudError: the call failed.
         """
         raise NotImplementedError
 
     def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
-        """Return why nothing can be started of a set at this time, by key; `sets` are their `Launch.spec` by key.
+        """Return why a set cannot start machines now, by the set's key; sets that can are left out.
 
-        It is about capacity that is bought for some time only, and not about what there is at the moment. A reason has nothing
-        in it that is different a minute later.
+        This is about capacity that was bought for a fixed time, not about free capacity. A reason must not change from one
+        minute to the next: it may contain a date, but not the remaining time.
+
+        Args:
+            sets: `Launch.spec` of every set, by its key.
 
         Raises:
-            CloudError: nothing is known.
+            CloudError: the call failed.
         """
         del sets
         return {}
 
     def terminate(self, ids: Sequence[str]) -> None:
-        """End machines; one that has ended already is no error."""
+        """Terminate machines; it is no error if some are terminated already."""
         raise NotImplementedError

@@ -1,8 +1,8 @@
-"""The test that new machines pass before they become nodes: pairs of one launch, over their rails.
+"""The entry test, which new machines must pass before they become nodes: the machines of a launch, in pairs, over their rails.
 
-slurmd has not started on them yet, so no job can run there meanwhile; Slurm keeps the job that wants them in CONFIGURING. A
-test takes minutes, so `reconcile` only asks for it and reads what it came to; `all_due`, run by a timer of its own, makes the
-tests, and makes one again that a reboot has stopped.
+slurmd does not run on them yet, so no job can start there; the job that waits for them stays in CONFIGURING. A test takes
+minutes, so `reconcile` only asks for it and reads its outcome. `all_due`, which a separate timer starts, runs the tests; it
+repeats a test that a reboot interrupted.
 """
 
 import json
@@ -17,19 +17,19 @@ from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How much longer than the test itself its answer may take: it waits for the timer, and for SSH.
+#: How long `reconcile` waits for an outcome after the test's own time limit: the test waits for the timer and for SSH.
 GRACE_S = 60
 _POLL_S = 0.5
-#: Beside the spool.
+#: Name of the folder with the tests, beside the spool folder.
 FOLDER = "entry"
-_ALONE = "entry test: not made, because no other machine was started with this one"
+_ALONE = "entry test: not run, because no other machine was started with this one"
 
 
 class Outcome(NamedTuple):
-    """What a test came to.
+    """The outcome of a test.
 
     Attributes:
-        failed: why it could not be made, so that no machine has passed; empty if it was made.
+        failed: why the test could not be run, so that no machine has passed; empty if it was run.
         bad: why a node has not passed, by node.
         told: what was measured, by node.
     """
@@ -40,41 +40,41 @@ class Outcome(NamedTuple):
 
 
 class Desk:
-    """Tests that are asked for and their outcomes: files in a folder that outlives a reboot, named by launch."""
+    """The tests that were asked for and their outcomes: files, named after launches, in a folder that survives a reboot."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
 
     def ask(self, token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> None:
-        """Ask for a test of `machines`: (node, machine's id, address)."""
+        """Ask for a test of `machines`, each (node, machine id, address)."""
         self._write(token + ".asked", {"set": node_set, "machines": machines})
 
     def due(self) -> List[Tuple[str, str, List[Tuple[str, str, str]]]]:
-        """Return the tests without an outcome: (token, set, machines)."""
+        """Return the tests that have no outcome yet, each (token, set, machines)."""
         names = os.listdir(self._folder)
         found = []
         for name in sorted(names):
             token, _, kind = name.partition(".")
             if kind == "asked" and token + ".outcome" not in names:
-                its = self._read(name)
-                if its is not None:
-                    found.append((token, str(its["set"]), [(str(a), str(b), str(c)) for a, b, c in its["machines"]]))
+                asked = self._read(name)
+                if asked is not None:
+                    found.append((token, str(asked["set"]), [(str(a), str(b), str(c)) for a, b, c in asked["machines"]]))
         return found
 
     def answer(self, token: str, outcome: Outcome) -> None:
-        """Keep an outcome."""
+        """Save the outcome of a test."""
         self._write(token + ".outcome", outcome._asdict())
 
     def outcome(self, token: str) -> Optional[Outcome]:
-        """Return an outcome; None while there is none."""
-        its = self._read(token + ".outcome")
-        return None if its is None else Outcome(**its)
+        """Return the outcome of a test; None while there is none."""
+        saved = self._read(token + ".outcome")
+        return None if saved is None else Outcome(**saved)
 
     def keep_only(self, tokens: List[str]) -> None:
-        """Forget what belongs to no launch of these."""
+        """Delete the files of all launches but these."""
         for name in os.listdir(self._folder):
-            # The other program may be writing one, whose name begins with a dot until it is complete.
+            # A file that the other program is still writing has a name that begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
                 os.unlink(os.path.join(self._folder, name))
 
@@ -95,7 +95,7 @@ class Desk:
 
 
 def let_in(work: Work, desk: Desk) -> None:
-    """Advance every launch whose machines must pass a test before they join."""
+    """Advance each launch that needs a test: check which machines have booted, ask for the test, or read its outcome."""
     desk.keep_only(list(work.state.batches))
     launches = [one for one in work.state.batches.values() if _set(work, one).entry_script and one.entered_at is None]
     waiting = [(one, node) for one in launches for node in one.nodes if node in one.addresses and node not in one.reached]
@@ -116,7 +116,7 @@ def _set(work: Work, batch: Batch) -> LaunchSet:
 
 
 def _ask(work: Work, desk: Desk, batch: Batch) -> None:
-    """Ask for a launch's test once all of its machines have booted; a machine that came alone has no partner."""
+    """Ask for the test of a launch once all its machines have booted; a machine that was started alone joins without a test."""
     if batch.launched_at is None or not batch.nodes or set(batch.nodes) - set(batch.reached):
         return
     if len(batch.nodes) == 1:
@@ -126,11 +126,11 @@ def _ask(work: Work, desk: Desk, batch: Batch) -> None:
         return
     desk.ask(batch.token, batch.node_set, [(node, batch.machines[node], batch.addresses[node]) for node in batch.nodes])
     batch.asked_entry_at = work.clock()
-    work.say(f"{batch.node_set}: {len(batch.nodes)} machines are tested in pairs before they become nodes")
+    work.say(f"{batch.node_set}: {len(batch.nodes)} machines are being tested in pairs before they become nodes")
 
 
 def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
-    """Let machines join that passed; the others end, and `sinfo -R` shows why."""
+    """Let the machines that passed join, and terminate the others; `sinfo -R` shows why."""
     limit_s = _set(work, batch).entry_timeout_s
     if found is None:
         if work.clock() > (batch.asked_entry_at or 0) + limit_s + GRACE_S:
@@ -144,23 +144,24 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
         text = "entry test: {}".format(found.bad.get(node) or found.told.get(node, "no pair with this node was measured"))
         work.say(f"{node}: {text}")
         work.state.comments[node] = text
-    # A node that the test says nothing of has not passed.
+    # A node that is not in the outcome has not passed.
     bad = [node for node in batch.nodes if node in found.bad or node not in found.told]
     for node in bad:
         work.fail([node], work.state.comments[node], PAUSE_S)
     if bad and batch.group:
-        # Its replacement would come alone and untested, on OCI in another cluster network: the job starts anew as a whole.
+        # Start all machines of the job anew. A replacement would be started alone, so it would not be tested, and on OCI it
+        # would be in another cluster network.
         for one in [one for one in work.state.batches.values() if one is batch or one.group == batch.group]:
-            work.fail(list(one.nodes), "entry test: ended with {}, which did not pass".format(", ".join(bad)), LOST_S)
+            work.fail(list(one.nodes), "entry test: terminated with {}, which did not pass".format(", ".join(bad)), LOST_S)
 
 
-def all_due(desk: Desk, made: Callable[[str, str, List[Tuple[str, str, str]]], Outcome]) -> None:
-    """Make every test that is due, each on its own machines and so at once; return when none is left."""
+def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Outcome]) -> None:
+    """Run every test that is due, all at once, because each has its own machines; return when none is left."""
     running: Dict[str, threading.Thread] = {}
 
     def test(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> None:
-        outcome = made(token, node_set, machines)
-        if any(token == one for one, _, _ in desk.due()):  # otherwise its launch is gone
+        outcome = run(token, node_set, machines)
+        if any(token == one for one, _, _ in desk.due()):  # otherwise its launch no longer exists
             desk.answer(token, outcome)
 
     while True:
@@ -175,55 +176,56 @@ def all_due(desk: Desk, made: Callable[[str, str, List[Tuple[str, str, str]]], O
 
 
 def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]], Outcome]:
-    """Return a function (token, set, machines) that makes a test on the first machine, as the login user.
+    """Return a function (token, set, machines) that runs a test from the first machine, as the login user.
 
-    The machines reach each other with the controller's key, which stays in an agent here and is forwarded while the test runs.
+    The machines log in to each other with the controller's key. The key stays in an SSH agent here, which is forwarded while
+    the test runs.
     """
 
-    def made(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:
-        its = known.sets.get(node_set)
-        if its is None:
-            return Outcome("its set is not in the cluster any more", {}, {})
+    def run(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:
+        launch_set = known.sets.get(node_set)
+        if launch_set is None:
+            return Outcome("its set is no longer in the cluster", {}, {})
         nodes = [[node, address] for node, _, address in machines]
-        given = {"token": token, "nodes": nodes, "known_hosts": host_keys(known.join["known_hosts"], machines)}
+        request = {"token": token, "nodes": nodes, "known_hosts": host_keys(known.join["known_hosts"], machines)}
         _, machine, address = machines[0]
         ssh = [
             *words_of_ssh(known.join, machine),
             "-o",
             "ForwardAgent=yes",
             f"{known.join['user']}@{address}",
-            its.entry_script,
+            launch_set.entry_script,
         ]
-        words = ["ssh-agent", "sh", "-c", 'ssh-add -q "$0" && exec "$@"', known.join["identity"], *ssh]
+        argv = ["ssh-agent", "sh", "-c", 'ssh-add -q "$0" && exec "$@"', known.join["identity"], *ssh]
         try:
             done = subprocess.run(
-                words,
-                input=json.dumps(given).encode(),
+                argv,
+                input=json.dumps(request).encode(),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                timeout=its.entry_timeout_s,
+                timeout=launch_set.entry_timeout_s,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            return Outcome(f"it did not end within {its.entry_timeout_s:.0f} s", {}, {})
+            return Outcome(f"it did not end within {launch_set.entry_timeout_s:.0f} s", {}, {})
         except OSError as error:
             return Outcome(str(error), {}, {})
-        said = done.stdout.decode("utf-8", "replace").strip().splitlines()
-        if done.returncode or not said:
+        lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
+        if done.returncode or not lines:
             last = (done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no output"])[-1]
             return Outcome(last, {}, {})
         try:
-            line = json.loads(said[-1])
-            return Outcome(str(line["failed"]), dict(line["bad"]), dict(line["told"]))
+            answer = json.loads(lines[-1])
+            return Outcome(str(answer["failed"]), dict(answer["bad"]), dict(answer["told"]))
         except (KeyError, TypeError, ValueError):
-            return Outcome(f"its answer cannot be read: {said[-1][:80]}", {}, {})
+            return Outcome(f"its answer cannot be read: {lines[-1][:80]}", {}, {})
 
-    return made
+    return run
 
 
 def host_keys(path: str, machines: List[Tuple[str, str, str]]) -> str:
-    """Return lines of a known_hosts file by the machines' addresses; those in the file `path` are by their ids."""
+    """Return lines of known_hosts with the machines' addresses; the lines in the file `path` have the machines' ids."""
     with open(path, encoding="utf-8") as source:
         lines = [line.split(None, 1) for line in source.read().splitlines() if " " in line]
-    found = [f"{address} {key}" for _, its, address in machines for name, key in lines if name == its]
+    found = [f"{address} {key}" for _, machine, address in machines for name, key in lines if name == machine]
     return "".join(line + "\n" for line in found)

@@ -1,6 +1,6 @@
-"""`cluster`: adds, lists and deletes the cluster's users and groups, on the controller, as root.
+"""The command `cluster`: adds, lists and deletes the cluster's users and groups. It runs on the controller, as root.
 
-The words are those of OCI's HPC stack (oci-hpc, roles/cluster-cli). A person with sudo need not type it.
+Its subcommands are those of OCI's HPC stack (oci-hpc, roles/cluster-cli). Without root, it starts itself again through sudo.
 """
 
 import argparse
@@ -14,14 +14,15 @@ from typing import Any, List, Sequence
 from scheduler.users import accounts, directory, groups, home, settings, snapshot
 from scheduler.users.refusal import RefusalError
 
+#: Only one command runs at a time. The others wait without a limit, because deleting a large home takes long.
 _LOCK = "/run/busbar-users.lock"
-#: Long enough for a person who deletes a large home in another terminal.
+#: How long `sudo -n true` may take.
 _SUDO_TIMEOUT_S = 10
 _MOST_KEY_BYTES = 1 << 16
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command; return its exit status: 1 after a refusal, 2 after words that make no command."""
+    """Run one command; return its exit status: 0, 1 if it was refused, or 2 if the arguments name no command."""
     given = parser().parse_args(argv)
     if not hasattr(given, "run"):
         parser().print_help()
@@ -30,17 +31,17 @@ def main(argv: Sequence[str]) -> int:
         as_root(argv)
         with open(_LOCK, "w", encoding="utf-8") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            its = given.settings = settings.load()
-            settings.refuse_unmounted(its)
+            known = given.settings = settings.load()
+            settings.refuse_unmounted(known)
             try:
                 given.run(given)
             except RefusalError:
-                # Some of it may have happened.
+                # Some steps of the command may have been done before the one that failed.
                 with contextlib.suppress(OSError, RefusalError):
-                    snapshot.write(its.snapshot)
+                    snapshot.write(known.snapshot)
                 raise
             if given.changes:
-                _keep(its)
+                _save_copy(known)
     except RefusalError as refusal:
         sys.stderr.write(f"cluster: {refusal}\n")
         return 1
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def as_root(argv: Sequence[str]) -> None:
-    """Return if this is root; otherwise start again through sudo, or refuse."""
+    """Return if this is root. Otherwise start this program again through sudo, or refuse if sudo needs a password."""
     if os.geteuid() == 0:
         return
     program = os.path.abspath(sys.argv[0])
@@ -64,31 +65,38 @@ def as_root(argv: Sequence[str]) -> None:
     except (OSError, subprocess.TimeoutExpired):
         allowed = None
     if allowed is None or allowed.returncode:
-        raise RefusalError(f"only root manages users, and {home.caller()} has no sudo")
-    os.execvp("sudo", ["sudo", "-n", program, *argv])  # noqa: S606 - itself, as root
+        raise RefusalError(f"only root may manage users, and {home.caller()} cannot use sudo without a password")
+    os.execvp("sudo", ["sudo", "-n", program, *argv])  # noqa: S606 - this program, as root
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command's words."""
+    """Return the parser of the command's arguments."""
     top = argparse.ArgumentParser(prog="cluster", description="Users and groups of this cluster, on all of its machines.")
     rooms = top.add_subparsers(metavar="user|group")
     user = rooms.add_parser("user", help="users").add_subparsers(metavar="add|list|delete")
     one = _verb(user, "add", _add_user, "add a user, with a home and an SSH key for use inside the cluster")
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--gid", type=int, default=directory.PRIVILEGE_GID, help="first group (default %(default)s, privilege)")
-    one.add_argument("--uid", type=int, help="number (default: the next one, from 10001)")
+    one.add_argument(
+        "--gid",
+        type=int,
+        default=directory.PRIVILEGE_GID,
+        help="group ID of the primary group (default %(default)s, privilege)",
+    )
+    one.add_argument("--uid", type=int, help="user ID (default: the next one, from 10001)")
     one.add_argument("--name", dest="full_name", default="", help="full name")
-    one.add_argument("--shell", default="/bin/bash", help="default %(default)s")
-    one.add_argument("--ssh-key", metavar="FILE", default="", help="public keys that log in as the user; - for standard input")
-    one.add_argument("--nossh", action="store_true", help="make no key for use inside the cluster")
+    one.add_argument("--shell", default="/bin/bash", help="login shell (default %(default)s)")
+    one.add_argument(
+        "--ssh-key", metavar="FILE", default="", help="public keys that may log in as the user; - for standard input"
+    )
+    one.add_argument("--nossh", action="store_true", help="make no SSH key for use inside the cluster")
     _verb(user, "list", _list_users, "list the users", changes=False)
-    one = _verb(user, "delete", _delete_user, "delete a user who runs nothing")
+    one = _verb(user, "delete", _delete_user, "delete a user who has no jobs and no processes")
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--purge-home", action="store_true", help="remove the home with all that is in it, too")
+    one.add_argument("--purge-home", action="store_true", help="also delete the home and everything in it")
     group = rooms.add_parser("group", help="groups").add_subparsers(metavar="add|list|delete|join|leave")
     one = _verb(group, "add", _add_group, "add a group")
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--gid", type=int, help="number (default: the next one)")
+    one.add_argument("--gid", type=int, help="group ID (default: the next one)")
     _verb(group, "list", _list_groups, "list the groups", changes=False)
     _verb(group, "delete", _delete_group, "delete a group").add_argument("name", metavar="NAME")
     for verb, run, text in (("join", _join, "add users to a group"), ("leave", _leave, "remove users from a group")):
@@ -109,7 +117,7 @@ def _add_user(given: argparse.Namespace) -> None:
         given.name, given.uid, given.gid, given.full_name, given.shell, _keys(given.ssh_key), not given.nossh
     )
     user = accounts.add(wanted, given.settings)
-    sys.stdout.write(f"user {user.name}: number {user.uid}, group {user.gid}, home {user.home}\n")
+    sys.stdout.write(f"user {user.name}: uid {user.uid}, gid {user.gid}, home {user.home}\n")
     if not wanted.keys:
         sys.stdout.write(f"To log in from outside, {user.name} needs a public key in {user.home}/.ssh/authorized_keys.\n")
 
@@ -127,13 +135,13 @@ def _list_users(_: argparse.Namespace) -> None:
 
 def _delete_user(given: argparse.Namespace) -> None:
     user = accounts.delete(given.name, given.purge_home, given.settings)
-    kept = "the home is gone, too" if given.purge_home else f"the home {user.home} stays, and its number is not given to others"
+    kept = "the home is deleted, too" if given.purge_home else f"the home {user.home} stays, and new users do not get its uid"
     sys.stdout.write(f"user {user.name} is deleted; {kept}\n")
 
 
 def _add_group(given: argparse.Namespace) -> None:
     group = groups.add(given.name, given.gid)
-    sys.stdout.write(f"group {group.name}: number {group.gid}\n")
+    sys.stdout.write(f"group {group.name}: gid {group.gid}\n")
 
 
 def _list_groups(_: argparse.Namespace) -> None:
@@ -170,7 +178,7 @@ def _refuse_unknown(names: List[str]) -> None:
 
 
 def _keys(path: str) -> str:
-    """Return the text of the file of public keys."""
+    """Return the text of the file of public keys, `-` for standard input; empty if no file is given."""
     if not path:
         return ""
     try:
@@ -187,12 +195,14 @@ def _keys(path: str) -> str:
     return text
 
 
-def _keep(its: settings.Settings) -> None:
+def _save_copy(known: settings.Settings) -> None:
+    """Save the copy of the directory from which a new controller takes the users."""
     try:
-        snapshot.write(its.snapshot)
+        snapshot.write(known.snapshot)
     except OSError as error:
         raise RefusalError(
-            f"that is done, but {its.snapshot}, from which a new controller takes the users, was not written: {error.strerror}"
+            f"that is done, but {known.snapshot}, from which a new controller takes the users, was not written: "
+            f"{error.strerror}"
         ) from error
 
 

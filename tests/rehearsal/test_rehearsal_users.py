@@ -78,7 +78,7 @@ def test_sssd_finds_no_mistake_in_its_configuration(facts):
 
 def test_a_user_that_was_added_on_the_controller_is_the_same_one_on_all_machines(facts):
     seen = facts["a_user_everywhere"]
-    assert (seen["said"], seen["err"]) == ("user alice: number 10001, group 9876, home /home/alice\n", "")
+    assert (seen["said"], seen["err"]) == ("user alice: uid 10001, gid 9876, home /home/alice\n", "")
     assert seen["ids"] == ["uid=10001(alice) gid=9876(privilege) groups=9876(privilege)\n"] * 3
     assert seen["entry"] == "alice:*:10001:9876:Alice 山田:/home/alice:/bin/bash\n"
 
@@ -104,7 +104,7 @@ def test_a_user_has_no_sudo_and_changes_no_users(facts):
     seen = facts["a_user_everywhere"]
     assert all(seen["sudo"])
     assert seen["roots_sudo"] == 0
-    assert seen["cluster"] == "cluster: only root manages users, and alice has no sudo\n"
+    assert seen["cluster"] == "cluster: only root may manage users, and alice cannot use sudo without a password\n"
     assert seen["changes"] != 0
 
 
@@ -152,8 +152,8 @@ def test_a_refusal_changes_nothing(facts):
 
 def test_a_number_whose_home_is_still_there_goes_back_to_its_user_only(facts):
     seen = facts["what_is_refused"]
-    assert seen["next"][1].startswith("user bob: number 10078, ")
-    assert seen["back"][1].startswith("user former: number 10077, ")
+    assert seen["next"][1].startswith("user bob: uid 10078, ")
+    assert seen["back"][1].startswith("user former: uid 10077, ")
     assert seen["returned"] == []
 
 
@@ -217,7 +217,7 @@ def test_a_deleted_user_is_unknown_everywhere_after_a_minute_and_logs_in_nowhere
 def test_a_home_stays_unless_it_is_purged(facts):
     seen = facts["a_deleted_user"]
     assert seen["home"] == "700 10001\n"
-    assert seen["purged"] == "user bob is deleted; the home is gone, too\n"
+    assert seen["purged"] == "user bob is deleted; the home is deleted, too\n"
     assert seen["homes"] == [".busbar", ".busbar-users", "alice", "carol", "former"]
 
 

@@ -317,7 +317,7 @@ def test_first_boot_gives_away_nothing_through_what_a_user_has_put_in_the_shared
         (homes / ".shared" / "nobody").symlink_to(tmp_path / "victim" / "nobody")
     done = run(tmp_path, body)
     assert done.returncode == 1
-    assert f"{homes}/.shared is not a folder of root" in done.stdout
+    assert f"{homes}/.shared is not a folder that root owns" in done.stdout
     assert (tmp_path / "victim" / "nobody").owner() == "root"
     assert not (own / "shared").exists()
 

@@ -66,7 +66,7 @@ def test_a_machine_of_a_job_that_does_not_pass_ends_with_the_whole_launch_and_si
     assert not head.cloud.running
     assert head.slurm.reasons() == {
         first: f"entry test: 6 of 24 GB/s with {second}",
-        second: f"entry test: ended with {first}, which did not pass",
+        second: f"entry test: terminated with {first}, which did not pass",
     }
     head.run(2, seconds=LOST_S)
     assert set(head.slurm.reasons()) == {first}, "the fine one's name is usable soon, the other's after the pause"
@@ -97,7 +97,7 @@ def test_a_machine_that_was_started_alone_joins_untested_and_its_comment_says_so
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)
-    assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not made, because no other machine was started with this one")
+    assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not run, because no other machine was started with this one")
 
 
 def test_a_test_that_could_not_be_made_lets_nobody_in(head):
@@ -256,4 +256,4 @@ def test_an_outcome_that_is_being_written_is_left_alone_and_one_of_another_launc
 
 
 def test_a_set_that_is_gone_is_not_tested(known):
-    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "its set is not in the cluster any more"
+    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "its set is no longer in the cluster"

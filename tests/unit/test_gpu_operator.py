@@ -161,7 +161,8 @@ def test_a_definition_that_the_cluster_never_uses_is_named(cluster, monkeypatch)
     monkeypatch.setattr("components.remote_scripts.kubernetes_manifest._ESTABLISHED_S", 0.05)
     cluster.unused = 10**6
     with pytest.raises(
-        SystemExit, match=r"^the cluster does not use GPU Operator's definition clusterpolicies\.nvidia\.com within"
+        SystemExit,
+        match=r"^the cluster did not establish GPU Operator's custom resource definition clusterpolicies\.nvidia\.com within",
     ):
         kubernetes_operator.main(ASK)
 

@@ -237,11 +237,11 @@ def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluste
             [runs(0), runs(1, ready="False", state={"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})],
             "on gpu1 within 0 s: kube-multus-ds-1: ImagePullBackOff (not found)",
         ),
-        ([runs(0)], "on gpu1 within 0 s: its pods say nothing"),
-        ([runs(0), runs(1, template="0")], "on gpu1 within 0 s: its pods say nothing"),
+        ([runs(0)], "on gpu1 within 0 s: its pods report no reason"),
+        ([runs(0), runs(1, template="0")], "on gpu1 within 0 s: its pods report no reason"),
         (
             [runs(0), runs(1, ready="False")],
-            "its pods say nothing (it said: failed to create multus config (kube-multus-ds-1))",
+            "its pods report no reason (it said: failed to create multus config (kube-multus-ds-1))",
         ),
     ],
 )

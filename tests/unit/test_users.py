@@ -504,7 +504,7 @@ def test_a_person_without_sudo_is_refused(monkeypatch, capsys):
     monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 1))
     monkeypatch.setattr(home, "caller", lambda: "alice")
     assert __main__.main(["user", "list"]) == 1
-    assert capsys.readouterr().err == "cluster: only root manages users, and alice has no sudo\n"
+    assert capsys.readouterr().err == "cluster: only root may manage users, and alice cannot use sudo without a password\n"
 
 
 def test_a_person_with_sudo_need_not_type_it(monkeypatch):
