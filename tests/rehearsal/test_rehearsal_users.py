@@ -159,7 +159,7 @@ def test_a_number_whose_home_is_still_there_goes_back_to_its_user_only(facts):
 
 def test_groups_are_added_listed_joined_left_and_deleted(facts):
     seen = facts["groups"]
-    assert seen["addchemistry"] == "group chemistry: number 20001\n"
+    assert seen["addchemistry"] == "group chemistry: gid 20001\n"
     assert seen["again"] == "cluster: group physics: alice is a member already\n"
     assert seen["id"] == ["privilege", "physics"]
     assert seen["listed"].splitlines() == [
