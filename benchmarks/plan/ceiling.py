@@ -175,12 +175,12 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
     healthy = predicted_gb_s(shape, nodes, name)
     if healthy is None:
         return {}
-    ranks, latency = nodes * shape.gpus, latency_us(nodes)
+    ranks, least_us = nodes * shape.gpus, latency_us(nodes)
     curve = {}
     for size in sizes_bytes:
         moved = size * collective(name).busbw_factor(ranks)
         transfer_us = moved / (healthy * 1e3)
-        curve[size] = moved / ((latency + transfer_us + math.sqrt(latency * transfer_us)) * 1e3)
+        curve[size] = moved / ((least_us + transfer_us + math.sqrt(least_us * transfer_us)) * 1e3)
     return curve
 
 

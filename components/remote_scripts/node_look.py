@@ -14,11 +14,15 @@ Note = Callable[[str], None]
 #: `!` after those that are not authenticated; then, where first boot has failed, the end of its log.
 STATE = """
 # Until there is a result it still runs: asking it takes half a second of the node's time, again and again, and rails come last.
-[ -e /run/cloud-init/result.json ] && over=yes || over=
-[ -z "$over" ] || cloud-init status --long 2>/dev/null | tr '\\n' ' '; echo
+rails=
+if [ -e /run/cloud-init/result.json ]; then
+  rails='HCAS'
+  addresses=$(ip -4 -o address show 2>/dev/null)
+  cloud-init status --long 2>/dev/null | tr '\\n' ' '
+fi
+echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'
-[ -z "$over" ] || addresses=$(ip -4 -o address show 2>/dev/null)
-for hca in ${over:+HCAS}; do
+for hca in $rails; do
   dir=/sys/class/infiniband/$hca
   state=; { read -r state <$dir/ports/1/state; } 2>/dev/null
   case $state in *ACTIVE*) ;; *) continue ;; esac

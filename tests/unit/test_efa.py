@@ -59,18 +59,10 @@ def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_
 
 def ready_rails(root: Path, *names: str, booted: bool = True) -> list[str]:
     """Run what first contact asks a node, with its sysfs below `root`; return the rails that it calls healthy."""
-    places = {
-        "SUPPLICANT": "",
-        "HCAS": " ".join(names),
-        "/sys/class/infiniband": str(root),
-        "/run/cloud-init": str(root.parent),
-    }
-    script = node_look.STATE
-    for place, its in places.items():
-        script = script.replace(place, its)
-    (root.parent / "result.json").write_text("{}")
-    if not booted:
-        (root.parent / "result.json").unlink()
+    script = node_look.STATE.replace("HCAS", " ".join(names)).replace("SUPPLICANT", "")
+    script = script.replace("/sys/class/infiniband", str(root)).replace("/run/cloud-init", str(root.parent))
+    if booted:
+        (root.parent / "result.json").write_text("{}")
     said = subprocess.run(["sh", "-s"], input=script, capture_output=True, text=True, timeout=60, check=True)
     return said.stdout.splitlines()[-1].split()
 
