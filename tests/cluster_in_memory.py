@@ -75,6 +75,7 @@ class Cluster(Kubectl):
         groups: API groups that the cluster knows.
         warnings: events of the object that makes the pods.
         unused: how many looks find a definition that is there and not yet in use; its status says nothing then.
+        wrong: what is answered instead, by the first word of a call or its first two.
         inner: what a shell command in a pod answers, by a part of it; the first match counts.
     """
 
@@ -97,8 +98,9 @@ class Cluster(Kubectl):
     def __call__(self, *words: str, stdin: Any = b"", timeout_s: float = 0) -> Answer:  # noqa: ARG002 - kubectl's own
         """Answer as kubectl would."""
         self.calls.append(words)
-        if words[0] in self.wrong:
-            return self.wrong[words[0]]
+        for said in (words[0], " ".join(words[:2])):
+            if said in self.wrong:
+                return self.wrong[said]
         if words[0] == "exec":
             return self.run(words[1:], stdin)
         return getattr(self, "_" + words[0].replace("-", "_"))(words[1:], stdin)

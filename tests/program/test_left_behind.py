@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pulumi
@@ -175,7 +176,8 @@ def test_the_engine_is_asked_for_all_ids_of_the_state_and_one_that_does_not_tell
 
 def test_a_state_that_is_read_while_the_engine_writes_it_is_read_again(monkeypatch, tmp_path):
     monkeypatch.undo()
-    monkeypatch.setattr(left_behind, "_BETWEEN_TRIES_S", 0)
+    pauses: list[float] = []
+    monkeypatch.setattr(left_behind, "time", SimpleNamespace(sleep=pauses.append))
     state = json.dumps({"deployment": {"resources": [{"urn": "b", "id": "x"}]}})
     written = "echo x >> tries; [ $(wc -l < tries) -gt 3 ]"
     cut = "echo 'error: failed to load checkpoint: EOF' >&2; exit 255"
@@ -183,6 +185,8 @@ def test_a_state_that_is_read_while_the_engine_writes_it_is_read_again(monkeypat
     engine(tmp_path, monkeypatch, f"{{ {written}; }} || {{ {cut}; }}; echo '{state}'")
     assert left_behind.ids_in_state() == {"x"}
     assert (tmp_path / "tries").read_text().count("x") == 4
+    assert len(pauses) == 3
+    assert min(pauses) >= 0.5, "the engine has not written it by then"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

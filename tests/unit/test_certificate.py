@@ -373,6 +373,10 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     ):
         assert verifier.main(wrong) == 2
         assert capsys.readouterr().err.startswith("cannot be checked:")
+    with pytest.raises(SystemExit) as ended:
+        verifier.main([certificate])
+    assert ended.value.code == 2
+    assert "--key" in capsys.readouterr().err, "nobody else's key stands in for one that was not given"
 
 
 def test_the_command_reads_a_certificate_from_standard_input(files):

@@ -255,6 +255,25 @@ def test_removal_of_what_is_gone_is_no_fault(cluster, monkeypatch):
     assert "delete" not in cluster.verbs()
 
 
+def test_removal_that_the_cluster_refuses_ends_in_a_sentence_and_leaves_the_namespace(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    cluster.wrong["delete"] = Answer(1, "", "error: timed out waiting for the condition on jobs/busbar-ranks")
+    sentence = refused()
+    assert sentence.startswith("destroy could not remove job.batch with the labels ")
+    assert sentence.endswith("timed out waiting for the condition on jobs/busbar-ranks")
+    assert cluster.verbs().count("delete") == 1, "the namespace would take with it what could not be removed"
+
+
+def test_a_kind_that_the_cluster_no_longer_knows_is_as_good_as_removed(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    monkeypatch.setattr(sys, "argv", ["-", "remove"])
+    kind = "networkattachmentdefinition.k8s.cni.cncf.io"
+    cluster.wrong[f"delete {kind}"] = Answer(1, "", f'error: the server doesn\'t have a resource type "{kind}"')
+    kubernetes_objects.main(ASK)
+    assert ("namespace", "busbar") not in cluster.objects
+
+
 # MPI Operator
 
 MPI: dict[str, Any] = {
