@@ -105,6 +105,12 @@ class Cluster(Kubectl):
             return self.run(words[1:], stdin)
         return getattr(self, "_" + words[0].replace("-", "_"))(words[1:], stdin)
 
+    def opened(self, found_by: dict[str, Any], namespace: str) -> Cluster:
+        """Return this cluster to a program that says how to find one and in which namespace its objects are."""
+        assert {"kubeconfig", "context", "host"} <= found_by.keys()
+        assert isinstance(namespace, str)
+        return self
+
     def verbs(self) -> list[str]:
         """Return the first word of every call."""
         return [words[0] for words in self.calls]

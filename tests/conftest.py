@@ -23,6 +23,7 @@ os.environ["GRPC_VERBOSITY"] = "NONE"
 import pulumi
 import pytest
 import yaml
+from google.protobuf import empty_pb2
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
 
@@ -34,6 +35,19 @@ from tools.stage import Stage
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
 #: The hooks that the program gave its resources, by name: the double has no way back into the program, so tests call them.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
+
+
+#: The names of the outputs that each component registered, by its type and name.
+REGISTERED: dict[tuple[str, str], set[str]] = {}
+
+
+def _register(_: Any, request: Any) -> empty_pb2.Empty:
+    kind, name = request.urn.rpartition("$")[2].split("::")[-2:]
+    REGISTERED[kind, name] = set(request.outputs)
+    return empty_pb2.Empty()
+
+
+pulumi.runtime.mocks.MockMonitor.RegisterResourceOutputs = _register  # type: ignore[method-assign]
 
 
 def _keep(hook: pulumi.ResourceHook) -> asyncio.Future[None]:
@@ -322,7 +336,8 @@ def run_main() -> None:
 
 
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
-    """Run the real __main__.py on a recording engine, drained."""
+    """Run the real __main__.py on a recording engine, drained; each of its components says at its end that it is complete."""
+    REGISTERED.clear()
     engine = Engine(lines, members=members)
     loop = asyncio.new_event_loop()
     loop.set_default_executor(_AtOnce())
@@ -336,6 +351,9 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
 
     with contextlib.chdir(ROOT):
         program()
+    made = {(typ, name) for typ, name, _ in engine.resources if typ.startswith("busbar:")}
+    assert made, "the program made nothing"
+    assert made <= REGISTERED.keys(), "these components registered no outputs: the engine shows them as if they never ended"
     return engine
 
 

@@ -103,7 +103,7 @@ class Controller(pulumi.ComponentResource):
         self.public_key = said.apply(lambda line: str(line["public_key"]))
         self.region = said.apply(lambda line: str(line["region"]))
         self._facts: pulumi.Output[dict[str, Any]] = said.apply(lambda line: dict(line["facts"]))
-        self.register_outputs({"public_key": self.public_key})
+        self.register_outputs({"public_key": self.public_key, "region": self.region})
 
     def install(  # noqa: PLR0913 - what the cluster is made of, by name
         self,

@@ -141,7 +141,7 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
     made = Cluster()
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ASK["file"]).write_text(TEXT)
-    monkeypatch.setattr(kubernetes_operator, "Kubectl", lambda *_: made)
+    monkeypatch.setattr(kubernetes_operator, "Kubectl", made.opened)
     monkeypatch.setattr(kubernetes_operator, "_PAUSE_S", 0)
     monkeypatch.setattr(sys, "argv", ["-"])
     return made

@@ -16,7 +16,7 @@ from components.remote_scripts.kubectl import Answer
 @pytest.fixture
 def cluster(monkeypatch) -> Cluster:
     made = Cluster()
-    monkeypatch.setattr(kubernetes_objects, "Kubectl", lambda _kubeconfig, _namespace: made)
+    monkeypatch.setattr(kubernetes_objects, "Kubectl", made.opened)
     monkeypatch.setattr(kubernetes_objects, "_PAUSE_S", 0.01)
     monkeypatch.setattr(sys, "argv", ["-"])
     return made

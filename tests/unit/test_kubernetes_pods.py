@@ -40,7 +40,7 @@ def cluster(monkeypatch) -> Cluster:
     made.pods = [pod(0), pod(1, rail="10.100.100.2")]
     made.inner = [("rdma system", Answer(0, "netns exclusive copy-on-fork on\n", "")), said()]
     for module in (kubernetes_contact, kubernetes_run):
-        monkeypatch.setattr(module, "Kubectl", lambda _kubeconfig, _namespace: made)
+        monkeypatch.setattr(module, "Kubectl", made.opened)
     return made
 
 

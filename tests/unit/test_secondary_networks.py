@@ -203,7 +203,7 @@ def cluster(tmp_path, monkeypatch) -> Applied:
     made = Applied()
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ASK["file"]).write_text(objects.text(found()))
-    monkeypatch.setattr(kubernetes_secondary_network, "Kubectl", lambda *_: made)
+    monkeypatch.setattr(kubernetes_secondary_network, "Kubectl", made.opened)
     monkeypatch.setattr(kubernetes_secondary_network, "_PAUSE_S", 0)
     monkeypatch.setattr(kubernetes_secondary_network, "_STEADY_S", 0.01)
     monkeypatch.setattr(sys, "argv", ["-"])
