@@ -13,12 +13,16 @@ Note = Callable[[str], None]
 #: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
 #: `!` after those that are not authenticated; then, where first boot has failed, the end of its log.
 STATE = """
-# Until there is a result it still runs: asking it takes half a second of the node's time, again and again, and rails come last.
+# Until there is a result it still runs, and rails come last. Asking cloud-init itself takes half a second of the node's time.
 rails=
 if [ -e /run/cloud-init/result.json ]; then
   rails='HCAS'
   addresses=$(ip -4 -o address show 2>/dev/null)
-  cloud-init status --long 2>/dev/null | tr '\\n' ' '
+  if grep -qF '"errors": []' /run/cloud-init/result.json; then
+    printf 'status: done'
+  else
+    cloud-init status --long 2>/dev/null | tr '\\n' ' '
+  fi
 fi
 echo
 cat /var/lib/busbar/boot.json 2>/dev/null || echo '{}'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -312,3 +314,19 @@ def test_an_rdma_device_is_described_by_rate_interface_state_and_driver(says, tm
     for name in ("ib0", "ib1"):
         (base / "device/net" / name).rmdir()
     assert says()["hca"] == [["m0", 0, None, False, "mlx5_core"]]
+
+
+@pytest.mark.parametrize(
+    ("errors", "said"),
+    [([], "status: done"), (["Failed to start", "[]"], "status: error extended_status: error "), (None, "status: error ")],
+)
+def test_a_node_asks_cloud_init_itself_only_where_its_result_has_errors(tmp_path, errors, said):
+    result = {"v1": {"datasource": "DataSourceOracle", **({} if errors is None else {"errors": errors})}}
+    (tmp_path / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True, separators=(",", ": ")))
+    program = tmp_path / "cloud-init"
+    program.write_text("#!/bin/sh\n[ \"$*\" = 'status --long' ] && printf 'status: error\\nextended_status: error\\n'\n")
+    program.chmod(0o755)
+    script = node_look.STATE.replace("/run/cloud-init", str(tmp_path)).replace("HCAS", "").replace("SUPPLICANT", "")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    shown = subprocess.run(["sh", "-s"], input=script, env=path, capture_output=True, text=True, timeout=60, check=True).stdout
+    assert shown.splitlines()[0].startswith(said)
