@@ -1,6 +1,7 @@
 """Measure line and branch coverage of the product, and print it package by package.
 
-Coverage by bytecode costs a tenth of coverage by tracing, so every test is measured.
+The pure tests measure it. The others run the product mostly in programs of its own, and would read every module of it once for
+each worker.
 """
 
 from __future__ import annotations

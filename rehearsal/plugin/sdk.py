@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fcntl import LOCK_EX, flock
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
@@ -101,15 +102,24 @@ class Sdk:
         kept = _KEPT / f"{package}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
         if not kept.exists():
             _KEPT.mkdir(parents=True, exist_ok=True)
-            read = subprocess.run(
-                [sys.executable, str(_READER)], input=asked, capture_output=True, text=True, timeout=_READ_S, check=False
-            )
-            if read.returncode != 0:
-                raise RuntimeError(f"{package} could not be read: {read.stderr.strip()[-500:]}")
-            fresh = kept.with_suffix(f".{os.getpid()}")
-            fresh.write_text(read.stdout)
-            fresh.rename(kept)
+            # Plugins that start at the same time read it once; the others wait for that one.
+            with (_KEPT / f"{package}.lock").open("w") as lock:
+                flock(lock, LOCK_EX)
+                self._keep(asked, kept)
         return kept
+
+    @staticmethod
+    def _keep(asked: str, kept: Path) -> None:
+        if kept.exists():
+            return
+        read = subprocess.run(
+            [sys.executable, str(_READER)], input=asked, capture_output=True, text=True, timeout=_READ_S, check=False
+        )
+        if read.returncode != 0:
+            raise RuntimeError(f"{kept.stem} could not be read: {read.stderr.strip()[-500:]}")
+        fresh = kept.with_suffix(f".{os.getpid()}")
+        fresh.write_text(read.stdout)
+        fresh.rename(kept)
 
 
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool, "any": None}
