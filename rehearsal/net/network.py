@@ -118,26 +118,29 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
     operator, far = world.netns(OPERATOR), f"v{plan.id}"
     if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
         wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
+    publics = set(plan.public_ips.values()) | {nat_address}
+    answered = publics | _gateways(plan.subnets) | {plan.resolver}
     # Set again each time: a crash may have left the cable bare.
-    wires.ip([f"link set {far} mtu {wires.MTU} up"], operator)
     wires.ip(
         [
             f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
-            f"addr replace {nat_address}/32 dev lo",
-            f"addr replace {plan.resolver}/32 dev lo",
+            *(f"addr replace {one}/32 dev lo" for one in sorted(answered)),
             f"route replace default dev {UPLINK} src {nat_address}",
         ],
         router,
     )
+    wires.ip(
+        [
+            f"link set {far} mtu {wires.MTU} up",
+            *(f"route replace {one}/32 dev {far} src {OPERATOR_ADDRESS}" for one in sorted(publics)),
+        ],
+        operator,
+    )
     # The router must not answer the operator for the whole world, as proxy ARP on a default route would.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
-    publics = set(plan.public_ips.values()) | {nat_address}
-    wires.ip((f"addr replace {one}/32 dev lo" for one in sorted(publics | _gateways(plan.subnets))), router)
-    wanted = {f"{one}/32" for one in publics | _gateways(plan.subnets) | {plan.resolver}}
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
-    wires.ip((f"addr del {one} dev lo" for one in sorted(had - wanted)), router)
-    wires.ip((f"route replace {one}/32 dev {far} src {OPERATOR_ADDRESS}" for one in sorted(publics)), operator)
+    wires.ip((f"addr del {one} dev lo" for one in sorted(had - {f"{one}/32" for one in answered})), router)
     routes = wires.call(["ip", "-n", operator, "-o", "-4", "route", "show", "dev", far]).splitlines()
     old = {line.split()[0] for line in routes} - publics
     wires.ip((f"route del {one} dev {far}" for one in sorted(old)), operator)

@@ -55,8 +55,9 @@ def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> 
 
 def ip(lines: Iterable[str], namespace: str | None = None) -> None:
     """Run lines of iproute2 in one process, in a namespace if one is named; the first failure raises."""
-    where = ["-n", namespace] if namespace else []
-    call(["ip", *where, "-batch", "-"], "\n".join(lines) + "\n")
+    text = "".join(f"{line}\n" for line in lines)
+    if text:
+        call(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], text)
 
 
 def neighbours(device: str) -> str:

@@ -2,4 +2,4 @@
 
 
 class RefusalError(Exception):
-    """The command was refused and changed nothing; the text says why."""
+    """The command is refused; the text says why."""
