@@ -1,5 +1,5 @@
-"""What is measured and what it means: plans, requests, verdicts, reports, records, and the runner for a head node.
+"""Measurements and their meaning: plans, requests, verdicts, reports, records, and the runner for a head node.
 
-All of it is pure functions over data but `records` and `runner`. The runner is a separate program: it is packed from here and
-never imported by the operator's side.
+All parts except `records` and `runner` are pure functions over data. The runner is a separate program: it is packed from here,
+and the operator's side never imports it.
 """

@@ -1,4 +1,4 @@
-"""Delays an output until other resources exist that its value does not name."""
+"""Delays an output until other resources exist on which its value does not depend."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _T = TypeVar("_T")
 
 
 def after(value: pulumi.Output[_T], *made: pulumi.Input[Any]) -> pulumi.Output[_T]:
-    """Return `value`, known only once everything in `made` is: whoever uses it waits for that, too."""
+    """Return `value`, known only once everything in `made` is; so everything that uses it waits for that, too."""
     return pulumi.Output.all(value=value, made=list(made)).apply(lambda its: its["value"])

@@ -1,4 +1,4 @@
-"""Files that are named by address and sha256, from the user's cache or, the first time, from there."""
+"""Downloads of text files by URL and sha256, with a copy in the user's cache."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _TIMEOUT_S, _LIMIT_BYTES = 30, 2**20
 
 
 def fetched(url: str, sha256: str) -> str:
-    """Return the text at `url`, which is kept; a file that is kept and has another sum is fetched again.
+    """Return the text at `url` from the cache; it is downloaded if it is not there or has another sha256.
 
     Raises:
-        ValueError: it cannot be had, or has another sum; the rest of a sentence, with the place that a person can bring it to.
+        ValueError: it cannot be downloaded, or has another sha256. The text is the end of a sentence, with the path at which a
+            person can place the file.
     """
     name = f"{sha256[:16]}-{url.rpartition('/')[2]}"
     path = place(name)

@@ -21,8 +21,8 @@ class Node:
 
     Attributes:
         name: host name, as the target shows it.
-        address: IPv4 address or name by which the nodes reach each other; private where they have a private network.
-        placement: fault domain, block or rack; None if the target does not say.
+        address: IPv4 address or name by which the nodes reach each other; private if they have a private network.
+        placement: fault domain, block or rack; None if the target does not report it.
         host_key: its public SSH host key if it is known before the first connection; None lets first contact learn it.
     """
 
@@ -39,7 +39,7 @@ class NodeSet:
     Attributes:
         name: of the pool, unique in its cluster.
         nodes: in ring order, head node first; empty while nothing is rented.
-        identity: hash that changes exactly when the machines or what is installed on them may have (image, shape, node ids).
+        identity: hash that changes if and only if the machines or their software may have changed (image, shape, node ids).
     """
 
     name: str
@@ -49,13 +49,13 @@ class NodeSet:
 
 @dataclass(frozen=True)
 class Inventory:
-    """What exists.
+    """The machines that exist.
 
     Attributes:
         sets: node sets by the order of the stack file.
         login: the login machine; None if nodes are reached directly.
         controller: the machine that runs a scheduler; None if there is none.
-        submitting: machines beside it where people log in and submit jobs.
+        submitting: further machines on which people log in and submit jobs.
     """
 
     sets: tuple[NodeSet, ...]
@@ -64,28 +64,28 @@ class Inventory:
     submitting: tuple[Machine, ...] = ()
 
     def nodes(self) -> list[dict[str, str]]:
-        """Return every node as outputs show it."""
+        """Return every node in the form of the outputs."""
         return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
 
     def login_nodes(self) -> list[dict[str, str]]:
-        """Return every machine for people as outputs show it."""
+        """Return every machine for people in the form of the outputs."""
         return [{"name": one.name, "address": one.address, "host_key": one.host_key} for one in self.submitting]
 
     def of(self, name: str) -> NodeSet:
-        """Return the node set of that name; an empty one if the target has made none."""
+        """Return the node set of that name; an empty one if the target has not created it."""
         return next((one for one in self.sets if one.name == name), NodeSet(name, (), ""))
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks start on the nodes: mpirun over SSH or kubectl, or in a job of Slurm; in an image's container if there is one.
+    """How ranks start on the nodes: mpirun over SSH or kubectl, or in a Slurm job; inside a container if an image is set.
 
     Attributes:
         homes: folders of MPI, CUDA and NCCL on the nodes.
         container: the image that ranks run in; None runs them on the nodes themselves.
-        queue: Slurm's partition; empty without Slurm.
-        set_up: the nodes are made a Slurm cluster with that partition first.
-        remote_shell: the program on the head node that starts a command on another node in ssh's place; empty for ssh.
+        queue: the Slurm partition; empty without Slurm.
+        set_up: whether the nodes must first be set up as a Slurm cluster with that partition.
+        remote_shell: program on the head node that replaces ssh to start a command on another node; empty for ssh.
     """
 
     homes: Homes
@@ -97,21 +97,21 @@ class Launcher:
 
 @dataclass(frozen=True, kw_only=True)
 class PlannedSet:
-    """A node set as the stack file asks for it, known before anything exists.
+    """A node set as the stack file requests it, known before anything exists.
 
     Attributes:
         name: of the pool.
-        nodes: how many machines always run; 0 while nothing is rented.
+        nodes: how many machines always run; 0 while none are rented.
         dynamic: how many more a scheduler may start.
         job_nodes: nodes of the test job; 0 if the set's nodes always run, or nothing starts them.
         start_limit_s: how long an update that submits the test job waits until its nodes run; 0 if a person submits it.
         entry_timeout_s: limit of the test that dynamic machines pass before they join; 0 for no test.
-        job_folder: folder on a file system of all machines, for what the test job needs and keeps.
+        job_folder: folder on a file system of all machines, with the input and the results of the test job.
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
         launcher: how ranks start there.
-        first_boot: the machines are new, so first contact waits until cloud-init has ended.
-        authenticated: rails carry nothing before their switch knows them (802.1X), so first contact waits for that.
-        ask: ask every node what it is, because the shape or the network is not known.
+        first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
+        authenticated: whether switches authenticate rails (802.1X), so that first contact waits for that.
+        ask: whether to ask every node for its facts, because the shape or the network is not known.
         rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
 

@@ -1,4 +1,4 @@
-"""Keeps packed programs, and files that were downloaded, in the user's cache, from where they are copied to other machines."""
+"""Keeps packed programs and downloaded files in the user's cache, from which they are copied to other machines."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def kept(data: bytes, name: str) -> str:
-    """Keep `data` under its own name; return its path.
+    """Keep `data` in a file of that name; return its path.
 
-    The engine may end this program at any line, so nothing here waits to be removed: one file serves every update.
+    The engine may kill this program at any point, so no file needs a clean-up: one file serves every update.
     """
     path = place(name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -22,5 +22,5 @@ def kept(data: bytes, name: str) -> str:
 
 
 def place(name: str) -> Path:
-    """Return where a file of that name is kept; it may not be there yet."""
+    """Return the path of a kept file of that name; it may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar" / name

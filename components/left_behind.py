@@ -1,8 +1,9 @@
-"""Machines that run in a stack's name and are not in its state: an update that was killed has made them.
+"""Finds machines that run for a stack but are not in its state, because the update that created them was killed.
 
-A vendor makes what it was asked for, whether or not the engine lives to write that down; asked again it makes a second one, and
-both are billed. So where the engine is about to create a machine, the account is asked what runs in its place, and the state
-whether it has that, as it has a machine that is being replaced. tools/take_in.py takes in what it has not.
+A vendor carries out a request even if the engine dies before it records the result. The next request would create a second
+machine, and both would be billed. So before the engine creates a machine, the program asks the account which machines run in
+its place, and checks whether the state has them, as it does for a machine that is being replaced. tools/take_in.py imports
+those that it lacks.
 """
 
 from __future__ import annotations
@@ -20,22 +21,22 @@ import pulumi
 
 from components.report_findings import reason
 
-#: A state of a thousand resources comes from afar within some seconds.
+#: Time limit of an export; the state of a thousand resources takes some seconds from a remote backend.
 _EXPORTED_WITHIN_S = 120
-#: A state in a folder or bucket is written in place: read while the engine writes it, it is cut or not there. That lasts for
-#: moments, and comes with each resource that ends beside this one.
+#: A state in a folder or bucket is not written atomically: if it is read meanwhile, it is truncated or missing. This lasts only
+#: moments, but occurs whenever another resource of the update completes.
 _EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
-#: Variable with the path of a file that gets a line of JSON, [URN, id], for each of them: tools/take_in.py reads it.
+#: Variable with the path of a file that gets one line of JSON, [URN, id], for each such machine; tools/take_in.py reads it.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """What runs in the place of a resource that is about to be created.
+    """A machine that runs in the place of a resource that is about to be created.
 
     Attributes:
-        id: the vendor's.
-        words: as people know it, such as `i-0123 (10.1.0.4)`.
+        id: the vendor's id.
+        words: description for people, such as `i-0123 (10.1.0.4)`.
     """
 
     id: str
@@ -43,16 +44,16 @@ class LeftBehind:
 
 
 def this_stack() -> str:
-    """Return what no other stack of the same backend has: organization, project and name."""
+    """Return the stack's unique name in its backend: organization, project and name."""
     return f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
 
 
 def never_twice(
     name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]], *, right: str, preflight: bool
 ) -> pulumi.ResourceHookBinding:
-    """Return the hook of resource `name` that refuses to create it while `find` returns what the state does not have.
+    """Return the hook of resource `name` that refuses to create it while `find` returns machines that the state lacks.
 
-    `find` takes the account's `right`. Without `preflight` a preview asks nothing, and an update asks all the same.
+    `find` needs the permission `right`. Without `preflight`, a preview asks nothing, but an update still asks.
     """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:
@@ -89,10 +90,10 @@ def never_twice(
 
 
 def ids_in_state() -> frozenset[str]:
-    """Return the vendor's ids of what the stack's state has, what is being replaced as well.
+    """Return the vendor's ids of all resources in the stack's state, including those being replaced.
 
     Raises:
-        pulumi.RunError: the engine did not tell.
+        pulumi.RunError: the engine could not export the state.
     """
     words = ["pulumi", "stack", "export", "--stack", this_stack()]
     for left in reversed(range(_EXPORT_TRIES)):
@@ -113,7 +114,7 @@ def ids_in_state() -> frozenset[str]:
 
 
 def looked_for() -> bool:
-    """Return whether this preview is one of tools/take_in.py, which changes nothing in the account."""
+    """Return whether this preview was started by tools/take_in.py, which changes nothing in the account."""
     return pulumi.runtime.is_dry_run() and NOTED in os.environ
 
 

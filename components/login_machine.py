@@ -33,7 +33,7 @@ def announced(
 ) -> local.Command:
     """Return the Command that waits on the operator's machine, at most `timeout_s`, until first boot has finished or failed.
 
-    Its output says which; neither this Command nor a later update waits again for the same machine.
+    Its output tells which; neither this Command nor a later update waits again for the same machine.
     """
     wait = remote_scripts.read("wait_for_banner")
     return local.Command(

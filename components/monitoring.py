@@ -1,7 +1,7 @@
-"""Lets the nodes be watched: the exporter of RDMA counters on each, and what Prometheus needs to scrape them.
+"""Enables monitoring of the nodes: the exporter of RDMA counters on each, and Prometheus's configuration to scrape it.
 
-Nothing of it is part of what machines are launched with, and no stage of the acceptance depends on it: a change of it ends no
-machine and measures nothing again.
+It is no part of the machines' launch settings, and no stage of the acceptance depends on it, so a change of it replaces no
+machine and repeats no measurement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manifests import scrape as scrape_pods
 
 
 def monitored(name: str, cluster: Cluster, head: pulumi.Output[Head] | None, stack: Stack) -> pulumi.Output[str | None]:
-    """Register what `monitoring` asks for; return Prometheus's configuration, None where there is nothing to scrape."""
+    """Register the resources for `monitoring`; return Prometheus's configuration, None if there is nothing to scrape."""
     wanted = stack.monitoring
     if head is None or (wanted.exporter is None and not wanted.wanted):
         return pulumi.Output.from_input(None)
@@ -30,11 +30,11 @@ def monitored(name: str, cluster: Cluster, head: pulumi.Output[Head] | None, sta
 
 
 class Monitoring(pulumi.ComponentResource):
-    """The exporter on every node of the set that is measured.
+    """The exporter on every node of the measured set.
 
-    Creates: one Command on the head node, which installs or removes the exporter on all nodes; none where
-    `monitoring.exporter` is null.
-    Outputs: `scrape`, a configuration of Prometheus in YAML; None where there is nothing to scrape.
+    Creates: one Command on the head node, which installs or removes the exporter on all nodes; none if `monitoring.exporter` is
+    null.
+    Outputs: `scrape`, a configuration of Prometheus in YAML; None if there is nothing to scrape.
     """
 
     scrape: pulumi.Output[str | None]
@@ -54,7 +54,7 @@ class Monitoring(pulumi.ComponentResource):
         if wanted.exporter is not None:
             each = "exporter_in_pod" if stack.target == "kubernetes" else "exporter_on_node"
             programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", each, "rdma_exporter")))
-            # Replaced machines have no exporter, so a new identity triggers this Command, as does a new text of its programs.
+            # Replaced machines have no exporter, so a new identity triggers this Command, and so does a change of its programs.
             done = cluster.reach.run(
                 f"{name}-exporter",
                 head=head,
@@ -77,14 +77,14 @@ class Monitoring(pulumi.ComponentResource):
 
 
 class _Programs(NamedTuple):
-    """What runs on the head node, on each node (or in each pod), and there for ever."""
+    """The program for the head node, the one for each node (or pod), and the exporter itself."""
 
     on_nodes: remote_scripts.Program
     on_node: remote_scripts.Program
     exporter: remote_scripts.Program
 
     def sent(self, found: NodeSet, wanted: Wanted) -> str:
-        """Return the program that the head node runs; the one for each node is within it, and the exporter within that."""
+        """Return the program for the head node; it contains the one for each node, which contains the exporter."""
         exporter = self.exporter.source + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
         ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
         each = self.on_node.call(program=exporter if wanted.exporter else "", ask=ask)
@@ -93,7 +93,7 @@ class _Programs(NamedTuple):
 
 
 def scrape(found: NodeSet, wanted: Wanted) -> str:
-    """Return a configuration of Prometheus that scrapes what runs on the nodes, each under its name."""
+    """Return a configuration of Prometheus that scrapes the exporters on the nodes, each under its node's name."""
     jobs = {"busbar-rdma": wanted.port} if wanted.exporter else {}
     jobs |= {"dcgm": wanted.dcgm_port} if wanted.dcgm_port is not None else {}
     lines = [line for job, port in jobs.items() for line in _job(job, port, found)]
@@ -101,7 +101,7 @@ def scrape(found: NodeSet, wanted: Wanted) -> str:
 
 
 def _switches(wanted: Wanted, found: NodeSet) -> Iterator[str]:
-    """Yield the job of the collectors that ask the switches; a collector says which switch a counter is of."""
+    """Yield the scrape job of the collectors that query the switches; a collector labels each counter with its switch."""
     if wanted.switches:
         yield "  - job_name: switches"
         yield "    scrape_interval: 15s"
@@ -115,6 +115,6 @@ def _job(job: str, port: int, found: NodeSet) -> Iterator[str]:
     yield "    scrape_interval: 15s"
     yield "    static_configs:"
     for node in found.nodes:
-        # JSON's texts are YAML's, whatever a name has in it.
+        # A JSON string is also a YAML string, whatever characters a name has.
         yield f"      - targets: [{json.dumps(f'{node.address}:{port}')}]"
         yield f"        labels: {{node: {json.dumps(node.name)}, pool: {json.dumps(found.name)}}}"

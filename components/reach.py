@@ -1,4 +1,4 @@
-"""Gets programs onto a cluster's machines and their results back: SSH with pinned host keys.
+"""Runs programs on a cluster's machines and returns their results, over SSH with pinned host keys.
 
 The operator's key stays in an agent. Neither its socket nor a private key is named here, because both would enter the state,
 and the socket changes with every session.
@@ -16,8 +16,8 @@ from pulumi_command import local, remote
 
 from components import remote_scripts
 
-#: Failed dials before a Command gives up. First contact was made already, so few are needed, but a jump host that drops bursts
-#: of connections needs some.
+#: Failed dials before a Command gives up. After first contact few retries are needed, but a jump host that drops bursts of
+#: connections requires some.
 DIAL_ERROR_LIMIT = 30
 _T = TypeVar("_T")
 
@@ -27,7 +27,7 @@ class Machine:
     """A machine that is not a node: where people log in, or where a scheduler runs.
 
     Attributes:
-        name: what it is called in outputs.
+        name: its name in the outputs.
         address: how the operator reaches it.
         user: login user.
         host_key: its public SSH host key, pinned before the first connection.
@@ -46,9 +46,9 @@ class Access:
     Attributes:
         user: login user on every node.
         jump: the jump host; None if nodes are reached directly.
-        network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes are asked.
-        public_key: the operator's, which every node is told to accept, so that a new key replaces no machine; None for machines
-            that are not ours.
+        network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes must be asked.
+        public_key: the operator's, which first contact authorizes on every node, so that a new key replaces no machine; None
+            for machines that are not ours.
     """
 
     user: str
@@ -66,15 +66,15 @@ class Head:
 
 
 class Ran(Protocol):
-    """A program that runs as a resource; others may depend on it."""
+    """A program that runs as a resource, on which other resources may depend."""
 
     @property
     def stdout(self) -> pulumi.Output[str]:
-        """What it printed."""
+        """Its standard output."""
 
 
 class Reach(Protocol):
-    """What a target offers for running programs on its machines."""
+    """A target's way to run programs on its machines."""
 
     @property
     def network(self) -> pulumi.Output[str | None]:
@@ -82,12 +82,12 @@ class Reach(Protocol):
 
     @property
     def copies_transcripts(self) -> bool:
-        """Whether transcripts are copied off the nodes while they are made."""
+        """Whether transcripts are copied off the nodes during a measurement."""
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line that says what they are. Another `salt` asks again."""
+        """Make first contact with `nodes`; return the JSON line with their facts. Another `salt` makes contact again."""
 
     def copy(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -99,7 +99,7 @@ class Reach(Protocol):
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to `there` in the head node's home folder; None if what runs there copies it itself."""
+        """Copy the local `file` to `there` in the head node's home folder; None if a later program copies it itself."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -125,7 +125,7 @@ class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
     No machine needs a key for another one before first contact, so nodes are launched with only the operator's public key.
-    Host keys of nodes that are not pinned are asked for on the jump host, over the private network.
+    Host keys that are not pinned are learned on the jump host, over the private network.
 
     Attributes:
         access: users, jump host and its pinned key.
@@ -140,16 +140,16 @@ class Ssh:
 
     @property
     def copies_transcripts(self) -> bool:
-        """Whether transcripts are copied off the nodes while they are made."""
+        """Whether transcripts are copied off the nodes during a measurement."""
         return False
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line that says what they are. Another `salt` asks again."""
+        """Make first contact with `nodes`; return the JSON line with their facts. Another `salt` makes contact again."""
         first_contact = remote_scripts.read("first_contact")
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
-            # Other machines at the same addresses are another first contact.
+            # Replaced machines with the same addresses need another first contact.
             lambda known: f"# {known['salt']}\n{first_contact.call(**_asked(known['nodes'], known['access'], ask))}"
         )
         return local.Command(

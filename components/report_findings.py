@@ -1,4 +1,4 @@
-"""Reports the findings of rules, and look-ups that fail: errors stop the program, warnings and notes are logged."""
+"""Reports rules' findings and failed look-ups: errors stop the program, warnings and notes are logged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
-    """Log warnings and notes; stop on errors, whose sentences `more` follows.
+    """Log warnings and notes; stop if there are errors, whose sentences are followed by `more`.
 
     Raises:
         pulumi.RunError: with one sentence for each error.
@@ -34,7 +34,8 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
     """Return what `ask` returns.
 
     Raises:
-        pulumi.RunError: what was asked, the service's own words, which right it takes, and how to go on without.
+        pulumi.RunError: with what was asked, the service's message, the permission that it needs, and how to continue without
+            it.
     """
     try:
         return ask()
@@ -46,7 +47,7 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
 
 
 def reason(error: Exception) -> str:
-    """Return the service's own words of a look-up that failed."""
+    """Return the service's message about a failed look-up."""
     text = str(error)
     for before in (" returned an error: ", "api error "):
         text = text.partition(before)[2] or text

@@ -1,4 +1,4 @@
-"""Waits here for capacity whose start is known."""
+"""Waits, on the operator's machine, for capacity with a known start."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pulumi_command import local
 from components import remote_scripts
 from components.after import after
 
-#: Longer, and the update ends with the date instead: a terminal that waits for hours is of no use.
+#: If the wait would be longer, the update ends with a message that has the date: nobody wants a terminal to wait for hours.
 LIMIT_S = 1800
 
 
 def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return `start` (RFC 3339) once that time has come, which is when `what` starts; another time is waited for again."""
+    """Return `start` (RFC 3339), known once that time has come and `what` starts; a changed time is waited for again."""
     wait = remote_scripts.read("wait_until")
     program = pulumi.Output.all(start=start, what=what).apply(lambda its: wait.call(**its, limit_s=LIMIT_S))
     waited = local.Command(

@@ -1,4 +1,4 @@
-"""Lets a plugin start fast: the engine's protocol without the SDK that it is a part of."""
+"""Speeds up the start of a plugin: imports the engine's protocol without the rest of the SDK."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import types
 
 
 def start_fast() -> None:
-    """Let `pulumi.runtime.proto` be imported by itself: a plugin needs its messages, and starts twice as fast without the rest.
+    """Make `pulumi.runtime.proto` importable by itself: a plugin needs only its messages, and starts in half the time.
 
-    To be called before anything of `pulumi` is imported; nothing else of it can be imported afterwards.
+    Call it before any import from `pulumi`; nothing else of `pulumi` can be imported afterwards.
     """
-    # Looking for garbage takes a fifth of a start, and a plugin lives as long as one operation.
+    # Garbage collection takes a fifth of the start, and a plugin lives only as long as one operation.
     gc.disable()
     found = importlib.util.find_spec("pulumi")
     if found is None or not found.submodule_search_locations or "pulumi" in sys.modules:

@@ -1,1 +1,1 @@
-"""Slurm's files, rendered from data; pure. It travels with the runner, so it needs only the standard library of Python 3.6."""
+"""Renders Slurm's files from data, as pure functions; part of the runner, so Python 3.6 and the standard library only."""

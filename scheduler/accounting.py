@@ -1,4 +1,4 @@
-"""Slurm's database on the controller: slurmdbd, whom MariaDB knows on the local socket, so that there is no password."""
+"""Slurm's database on the controller: slurmdbd logs in to MariaDB through the local socket, so there is no password."""
 
 from typing import Any, Dict
 
@@ -7,19 +7,19 @@ from scheduler.cluster import Cluster
 CONF = "/etc/slurm/slurmdbd.conf"
 UNIT = "slurmdbd.service"
 DATABASE = "slurm_acct_db"
-#: Where slurmdbd listens, whom sacct asks on every machine (slurmdbd.conf(5), DbdPort: the default).
+#: Port of slurmdbd, which sacct on every machine queries (slurmdbd.conf(5), DbdPort: the default).
 PORT = 6819
 _LOG = "/var/log/slurm/slurmdbd.log"
-#: slurmdbd refuses smaller ones in its log (accounting.html of Slurm, "MySQL Configuration"); the pool is what a controller of
-#: 8 GiB can give, and holds the index of some million jobs.
+#: InnoDB's buffer pool; slurmdbd complains in its log about smaller values (accounting.html of Slurm, "MySQL Configuration"). A
+#: controller with 8 GiB can spare this much, which suffices for the index of some million jobs.
 _POOL_MIB = 512
 
 
 def settings(cluster: Cluster) -> Dict[str, str]:
-    """Return what slurm.conf says about the database. Jobs of users without an association are counted, too."""
+    """Return the database settings for slurm.conf. Jobs of users without an association are recorded, too."""
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        # By its address, because sacct on a node asks the database, too.
+        # By its address, because sacct on a node queries the database, too.
         "AccountingStorageHost": cluster.controller_address,
         "AccountingStorageTRES": "gres/gpu",
         "JobAcctGatherType": "jobacct_gather/cgroup" if cluster.cgroups else "jobacct_gather/linux",
@@ -28,7 +28,7 @@ def settings(cluster: Cluster) -> Dict[str, str]:
 
 
 def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
-    """Return slurmdbd.conf, which is slurm's alone (0600): slurmdbd refuses another mode."""
+    """Return slurmdbd.conf; it must belong to slurm with mode 0600, because slurmdbd refuses another mode."""
     found = {
         "AuthType": "auth/munge",
         "DbdHost": cluster.controller,
@@ -37,7 +37,7 @@ def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
         "PidFile": "/run/slurmdbd.pid",
         "LogFile": _LOG,
         "StorageType": "accounting_storage/mysql",
-        # The client library takes this name for the local socket, where MariaDB knows who calls.
+        # With this name, the client library uses the local socket, where MariaDB knows the calling user.
         "StorageHost": "localhost",
         "StorageUser": "slurm",
         "StorageLoc": DATABASE,
@@ -46,7 +46,7 @@ def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
 
 
 def mariadb_conf(mark: str) -> str:
-    """Return MariaDB's settings: no network, and the sizes that slurmdbd wants."""
+    """Return MariaDB's settings: no network, and the sizes that slurmdbd recommends."""
     lines = [
         *(mark, "[mysqld]", "skip-networking"),
         *(f"innodb_buffer_pool_size={_POOL_MIB}M", "innodb_log_file_size=64M", "innodb_lock_wait_timeout=900"),
@@ -56,7 +56,7 @@ def mariadb_conf(mark: str) -> str:
 
 
 def statements() -> str:
-    """Return the SQL that makes the database and its user; it changes nothing if they are there."""
+    """Return the SQL that creates the database and its user unless they exist."""
     return (
         f"create database if not exists {DATABASE};\n"
         "create user if not exists 'slurm'@'localhost' identified via unix_socket;\n"
@@ -77,7 +77,7 @@ def unit(mark: str) -> str:
 
 
 def document(cluster: Cluster, mark: str) -> Dict[str, Any]:
-    """Return what `scheduler.accounting_setup` does on the controller, as plain data."""
+    """Return the input of `scheduler.accounting_setup` on the controller, as plain data."""
     return {
         "slurmdbd_conf": slurmdbd_conf(cluster, mark),
         "mariadb_conf": mariadb_conf(mark),

@@ -1,6 +1,6 @@
-"""Makes this controller keep Slurm's jobs and users in a database, as root. What is right already stays.
+"""Sets up the database of Slurm's jobs and users on this controller, as root. Correct settings are not rewritten.
 
-Munge must run, and slurmctld must not run yet: if it starts first without a database, it ends ("we have no TRES from it").
+Munge must run, but slurmctld must not run yet: if it first starts without a database, it exits ("we have no TRES from it").
 """
 
 import os
@@ -12,13 +12,13 @@ from typing import Any, Dict
 from scheduler import accounting, commands, node_setup
 
 _UNITS = "/etc/systemd/system"
-#: Folders whose files MariaDB reads, of Debian's and of Red Hat's packages.
+#: Folders of MariaDB's configuration in Debian's and in Red Hat's packages.
 _MARIADB_CONF = ("/etc/mysql/mariadb.conf.d", "/etc/my.cnf.d")
 _TIMEOUT_S = 60
 
 
 def set_up(given: Dict[str, Any]) -> None:
-    """Set up what `scheduler.accounting.document` returned."""
+    """Set up the database by the document of `scheduler.accounting.document`."""
     client = next((name for name in ("mariadb", "mysql") if shutil.which(name)), "")
     for program, package in ((client, "mariadb-server"), ("slurmdbd", "slurmdbd"), ("sacctmgr", "slurm-client")):
         if not shutil.which(program):
@@ -42,7 +42,7 @@ def set_up(given: Dict[str, Any]) -> None:
 
 
 def _mariadb(text: str, client: str) -> None:
-    """Start MariaDB with these settings, and make the database."""
+    """Start MariaDB with these settings, and create the database."""
     folder = next((path for path in _MARIADB_CONF if os.path.isdir(path)), "")
     if not folder:
         sys.exit("{} are missing, one of which a package of MariaDB creates".format(" and ".join(_MARIADB_CONF)))
@@ -54,7 +54,7 @@ def _mariadb(text: str, client: str) -> None:
         done = commands.run([client, "--batch"], accounting.statements())
         if not done.returncode:
             return
-        if b"'unix_socket' is not loaded" in done.stdout:  # before 10.4, which Oracle Linux 8 has
+        if b"'unix_socket' is not loaded" in done.stdout:  # before 10.4, such as on Oracle Linux 8
             commands.run([client, "--batch"], "install soname 'auth_socket';\n")
         if time.monotonic() > end:
             sys.exit(f"MariaDB did not take the database within {_TIMEOUT_S} s: {commands.last(done)}")
@@ -62,7 +62,7 @@ def _mariadb(text: str, client: str) -> None:
 
 
 def _await(cluster: str) -> None:
-    """Wait until slurmdbd answers, and let it know the cluster."""
+    """Wait until slurmdbd answers, and register the cluster."""
     end = time.monotonic() + _TIMEOUT_S
     while True:
         done = commands.run(["sacctmgr", "--immediate", "add", "cluster", cluster])

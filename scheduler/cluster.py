@@ -1,7 +1,7 @@
-"""What a Slurm cluster is, as plain data: queues, node sets, nodes, power saving.
+"""The description of a Slurm cluster as plain data: queues, node sets, nodes, power saving.
 
 A node set (ParallelCluster: compute resource) has nodes of one kind: static ones, whose address is known, and dynamic ones,
-which are started when a job needs them. Dynamic nodes have names before they are machines: QUEUE-dy-SET-1 and so on.
+which are started when a job needs them. Dynamic nodes have names before their machines exist: QUEUE-dy-SET-1 and so on.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -10,7 +10,7 @@ from scheduler import names
 
 
 class Cores(NamedTuple):
-    """Processors of one node as `slurmd -C` counts them."""
+    """Processors of one node as `slurmd -C` reports them."""
 
     sockets: int
     cores: int
@@ -21,7 +21,7 @@ class Gpus(NamedTuple):
     """GPUs of one node.
 
     Attributes:
-        kind: what jobs call them, `scheduler.names.gpu_type`.
+        kind: their type in job requests, `scheduler.names.gpu_type`.
         number: GPUs per node.
         devices: their files in /dev, as a pattern for gres.conf; empty without GPUs.
     """
@@ -32,7 +32,7 @@ class Gpus(NamedTuple):
 
 
 def nvidia_gpus(model: str, number: int) -> Gpus:
-    """Return NVIDIA GPUs of a model, as its driver names their files; `number` 0 is a node without GPUs."""
+    """Return the NVIDIA GPUs of a model, with the driver's file names; `number` 0 is a node without GPUs."""
     if not number:
         return Gpus("", 0, "")
     devices = "/dev/nvidia0" if number == 1 else f"/dev/nvidia[0-{number - 1}]"
@@ -40,7 +40,7 @@ def nvidia_gpus(model: str, number: int) -> Gpus:
 
 
 class Hardware(NamedTuple):
-    """What all nodes of a set have; `memory_mib` is main memory, and no GPUs are `Gpus("", 0, "")`."""
+    """Hardware of all nodes of a set; `memory_mib` is main memory, and `Gpus("", 0, "")` means no GPUs."""
 
     cores: Cores
     memory_mib: int
@@ -48,13 +48,13 @@ class Hardware(NamedTuple):
 
 
 class Node(NamedTuple):
-    """One machine that exists and runs jobs.
+    """One existing machine that runs jobs.
 
     Attributes:
         name: its name in Slurm.
         hostname: its own host name.
         address: the address at which other machines reach it.
-        place: where the cloud says it is, from the widest part to the narrowest; empty if it does not say.
+        place: its place according to the cloud, from the widest part to the narrowest; empty if the cloud does not report it.
     """
 
     name: str
@@ -69,9 +69,9 @@ class NodeSet(NamedTuple):
     Attributes:
         name: unique in its queue.
         static: nodes that always run.
-        dynamic: how many more Slurm may start.
-        always_on: how many of those always run, the first by number: Slurm does not end them.
-        features: words that jobs may ask for with --constraint.
+        dynamic: how many more nodes Slurm may start.
+        always_on: how many of these always run, those with the lowest numbers: Slurm does not power them down.
+        features: features that jobs may select with --constraint.
     """
 
     name: str
@@ -92,8 +92,8 @@ class Queue(NamedTuple):
 
     Attributes:
         default: jobs without --partition run here.
-        idle_min: minutes after which an idle dynamic node ends.
-        start_timeout_s: how long a dynamic node may take until its slurmd answers.
+        idle_min: minutes after which an idle dynamic node is terminated.
+        start_timeout_s: time limit until a dynamic node's slurmd answers.
         exclusive: each job gets whole nodes.
     """
 
@@ -106,7 +106,7 @@ class Queue(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """How nodes are joined: `tree` of switches, or `block` (Slurm 23.11) of `block_nodes` nodes each."""
+    """The network between nodes: a `tree` of switches, or `block`s of `block_nodes` nodes each (Slurm 23.11 or later)."""
 
     kind: str
     block_nodes: int = 0
@@ -120,11 +120,11 @@ class Cluster(NamedTuple):
         controller: host name and address of the machine that runs slurmctld.
         queues: one of them is the default.
         cgroups: whether control groups restrict jobs to their processors and GPUs.
-        memory: jobs ask for memory as they do for processors, and get no more.
-        topology: None if jobs are not placed by it.
-        scripts: nodes run what is in prolog.d and epilog.d of /etc/slurm; they must have `scheduler.files.scripts`.
-        accounting: the controller keeps jobs and users in a database; it must have what `scheduler.accounting` renders.
-        containers: tasks may start in containers; all machines must have what `scheduler.plugins` names.
+        memory: whether memory is a resource that jobs request like processors, with a limit.
+        topology: None if Slurm places jobs without it.
+        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm; they must have `scheduler.files.scripts`.
+        accounting: whether the controller keeps jobs and users in a database; it must have the files of `scheduler.accounting`.
+        containers: whether tasks may start in containers; all machines must have the plugins in `scheduler.plugins`.
     """
 
     name: str
@@ -145,7 +145,7 @@ class Cluster(NamedTuple):
 
     @property
     def elastic(self) -> bool:
-        """Whether Slurm starts and ends nodes."""
+        """Whether Slurm starts and terminates nodes."""
         return any(one.dynamic for _, one in self.sets)
 
 

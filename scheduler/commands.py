@@ -1,4 +1,4 @@
-"""Programs whose output a set-up reads, each with a time limit."""
+"""Runs programs whose output a set-up reads, each with a time limit."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ _TIMEOUT_S = 120
 
 
 def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes]":
-    """Run a program with `given` as its input; return its status, 127 if there is no such program, and all that it wrote."""
+    """Run a program with `given` as its input; return its exit status (127: there is no such program) and all its output."""
     try:
         return subprocess.run(
             words,
@@ -25,13 +25,13 @@ def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes
 
 
 def last(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """Return the last line that a program wrote."""
+    """Return the last line of a program's output."""
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip() if lines else f"status {done.returncode}"
 
 
 def demand(*words: str) -> None:
-    """Run a program that must succeed; otherwise exit with the last line that it wrote."""
+    """Run a program that must succeed; otherwise exit with the last line of its output."""
     done = run(list(words))
     if done.returncode:
         sys.exit("{}: {}".format(" ".join(words), last(done)))

@@ -1,4 +1,4 @@
-"""All files of a controller's /etc/slurm; nodes have none, because `slurmd` fetches them from the controller (configless)."""
+"""All files in a controller's /etc/slurm. Nodes have none, because `slurmd` fetches them from the controller (configless)."""
 
 import hashlib
 from typing import Dict, List
@@ -20,23 +20,24 @@ def files(cluster: Cluster) -> Dict[str, str]:
 
 
 def scripts() -> Dict[str, str]:
-    """Return the first script of each folder of prologs and epilogs, by its name in /etc/slurm of every node.
+    """Return the first script in each folder of prologs and epilogs, by its name in /etc/slurm of every node.
 
-    To slurmd 22.05 a folder without any script is a prolog that fails, and then no job ever runs (tried).
+    For slurmd 22.05, an empty folder is a prolog that fails, and then no job ever runs (tested).
     """
     text = f"#!/bin/sh\n{MARK}\n# Slurm runs every script of this folder, and wants one at least.\n"
     return {f"{folder}/00_busbar": text for folder in ("prolog.d", "epilog.d")}
 
 
 def digest(cluster: Cluster) -> str:
-    """Return 16 hex digits that change when a file does."""
+    """Return 16 hex digits that change whenever one of the files does."""
     return hashlib.sha256(repr(sorted(files(cluster).items())).encode()).hexdigest()[:16]
 
 
 def gres_conf(cluster: Cluster) -> str:
     """Return gres.conf: the device files of each node's GPUs.
 
-    A count without files is no GPU to Slurm: the node is then invalid, "gres/gpu count reported lower than configured".
+    For Slurm, a count without device files is no GPU: the node is then invalid, "gres/gpu count reported lower than
+    configured".
     """
     lines = [MARK, "AutoDetect=off"]
     for queue, one in cluster.sets:

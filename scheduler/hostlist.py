@@ -1,4 +1,4 @@
-"""Slurm's short form for many names: `gpu-[1-3,7]`. Lines of Slurm's files are limited, so long lists must be short."""
+"""Slurm's short form for many names: `gpu-[1-3,7]`. Line lengths in Slurm's files are limited, so long lists need it."""
 
 import re
 from typing import Dict, Iterable, List, Sequence
@@ -19,7 +19,7 @@ def short(names: Iterable[str]) -> str:
 def _group(prefix: str, digits: Sequence[str]) -> str:
     if len(digits) == 1:
         return prefix + digits[0]
-    # Slurm reads [08-10] as numbers of two digits, so only numbers of one width are a range.
+    # Slurm reads [08-10] as two-digit numbers, so a range has only numbers of the same width.
     parts = []
     for width in sorted({len(one) if one.startswith("0") else 0 for one in digits}):
         same = sorted({int(one) for one in digits if one and (len(one) if one.startswith("0") else 0) == width})

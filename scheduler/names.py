@@ -34,6 +34,6 @@ def refused_node(name: str) -> str:
 
 
 def gpu_type(model: str) -> str:
-    """Return what jobs call a GPU model: `NVIDIA A100-SXM4-80GB` is a100, `NVIDIA H100 80GB HBM3` is h100."""
+    """Return the type of a GPU model in job requests: `NVIDIA A100-SXM4-80GB` is a100, `NVIDIA H100 80GB HBM3` is h100."""
     found = _MODEL.search(model.lower())
     return found.group() if found else re.sub(r"[^a-z0-9]+", "_", model.lower())

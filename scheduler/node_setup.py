@@ -20,15 +20,15 @@ _HOSTS = "/etc/hosts"
 _OURS = "# a node of busbar"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60
-#: Begins the reason of a machine that no waiting makes a node.
+#: Beginning of the reason of a machine that will never become a node.
 FIRST_BOOT_FAILED = "its first boot failed"
 
 
 def main(text: str) -> None:
     """Set up what the JSON `text` describes; print munge's key as JSON if requested.
 
-    `hostname`, if given, becomes the machine's name: slurmd finds itself in slurm.conf by it. `others`, if given, are addresses
-    of nodes by name, which this machine then knows. `booted`, if given, is where its first boot says how it ended.
+    If `hostname` is given, it becomes the machine's name, by which slurmd finds itself in slurm.conf. `others` are addresses of
+    nodes by name, for the hosts file. `booted` is the path of the file with the result of the first boot.
     """
     given = json.loads(text)
     if given.get("booted"):
@@ -62,7 +62,7 @@ def set_up(given: Dict[str, Any]) -> bytes:
 
 
 def await_first_boot(path: str) -> None:
-    """Exit unless this machine's first boot is done, as the JSON in `path` says: before, a job would find half a machine."""
+    """Exit unless the JSON in `path` reports that this machine's first boot is done; before, a job would find it incomplete."""
     if not os.path.exists(path):
         sys.exit("its first boot has not ended")
     with open(path, encoding="utf-8") as source:
@@ -74,7 +74,7 @@ def await_first_boot(path: str) -> None:
 def _own_key(conf: str, mark: str) -> bytes:
     """Return this controller's key: its cluster's existing key, or a new one.
 
-    A key that a package created at installation may come from an image, and so be known to many.
+    A key that a package created at installation may come from an image, so others may know it.
     """
     path = os.path.join(conf, "slurm.conf")
     if os.path.exists(path) and os.path.exists(_KEY):
@@ -87,16 +87,16 @@ def _own_key(conf: str, mark: str) -> bytes:
 
 
 def name_machine(hostname: str) -> None:
-    """Name this machine, now and after a reboot."""
+    """Set the name of this machine, now and after a reboot."""
     put(_HOSTNAME, f"{hostname}\n".encode(), 0o644, "root")
     if socket.gethostname() != hostname:
         socket.sethostname(hostname)
 
 
 def know(path: str, others: Dict[str, str]) -> None:
-    """Make the hosts file `path` have these addresses by name, and no earlier ones of ours; other lines stay.
+    """Make the hosts file `path` contain these addresses by name, and no earlier ones of ours; other lines stay.
 
-    It is not replaced but written, because it may be mounted by itself.
+    The file is written in place and not replaced, because it may be a mount point.
     """
     with open(path, encoding="utf-8") as source:
         lines = source.read().splitlines()
@@ -126,7 +126,7 @@ def put(path: str, body: bytes, mode: int, owner: str) -> bool:
 
 
 def give(path: str, owner: str) -> None:
-    """Give `path` to a user and that user's group."""
+    """Set the owner of `path` to a user and that user's primary group."""
     try:
         its = pwd.getpwnam(owner)
     except KeyError:
@@ -135,14 +135,14 @@ def give(path: str, owner: str) -> None:
 
 
 def daemon(name: str, changed: bool) -> None:
-    """Make a unit run now and after a reboot, with the current files."""
+    """Enable a unit, and run it with the current files."""
     run("systemctl", "enable", name)
     if changed or run("systemctl", "is-active", "--quiet", name, may_fail=True):
         run("systemctl", "restart", name)
 
 
 def run(*argv: str, may_fail: bool = False) -> int:
-    """Run a command and return its exit status; exit with what it said last if it fails and may not."""
+    """Run a command and return its exit status; if it fails, exit with its last line of output, unless it `may_fail`."""
     done = subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,

@@ -1,8 +1,8 @@
-"""A text for `python3 -IS -` on another machine that has this package in it; nothing stays there when it ends."""
+"""Makes a program for `python3 -IS -` on another machine that contains this package and leaves no files there."""
 
 import base64
 
-#: Python reads modules from files only, so the package is one while the text runs.
+#: Python imports modules only from files, so the package is a temporary file while the program runs.
 _TEXT = """import base64, os, sys, tempfile
 with tempfile.TemporaryDirectory() as folder:
     path = os.path.join(folder, "scheduler.pyz")
@@ -15,12 +15,12 @@ with tempfile.TemporaryDirectory() as folder:
 
 
 def text(packed: bytes, module: str, call: str) -> bytes:
-    """Return a text that makes one call in a module.
+    """Return a program that makes one call to a module.
 
     Args:
         packed: `scheduler.programs.archive()`.
-        module: the module's whole name.
-        call: a function of it and its arguments.
+        module: the module's full name.
+        call: a function in it with its arguments.
     """
     package, _, name = module.rpartition(".")
     words = {"packed": base64.b64encode(packed).decode(), "package": package, "module": name, "call": call}

@@ -1,19 +1,20 @@
-"""Plugins that Slurm's commands and daemons load, and that are on every machine before Slurm runs there."""
+"""Plugins that Slurm's commands and daemons load; every machine has them before Slurm runs there."""
 
 from scheduler.slurm_conf import MARK
 
-#: Built by first boot (`cloudinit.pyxis`); Slurm looks for it by its whole path, because distributions have different folders.
+#: Built by first boot (`cloudinit.pyxis`). Slurm gets its absolute path, because distributions have different plugin folders.
 PYXIS = "/usr/local/lib/slurm/spank_pyxis.so"
 
 
 def pyxis_line() -> str:
-    """Return the line by which Slurm loads Pyxis.
+    """Return the line with which Slurm loads Pyxis.
 
-    Containers that a job names end with it: one whose unpacking was interrupted would otherwise serve the next job.
+    Containers with a name are removed at the end of the job: otherwise, one whose unpacking was interrupted would be used by
+    the next job.
     """
     return f"required {PYXIS} container_scope=job"
 
 
 def plugstack_conf() -> str:
-    """Return plugstack.conf, which nodes get from the controller like slurm.conf, but not what it names."""
+    """Return plugstack.conf. Nodes get this file from the controller, like slurm.conf, but not the plugins in it."""
     return f"{MARK}\n{pyxis_line()}\n"

@@ -1,4 +1,4 @@
-"""What a controller with dynamic nodes needs: the programs that Slurm calls, and the timer that does what they want."""
+"""Files of a controller with dynamic nodes: the programs that Slurm calls, and the timer that carries out their requests."""
 
 import io
 import os
@@ -7,12 +7,12 @@ from typing import Dict
 
 from scheduler.slurm_conf import MARK, PROGRAMS
 
-#: One zipapp of the standard library's Python 3.6; nothing is installed.
+#: One zipapp for Python 3.6 and its standard library; nothing else is installed.
 ARCHIVE = "/usr/local/lib/busbar/elastic.pyz"
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"import sys\nfrom scheduler.elastic.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
-#: A run ends soon even if every call waits for its limit; one that does not is ended, and the next continues.
+#: A run is short even if every call reaches its time limit; a longer run is killed, and the next one continues.
 _RUN_TIMEOUT_S = 600
 _PERIOD_S = 5
 
@@ -33,7 +33,7 @@ def archive() -> bytes:
 
 
 def wrappers() -> Dict[str, str]:
-    """Return the programs of slurm.conf by path: Slurm calls a program with the nodes as its only argument."""
+    """Return the programs for slurm.conf by path: Slurm calls each with the nodes as its only argument."""
     verbs = ("resume", "suspend", "resume-failed")
     return {
         f"{PROGRAMS}/busbar-{verb}": f'#!/bin/sh\n{MARK}\nexec /usr/bin/env python3 {ARCHIVE} {verb} "$1"\n' for verb in verbs
@@ -41,8 +41,8 @@ def wrappers() -> Dict[str, str]:
 
 
 def timers() -> Dict[str, str]:
-    """Return the units of `reconcile` and of new machines' tests, which systemd starts again some seconds after each end."""
-    # Each test has a limit of its own, and one that comes while others run starts at once.
+    """Return the units of `reconcile` and of new machines' tests, which systemd starts again some seconds after they end."""
+    # Each test has its own time limit, and a test that becomes due while others run starts at once.
     return {
         **_timer("busbar-slurm", "reconcile", "Start and end nodes as Slurm wants", str(_RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),

@@ -9,26 +9,26 @@ from typing import Dict, List
 from scheduler import accounting, hostlist
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue
 
-#: Several ports let slurmctld take a burst of registrations.
+#: With several ports, slurmctld can handle a burst of registrations.
 CONTROLLER_PORTS = (6820, 6829)
 NODE_PORT = 6818
-#: Where the directory of users listens (LDAP over TLS).
+#: Port of the user directory (LDAP over TLS).
 DIRECTORY_PORT = 636
-#: Where nodes reach an srun that runs elsewhere; by default it takes any port, which no firewall's rule could name.
+#: Ports on which nodes reach an srun on another machine; by default it uses any port, which a firewall rule cannot allow.
 CLIENT_PORTS = (60001, 63000)
-#: Slurm drains a node with less memory than the file states, and the memory that kernels report varies a little.
+#: Slurm drains a node with less memory than slurm.conf states, and the memory that kernels report varies a little.
 _MEMORY_SHARE = 0.95
 CONF = "/etc/slurm"
 STATE = "/var/lib/slurm/slurmctld"
 SPOOL = "/var/lib/slurm/slurmd"
 LOGS = "/var/log/slurm"
-#: Where the programs are that Slurm calls to start and end nodes.
+#: Folder of the programs with which Slurm starts and terminates nodes.
 PROGRAMS = "/usr/local/sbin"
 #: First line of every file that busbar writes; files without it belong to somebody else.
 MARK = "# Written by busbar; `pulumi up` writes it again."
-#: How long a node that ends may take; only then can it be started again.
+#: Time limit for powering a node down; only after that can it be started again.
 _END_TIMEOUT_S = 120
-#: Static nodes come first, because they run anyway.
+#: Static nodes are preferred, because they run anyway.
 _WEIGHTS = {"static": 1, "dynamic": 1000}
 
 
@@ -84,12 +84,12 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
     return {**found, **(_power_saving(cluster) if cluster.elastic else {})}
 
 
-#: A dynamic node has no address until it registers; the memory of its type is only the vendor's figure.
+#: A dynamic node has no address until it registers; the memory of its type is only the vendor's nominal value.
 _ELASTIC = ["cloud_reg_addrs", "idle_on_node_suspend", "power_save_min_interval=30", "node_reg_mem_percent=75"]
 
 
 def _power_saving(cluster: Cluster) -> Dict[str, str]:
-    """Return what makes Slurm start and end nodes; idle times are the queues' own."""
+    """Return the settings with which Slurm starts and terminates nodes; idle times are the queues' own."""
     kept = [node.name for _, one in cluster.sets for node in one.static]
     kept += [name for queue, one in cluster.sets for name in one.split(queue.name)[0]]
     return {
@@ -103,7 +103,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
         "SuspendTimeout": str(_END_TIMEOUT_S),
         "RebootProgram": "/sbin/reboot",
         "ReconfigFlags": "KeepPartState",
-        # Otherwise sinfo hides nodes that do not run.
+        # Otherwise, sinfo hides nodes that do not run.
         "PrivateData": "cloud",
         # Nodes cannot look each other up by name, so slurmctld sends to each of them itself.
         "TreeWidth": "65533",
@@ -114,7 +114,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Not in a line for NodeName=DEFAULT: what it does not set, it takes from the one before.
+    # Not in a line for NodeName=DEFAULT: a value that it does not set would come from the previous such line.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static
@@ -131,7 +131,7 @@ def _labels(kind: str, queue: Queue, one: NodeSet) -> str:
 
 
 def _members(queue: Queue) -> str:
-    """Return the feature of all of a queue's nodes, which is also the name of their NodeSet: no node has a name with _."""
+    """Return the feature of all of a queue's nodes, which is also the name of their NodeSet: no node's name contains a _."""
     return f"{queue.name}_nodes"
 
 

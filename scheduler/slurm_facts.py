@@ -1,4 +1,4 @@
-"""Prints what Slurm needs to know about a node, as JSON: names, processors, GPU device files, control groups, what it lacks.
+"""Prints a node's facts for Slurm as JSON: names, processors, GPU device files, control groups, and missing requirements.
 
 Other nodes run it through `python3 -`. It changes nothing.
 """
@@ -15,12 +15,12 @@ from typing import Any, Dict, List, Optional
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONF = "/etc/slurm/slurm.conf"
 _TIMEOUT_S = 20
-#: Version 22.05 is the first that supports control groups version 2.
+#: Version 22.05 is the first one that supports control groups version 2.
 _CGROUPS_2 = (22, 5)
 
 
 def facts() -> Dict[str, Any]:
-    """Return the facts; for a node without Slurm, only what it lacks."""
+    """Return the facts; for a node without Slurm, only what is missing."""
     lacks = [name for name in ("slurmd", "srun", "munged", "systemctl") if not shutil.which(name, path=_PATH)]
     if lacks:
         return {"lacks": lacks}

@@ -26,7 +26,7 @@ def topology_conf(cluster: Cluster) -> str:
 
 
 def unplaced(queue: str, node_set: str) -> Tuple[str, ...]:
-    """Return the place of a set's dynamic nodes while nobody knows where they are, above all while they have no machine."""
+    """Return the place of a set's dynamic nodes while theirs is unknown, which is mostly because they have no machine."""
     return (queue, node_set, "dynamic")
 
 
@@ -41,8 +41,8 @@ def _leaves(cluster: Cluster) -> Leaves:
 
 
 def tree(leaves: Leaves) -> str:
-    """Return switches for `leaves`, all below one root: a job may always span all nodes."""
-    # A switch has either nodes or switches, so all nodes are equally deep.
+    """Return switches for `leaves`, all below one root, so that a job may always span all nodes."""
+    # A switch has either nodes or switches below it, so all nodes must be at the same depth.
     depth = max(len(place) for place in leaves)
     leaves = {place + ("nodes",) * (depth - len(place)): names for place, names in leaves.items()}
     lines = [f"SwitchName={_switch(place)} Nodes={hostlist.short(names)}" for place, names in sorted(leaves.items())]
@@ -58,12 +58,12 @@ def tree(leaves: Leaves) -> str:
 
 
 def _switch(place: Tuple[str, ...]) -> str:
-    # Names of clouds have dots, slashes and capitals of their own; brackets and commas would be lists.
+    # Clouds' names may have dots, slashes and capitals; Slurm would read brackets and commas as lists.
     return "-".join([_ROOT, *(re.sub(r"[^A-Za-z0-9_]+", "_", part) for part in place)])
 
 
 def _blocks(cluster: Cluster, topology: Topology) -> List[str]:
-    """Return blocks of nodes with one narrowest place; Slurm 23.11 or later reads them."""
+    """Return blocks, each of nodes that share a narrowest place; only Slurm 23.11 or later reads blocks."""
     blocks: Dict[str, List[str]] = {}
     for _, one in cluster.sets:
         for node in one.static:

@@ -22,7 +22,7 @@ def _unit(description: str, command: str) -> str:
         MARK,
         "[Unit]",
         f"Description={description}",
-        # Jobs need the home folders (remote-fs.target), and the names of their users, from the directory.
+        # Jobs need the home folders (remote-fs.target), and their users' names from the directory.
         "After=network-online.target munge.service remote-fs.target sssd.service",
         "Wants=network-online.target munge.service",
         "",
@@ -30,7 +30,7 @@ def _unit(description: str, command: str) -> str:
         "Type=simple",
         f"ExecStart={command}",
         "ExecReload=/bin/kill -HUP $MAINPID",
-        # Jobs outlive a restart, and RDMA locks memory.
+        # Jobs survive a restart of the daemon, and RDMA locks memory.
         "KillMode=process",
         "Delegate=yes",
         "LimitNOFILE=131072",

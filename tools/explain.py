@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 _WIDTH, _SHOWN = 40, 16
-#: What NCCL logs where it connects to switches between the nodes that reduce.
+#: NCCL's log text for a connection to switches between the nodes that reduce.
 _SWITCHES = "via COLLNET/"
-#: nccl-tests prints two decimals: below this size busbw has too few digits to be compared with algbw.
+#: nccl-tests prints two decimals: below this size, busbw has too few digits for a comparison with algbw.
 _EXACT_BYTES = 1024**2
 
 

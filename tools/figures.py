@@ -58,7 +58,7 @@ _LARGE_PLAN: dict[str, Any] = {
 #: As in its stack file: single operations of 64 rails on a few processors are not judged.
 _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
-#: What is planted stays, so looks at other moments would only repeat the deciding run.
+#: Planted faults do not change, so looks at other moments would only repeat the deciding run.
 _WITHOUT_LOOKS: dict[str, Any] = {"measure": {"looks": 0}, "accept": {"allowSkipped": ["looks"]}}
 #: The complete plan is judged, as by default; one collective, at sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
@@ -205,7 +205,7 @@ def _efa(stage: Stage) -> None:
 
 
 def _failed_boots(folder: Path) -> None:
-    """How long an update goes on after a step of a login node's first boot has failed, on both clouds."""
+    """Measure how long an update continues after a step of a login node's first boot has failed, on both clouds."""
     folder.mkdir()
     for stack in ("dev", "aws-efa"):
         _in_a_world(folder / stack, _failed_boot, stack)
@@ -266,7 +266,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
 def _many_hosts(stage: Stage) -> None:
     before = _available_mb()
     why = _excused("up", _up(stage, {"oci": {"pools": [{"nodes": _MANY}]}}), stage)
-    time.sleep(5)  # until the last Command's processes are gone
+    time.sleep(5)  # until the last Command's processes have exited
     own = _own(stage)
     created = {resource["urn"].rsplit("::", 1)[1]: _when(resource) for resource in own if "created" in resource}
     boot_s = (created["acceptance-ready-contact"] - created["cluster-pool-gpu-configuration"]).total_seconds()
@@ -338,7 +338,7 @@ def _planted(
 
 
 def _newly_measured(stage: Stage, settings: dict[str, Any]) -> tuple[Finished, dict[str, Any]]:
-    """Update; return how that ended, and the measurement that it made, empty if it made none."""
+    """Update; return how it ended, and its measurement, empty if it made none."""
     before = _measured(stage).get("run")
     ended = _up(stage, settings)
     measured = _measured(stage)

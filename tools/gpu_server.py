@@ -54,7 +54,7 @@ _NEEDED = (("nvcc", "CUDA's compiler"), ("nvidia-smi", "NVIDIA's driver"), ("mak
 
 
 def main() -> None:
-    """Carry out the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     prepare = verbs.add_parser("prepare")
@@ -83,7 +83,7 @@ def say(text: str) -> None:
 
 
 def command(*words: str | Path, **options: Any) -> str:
-    """Run a command; return its standard output, or end with what it said."""
+    """Run a command; return its standard output, or exit with its error message."""
     found = subprocess.run(
         [str(word) for word in words], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
@@ -97,7 +97,7 @@ def command(*words: str | Path, **options: Any) -> str:
 
 
 def carry(folder: Path, archive: Path, python: str, *, bare: bool) -> None:
-    """Put into `folder` what must travel."""
+    """Put everything that must be carried to the server into `folder`."""
     wheels = folder / "wheels"
     shutil.rmtree(wheels, ignore_errors=True)
     wheels.mkdir(parents=True)
@@ -135,7 +135,7 @@ def _engine() -> Path:
 
 
 def measure(asked: argparse.Namespace) -> None:
-    """Set up, run every case, write what came of it."""
+    """Set up, run every case, and write the results."""
     folder, out, repeats, bare = asked.folder, asked.out, asked.repeats, asked.bare
     if os.geteuid() != 0:
         sys.exit("gpu-server: root is needed, to listen for SSH and to make namespaces")
@@ -164,7 +164,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 def _install_tools(debs: Path) -> None:
-    """Unpack SSH and iproute2 beside the system, and put what is lacking where every session finds it."""
+    """Unpack SSH and iproute2 beside the system, and put what is missing where every session finds it."""
     say("unpacking SSH and iproute2")
     home = WORK / "debian"
     for deb in sorted(debs.glob("*.deb")):
@@ -206,12 +206,12 @@ def _install_engine(packed: Path) -> None:
 
 
 class Site:
-    """This server as a place to run the program: MPI, NCCL, an operator's key, SSH daemons."""
+    """This server as a site of the program: MPI, NCCL, an operator's key, SSH daemons."""
 
     def __init__(self, folder: Path, *, bare: bool) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
         self.archive = folder / "nccl-tests.tar"
-        # NVLS off: on shared hosts the owners switch multicast in NVSwitches off.
+        # NVLS off, because on shared hosts the owners disable multicast in NVSwitches.
         self.exports = {"NCCL_NVLS_ENABLE": "0"}
         self.mpi = self._unpack_mpi(folder, bare=bare)
         self.cuda = Path(str(shutil.which("nvcc"))).resolve().parent.parent
@@ -226,7 +226,7 @@ class Site:
         self._agent()
 
     def _agent(self) -> None:
-        """Start the operator's agent; its socket is the one way in which the program gets at the key."""
+        """Start the operator's agent; its socket is the program's only access to the key."""
         socket = self.ssh / "agent"
         self._children.append(
             subprocess.Popen(["ssh-agent", "-D", "-a", str(socket)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -249,11 +249,11 @@ class Site:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(packed.read(member))
                     target.chmod(0o755 if inside.startswith("bin/") else 0o644)
-        self.exports["OPAL_PREFIX"] = str(home)  # it was built for another place
+        self.exports["OPAL_PREFIX"] = str(home)  # it was built for another path
         return home
 
     def _find_nccl(self) -> Path:
-        """Return a folder with include/nccl.h and lib/libnccl.so, made of links, because the two may be in different places."""
+        """Return a folder with include/nccl.h and lib/libnccl.so as links, because the two may be in different places."""
         headers = [Path(base) for base in ("/usr/include", "/usr/local/include", str(self.cuda / "include"))]
         (header,) = [base / "nccl.h" for base in headers if (base / "nccl.h").exists()][:1] or [_search("nccl.h")]
         libraries = sorted(Path("/usr/lib/x86_64-linux-gnu").glob("libnccl.so*"))
@@ -269,7 +269,7 @@ class Site:
         return home
 
     def serve(self, address: str, *prefix: str) -> None:
-        """Start an SSH daemon on `address`, through `prefix` (how to enter a node), and pin its key."""
+        """Start an SSH daemon on `address`, with the command prefix `prefix` that enters a node, and pin its key."""
         (Path("/run/sshd")).mkdir(mode=0o755, exist_ok=True)
         found = [str(Path(str(shutil.which(name))).parent) for name in ("nvidia-smi", "python3")]
         places = ["/usr/local/bin", str(self.cuda / "bin"), *found]
@@ -287,7 +287,7 @@ class Site:
             known.write(f"{address} {key}\n")
 
     def let_in(self, home: Path) -> None:
-        """Let the operator's key into `home`."""
+        """Authorize the operator's key in `home`."""
         folder = home / ".ssh"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (folder / "authorized_keys").open("a") as keys:
@@ -301,12 +301,12 @@ class Site:
         return subprocess.run(words, check=False, capture_output=True, text=True).stdout
 
     def on(self, address: str, words: str) -> str:
-        """Run a shell command on a node as the operator does by hand."""
+        """Run a shell command on a node, as the operator does by hand."""
         options = ["-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
         return command("ssh", *options, f"root@{address}", words)
 
     def close(self) -> None:
-        """End every process that was started."""
+        """Terminate every process that was started."""
         for child in self._children:
             child.terminate()
         for child in self._children:
@@ -358,7 +358,7 @@ class Stack:
         return subprocess.run(shell, cwd=ROOT, env=self.environment, check=False, capture_output=True, text=True)
 
     def up(self, **changes: Any) -> tuple[bool, str, float]:
-        """Update; return whether it succeeded, what it said, and how long it took (s)."""
+        """Update; return whether it succeeded, its output, and its duration (s)."""
         self._write(**changes)
         began = time.monotonic()
         words = ("--stack", self.name, "--config-file", str(self._file), "--non-interactive", "--yes", "--skip-preview")
@@ -366,15 +366,15 @@ class Stack:
         return found.returncode == 0, found.stdout + found.stderr, time.monotonic() - began
 
     def outputs(self) -> dict[str, Any]:
-        """Return the stack's outputs, less what only this server's operator needs."""
+        """Return the stack's outputs, without those that only this server's operator needs."""
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # that path means nothing elsewhere
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # that path is meaningless elsewhere
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:
-        """Return the command of the deciding run, as the program asked for it."""
+        """Return the command of the deciding run, as the program requested it."""
         found = self._engine("stack", "export", "--stack", self.name)
         for resource in json.loads(found.stdout)["deployment"]["resources"]:
             if resource["urn"].endswith("::acceptance-measure"):
@@ -434,12 +434,12 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
     site.on(head, shlex.join(["env", *root, *own, *plain]))
     path = Path(result)
     row = json.loads(path.read_text())["results"][-1]
-    path.unlink()  # it holds an environment
+    path.unlink()  # it contains an environment
     return float(row["out_of_place"]["bus_bw"])
 
 
 def _one_node(site: Site, repeats: int, sizes_to: str) -> dict[str, Any]:
-    """All GPUs of this server as one node, over NVLink."""
+    """Measure all GPUs of this server as one node, over NVLink."""
     site.let_in(Path.home())
     site.serve("127.0.0.1")
     site.wait_for("127.0.0.1")
@@ -449,7 +449,7 @@ def _one_node(site: Site, repeats: int, sizes_to: str) -> dict[str, Any]:
 
 
 def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
-    """Two network namespaces with a GPU each, a front end and a fabric between them, over sockets."""
+    """Measure two network namespaces with a GPU each, a front end and a fabric between them, over sockets."""
     addresses = ("10.78.0.1", "10.78.0.2")
     nodes = [Namespace(site, index, address) for index, address in enumerate(addresses)]
     try:
@@ -471,7 +471,7 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
                 "fabric": ["fab0"],
                 "sizes": {"to": "256M"},
                 "iterations": 5,
-                # Sockets are no fabric: single operations vary by more than a fabric's may.
+                # Sockets are no fabric: the times of single operations vary more than a fabric's may.
                 "spreadIterations": 0,
                 "exports": site.exports | {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "4"},
             },
@@ -510,7 +510,7 @@ class Namespace:
 
     @staticmethod
     def join(nodes: list[Namespace]) -> None:
-        """Give all nodes a front end, a bridge that this machine is on too, and a fabric of their own."""
+        """Connect all nodes by a front end, a bridge that this machine is also on, and by a separate fabric."""
         command("ip", "link", "add", "bbgpu", "type", "bridge")
         command("ip", "address", "add", "10.78.0.254/24", "dev", "bbgpu")
         command("ip", "link", "set", "bbgpu", "up")
@@ -529,9 +529,9 @@ class Namespace:
             command(*inside, "link", "set", "fab0", "mtu", "65000", "up")
 
     def shape_fabric(self, gbit: int) -> None:
-        """Give what this node sends over the fabric a rate (Gbit/s), as a real port has.
+        """Limit this node's sending rate on the fabric (Gbit/s), like a real port.
 
-        Without one, sockets between namespaces go as fast as the processors copy, and that wanders by several percent.
+        Without a limit, sockets between namespaces are as fast as the processors copy, which varies by several percent.
         """
         rate = ("rate", f"{gbit}gbit", "burst", "2mb", "latency", "20ms")
         command("ip", "netns", "exec", self.name, "tc", "qdisc", "add", "dev", "fab0", "root", "tbf", *rate)
@@ -549,7 +549,7 @@ class Namespace:
         self.site.serve(self.address, *enter, "sh", "-c", inner, "sh")
 
     def lose_fabric(self) -> None:
-        """Take the fabric interface away, so that NCCL has to take another."""
+        """Remove the fabric interface, so that NCCL has to use another one."""
         command("ip", "-n", self.name, "link", "set", "fab0", "down")
 
     def close(self) -> None:

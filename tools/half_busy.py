@@ -1,4 +1,4 @@
-"""Takes half of this machine's processors, to see that figures keep their meaning beside other work.
+"""Occupies half of this machine's processors, to check that figures keep their meaning under load.
 
 BUSY=1 before `make figures` or `make compare` does it for the whole run.
 """
@@ -27,13 +27,13 @@ while os.getppid() == int(sys.argv[2]):
 
 
 def half() -> list[int]:
-    """Return the numbers of the processors that are taken; at least one."""
+    """Return the numbers of the occupied processors; at least one."""
     mine = sorted(os.sched_getaffinity(0))
     return mine[: max(1, len(mine) // 2)]
 
 
 def said() -> str:
-    """Return what is taken, in words."""
+    """Return in words which processors are occupied."""
     return f"half of {len(os.sched_getaffinity(0))} processors taken"
 
 
@@ -41,8 +41,8 @@ def said() -> str:
 def half_taken(*, wanted: bool = True) -> Iterator[None]:
     """Occupy `half` of the processors if `wanted`, each with a loop that has priority over all other processes.
 
-    A loop is a session of its own, because the kernel weighs sessions before processes (sched(7), autogroup). It ends by itself
-    once this process is gone.
+    A loop has its own session, because the kernel balances sessions before processes (sched(7), autogroup). It exits by itself
+    once this process has exited.
     """
     words = [[sys.executable, "-c", _LOOP, str(one), str(os.getpid())] for one in half() if wanted]
     taking = [subprocess.Popen(its, start_new_session=True) for its in words]
@@ -55,7 +55,7 @@ def half_taken(*, wanted: bool = True) -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Return whether BUSY asks for it; print what is taken if so."""
+    """Return whether BUSY requests it; if so, print which processors are occupied."""
     wanted = bool(os.environ.get("BUSY"))
     if wanted:
         print(f"{'for all of this run':<58} {said()}", flush=True)  # noqa: T201 - printing is its purpose

@@ -1,4 +1,4 @@
-"""Wait until an update has come to a point, and signal what is at work there: the operator's programs, or those of a host."""
+"""Wait until an update has reached a point, and send a signal to processes there: the operator's programs, or a host's."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _SEEN_WITHIN_S = 150
 
 
 def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return the files of the runner's runs on the head that show `text`; the engine's screen comes late through a pipe."""
+    """Return the files of the runner's runs on the head node that contain `text`; the engine's piped output is late."""
     found = set()
     for host in stage.world.glob("hosts/*/pid"):
-        with contextlib.suppress(OSError):  # a host that ends, and a run that is being removed
+        with contextlib.suppress(OSError):  # a host that is being stopped, or a run that is being removed
             root = Path("/proc", host.read_text().strip(), "root")
             runs = root.glob(f"home/*/.busbar/runs/*/{file}")
             found |= {f"/{run.relative_to(root)}" for run in runs if text.encode() in run.read_bytes()}
@@ -30,7 +30,7 @@ def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
 
 @contextlib.contextmanager
 def begun(stage: Stage, words: list[str]) -> Iterator[subprocess.Popen[str]]:
-    """Start a command of the stage that is at its end when the block is: where the block fails it is waited for."""
+    """Start a command of the stage; if it still runs when the block ends or fails, wait for it."""
     child = stage.begin(*words)
     try:
         yield child
@@ -40,7 +40,7 @@ def begun(stage: Stage, words: list[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[str], file: str = "progress.log") -> None:
-    """Wait until a run that is not one of those `before` shows `text`.
+    """Wait until the file of a run that is not in `before` contains `text`.
 
     Raises:
         AssertionError: the update ended before that, or it was not seen in time.

@@ -1,7 +1,7 @@
-"""Bad days, one after another: kill what an update needs, or fill a disk, and see how the next `up` and `down` end.
+"""Kill a program that an update needs, or fill a disk, and observe how the next `up` and `down` end.
 
-Each is done twice: one update after it must end as if nothing had been, and one destroy after it must leave nothing. Nobody
-helps but `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
+Each case runs twice: the next update must end as if nothing had happened, and the next destroy must leave nothing. The only
+help is `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from tools.stage import Finished, Stage, standing_hosts
 
 Say = Callable[[str, str], None]
 _Harm = Callable[[], contextlib.AbstractContextManager[None]]
-#: One rail of the second host carries less than half; the third of four.
+#: One rail of the second host carries less than half its rate; it is the third of four.
 _HEAD, _HCA = "gpu-1", "mlx5_4"
 _SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
-#: A measurement of about ten seconds, any number of which passes.
+#: A measurement of about ten seconds that passes with any number.
 _ANY_NUMBER: dict[str, Any] = {
     "measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 4, "search": "0 s"},
     "accept": {"gate": "1 GB/s"},
     "records": {"history": None},
 }
 _SEARCHED: dict[str, Any] = {"records": {"history": None}}
-#: Programs of a run, on any host; the pattern does not match the shell that looks for it.
+#: Programs of a run, on any host; the pattern does not match the shell that searches for them.
 _RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
-#: A session's process, and not the daemon that listens.
+#: The process of a session, not the listening daemon.
 _SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
 _WORKER = "[b]usbar-runner-.* worker "
-#: So many machines of the cloud's stack boot when it is harmed, of three.
+#: The disturbance comes when this many of the stack's three machines boot.
 _BOOTING, _ALL = 2, 3
 _DISK = "512m"
-#: What goes on after a destroy must end within this.
+#: Time limit for processes that still run after a destroy.
 _GONE_WITHIN_S = 60
 
 
 @dataclass(frozen=True)
 class _Phase:
-    """A part of an update: where it shows that it has begun, and how the update after a bad end must end."""
+    """A phase of an update: how to see that it has begun, and how the update after the disturbance must end."""
 
     name: str
     text: str
@@ -56,7 +56,7 @@ class _Phase:
     faults: tuple[dict[str, Any], ...] = ()
 
     def asked(self, stage: Stage, settings: dict[str, Any], number: int) -> dict[str, Any]:
-        """Return what the update asks for; it is another for each `number`, so this part is not done yet."""
+        """Return the settings of the update; they differ for each `number`, so that this phase has to run again."""
         measure: dict[str, Any] = {"run": number}
         if self.name == "build":
             measure |= {"ncclTests": {"source": str(_another_archive(stage, number))}}
@@ -64,7 +64,7 @@ class _Phase:
         return asked
 
     def is_well(self, found: Finished, stage: Stage) -> str:
-        """Return what is wrong with the update after a bad end; empty if nothing is."""
+        """Return what is wrong with the update after the disturbance; empty if nothing is."""
         if not self.faults:
             return "" if found.status == 0 else f"the next up failed: {_reason(found)}"
         search = (stage.outputs().get("measured") or {}).get("search") or {"culprits": []}
@@ -82,7 +82,7 @@ _SIGNALS = (signal.SIGHUP, signal.SIGTERM, signal.SIGKILL)
 
 
 def figures(folder: Path, say: Say, only: str = "") -> None:
-    """Print how each bad day ended, and how many ended well; `only` takes those whose name has this text."""
+    """Print how each case ended, and how many ended well; `only` selects cases whose name contains this text."""
     folder.mkdir()
     well = [*_on_hosts(folder / "hosts", say, only), *_while_renting(folder / "rent", say, only)]
     say("bad days that ended well", f"{sum(well)} of {len(well)}")
@@ -111,7 +111,7 @@ def _on_hosts(folder: Path, say: Say, only: str) -> list[bool]:
 
 
 def _while_renting(folder: Path, say: Say, only: str) -> list[bool]:
-    """Harm an update while a cluster network is being made; what is rented after it must be what the state has."""
+    """Disturb an update while it creates a cluster network; afterwards, the rented machines must be those in the state."""
     folder.mkdir()
     stage, well = Stage(folder), []
     with _small_disk(folder / "state") as full_here:
@@ -154,7 +154,7 @@ def _wait_for_machines(stage: Stage, child: subprocess.Popen[str]) -> None:
 
 
 def _unsaid(stage: Stage) -> str:
-    """Return what the cloud has and the state does not know, or the other way round."""
+    """Return the differences between the cloud's machines and the state's."""
     known = [one["type"].rpartition(":")[2] for one in stage.resources() if one["type"].startswith("oci:")]
     sold, machines = stage.sold("oci"), len(list(stage.world.glob("hosts/*/pid")))
     wanted = _ALL if known else 0
@@ -164,14 +164,14 @@ def _unsaid(stage: Stage) -> str:
 
 
 def _operators(stage: Stage, plugin: str, full_here: _Harm) -> dict[str, _Harm]:
-    """Return the harms on the operator's side by name: each is done in the middle of an update, and undone after its end."""
+    """Return the operator's cases by name: each disturbance occurs in the middle of an update, and is undone after its end."""
     found = {f"engine {how.name}": _killed(signal_operator, stage, "pulumi", how) for how in _SIGNALS}
     found |= {f"plugin {how.name}": _killed(signal_operator, stage, plugin, how) for how in _SIGNALS}
     return found | {"operator's disk full": full_here}
 
 
 def _heads(stage: Stage) -> dict[str, _Harm]:
-    """Return the harms on the head node."""
+    """Return the head node's cases."""
     found = {f"worker {how.name}": _killed(signal_host, stage, _HEAD, _WORKER, how) for how in _SIGNALS}
     found |= {f"sshd {how.name}": _killed(signal_host, stage, _HEAD, _SESSION, how) for how in _SIGNALS}
     return found | {"head node's disk full": lambda: _full_head(stage)}
@@ -187,7 +187,7 @@ def _killed(kill: Callable[..., None], *whom: Any) -> _Harm:
 
 
 def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after: _After) -> str:
-    """Do one harm in the middle of `phase`, then an update or a destroy; return what is wrong, or an empty text."""
+    """Cause one disturbance in the middle of `phase`, then update or destroy; return what is wrong, or an empty text."""
     try:
         if phase.name != "build":
             _must(stage.build(**asked))
@@ -237,7 +237,7 @@ def _reason(found: Finished) -> str:
 
 
 def _another_archive(stage: Stage, number: int) -> Path:
-    """Return an archive of the same nccl-tests with another sum, so that it is built anew."""
+    """Return an archive of the same nccl-tests with another sha256, so that it is built again."""
     path = stage.folder / f"nccl-tests-{number}.tar"
     shutil.copyfile(".busbar/build/nccl-tests.tar", path)
     mark = stage.folder / "mark"
@@ -248,7 +248,7 @@ def _another_archive(stage: Stage, number: int) -> Path:
 
 @contextlib.contextmanager
 def _small_disk(place: Path) -> Iterator[_Harm]:
-    """Put the state on a small disk of its own; give what fills it for a while."""
+    """Put the state on a small disk; yield a context that fills it for a while."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "small", str(place)], check=True)
 
     @contextlib.contextmanager
@@ -269,7 +269,7 @@ def _small_disk(place: Path) -> Iterator[_Harm]:
 
 
 def _small_head(stage: Stage) -> None:
-    """Put the runner's folder of the head node on a small disk of its own; nothing may be at work there."""
+    """Put the runner's folder on the head node on a small disk; no run may be active there."""
     script = (
         "set -e; here=$(echo /home/*/.busbar); cp -a $here /tmp/kept; "
         f"mount -t tmpfs -o size={_DISK} small $here; cp -aT /tmp/kept $here; rm -r /tmp/kept"

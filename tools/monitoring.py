@@ -13,7 +13,7 @@ from tools import dashboard
 
 
 def main(argv: list[str]) -> int:
-    """Write prometheus.yml and busbar.json into a folder; return an exit status."""
+    """Write prometheus.yml and busbar.json to a folder; return an exit status."""
     if len(argv) != 1:
         sys.stderr.write(f"{__doc__}\n")
         return 2

@@ -39,7 +39,7 @@ def main(target: Path) -> None:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
         Path(draft).chmod(0o644)
-        Path(draft).rename(target)  # another process may be reading the archive, or writing it too
+        Path(draft).rename(target)  # another process may be reading the archive, or writing it, too
 
 
 if __name__ == "__main__":

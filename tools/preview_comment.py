@@ -13,10 +13,10 @@ from typing import Any
 #: First line of every comment of ours, by which the next one finds it.
 MARK = "<!-- busbar preview -->"
 _ACCEPTANCE = "::busbar:acceptance:Acceptance::"
-#: Operations of the engine that read what exists, and those that change nothing.
+#: Operations of the engine that only read.
 _READ = {"read", "refresh"}
 _NO_CHANGE = {"same", *_READ}
-#: GitHub takes 65,536 characters.
+#: GitHub accepts at most 65,536 characters.
 _MOST_ROWS = 300
 
 
@@ -24,7 +24,7 @@ def read(text: str) -> dict[str, Any]:
     """Return the preview in `text`, which may begin with lines of `make`.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no preview.
     """
     for at, line in enumerate(lines := text.splitlines()):
         if line.startswith("{"):
@@ -34,7 +34,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def comment(preview: dict[str, Any]) -> str:
-    """Return the comment as Markdown: what bandwidth to expect, then what would change."""
+    """Return the comment as Markdown: the expected bandwidth, then the changes."""
     said = [one for one in preview.get("diagnostics", []) if _ACCEPTANCE in one.get("urn", "") and one["severity"] == "info"]
     expected = [one["message"].strip() for one in said] or ["No bandwidth could be predicted."]
     errors = [one["message"].strip() for one in preview.get("diagnostics", []) if one["severity"] == "error"]

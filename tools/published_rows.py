@@ -53,14 +53,14 @@ this gate, which asks for 160.
 
 
 def plan(row: Published) -> Measure:
-    """Return the plan that measures what `row` says."""
+    """Return the plan of the measurement in `row`."""
     size = row.size_bytes // 4 * 4
     sizes = Sizes(from_bytes=size, to_bytes=size)
     return Measure(collectives=(row.collective,), sizes=sizes, exports=dict(row.exports))  # type: ignore[arg-type]
 
 
 def refusal(row: Published) -> str:
-    """Return why a preview refuses what `row` measured; empty if it does not."""
+    """Return why a preview refuses the measurement in `row`; empty if it does not."""
     asked = plan(row)
     breaches = [
         *judgeable.exports(asked, Accept()),
@@ -76,7 +76,7 @@ def refusal(row: Published) -> str:
 
 
 def is_over_nvlink(row: Published) -> bool:
-    """Tell whether `row` is of NVLink between the nodes of a rack, which a run of its own measures."""
+    """Tell whether `row` is about NVLink between the nodes of a rack, which has a separate run."""
     return over_nvlink(plan(row), row.shape, row.nodes)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from catalogue.prices import HOURLY_USD, HOURS_PER_MONTH, LUSTRE_USD_PER_GB_MONTH
 from tools.stack_commands import RefusedError, Run, ended, shown
 
-#: Kinds of resources that are machines, or make them.
+#: Kinds of resources that are machines, or create them.
 _MACHINES = frozenset({"Instance", "ClusterNetwork", "Fleet"})
 
 
@@ -44,7 +44,7 @@ def left(state: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def lines(state: dict[str, Any]) -> list[str]:
-    """Return what is said of that: each resource with its id, and what ends it."""
+    """Return the report: each resource with its id, and what deletes it."""
     found = left(state)
     held = [one for one in found if one.get("protect")]
     if not found:
@@ -62,7 +62,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def _bill(resource: dict[str, Any]) -> str:
-    """Return what a resource is billed for and its price, or that it is not known; nothing for what costs nothing by itself."""
+    """Return what a resource is billed for and its price, or that the price is unknown; empty if it costs nothing by itself."""
     if _free(resource):
         return ""
     size_gib, usd = _size_gib(resource), _usd_per_hour(resource)
@@ -76,7 +76,7 @@ def _free(resource: dict[str, Any]) -> bool:
     """Tell whether a resource costs nothing by itself."""
     known = resource.get("outputs") or {}
     match resource["type"].rpartition(":")[2]:
-        case "MountTarget":  # only a faster one than usual is billed (docs/oci.md)
+        case "MountTarget":  # only one that is faster than the standard is billed (docs/oci.md)
             return str(known.get("requestedThroughput") or 1) == "1"
         case "VpcEndpoint":  # zacfukuda.com and usage.ai
             return bool(known.get("vpcEndpointType", "Gateway") == "Gateway")
@@ -100,7 +100,7 @@ def _usd_per_hour(resource: dict[str, Any]) -> float | None:
 
 
 def _sum(found: list[dict[str, Any]]) -> list[str]:
-    """Return the line of what all of it costs; none if none of it is billed."""
+    """Return the line with the total cost; none if nothing is billed."""
     prices = [_usd_per_hour(one) for one in found if not _free(one)]
     known, unknown = [usd for usd in prices if usd is not None], prices.count(None)
     more = f"{unknown} at an unknown price: see your bill" if unknown else ""
@@ -130,7 +130,7 @@ def _name(resource: dict[str, Any]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Show what is left, or end it; return an exit status."""
+    """Show the remaining resources, or destroy them; return an exit status."""
     state = json.load(sys.stdin)
     sys.stdout.write("".join(f"{line}\n" for line in lines(state)))
     sys.stdout.flush()

@@ -19,10 +19,10 @@ from tools.unlock import unlock
 
 
 def restored(backend: str, stack: str) -> list[str]:
-    """Put back states of `stack` that were cut; return a sentence for each.
+    """Restore states of `stack` that were truncated; return a sentence for each.
 
     Raises:
-        RefusedError: its backup was cut, too.
+        RefusedError: the backup was truncated, too.
     """
     said = []
     for path in sorted(_folder(backend).glob(f".pulumi/stacks/*/{stack}.json")):
@@ -33,20 +33,20 @@ def restored(backend: str, stack: str) -> list[str]:
             raise RefusedError(f"{path} was cut, and so was {backup.name}; `pulumi stack import` takes an older one")
         written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(backup.stat().st_mtime))
         fresh = path.with_name(f"{path.name}.new")
-        shutil.copyfile(backup, fresh)  # where there is still no room, this fails and changes nothing
+        shutil.copyfile(backup, fresh)  # if the disk is still full, this fails and changes nothing
         fresh.replace(path)
         said.append(f"the state of {stack} was cut (was the disk full?), and its backup of {written} is in its place")
     return said
 
 
 def unlocked(backend: str, stack: str) -> list[str]:
-    """Lift locks of engines that are gone; return a sentence if there were any."""
+    """Remove locks of engines that have exited; return a sentence if there were any."""
     if not any(_folder(backend).glob(f".pulumi/locks/organization/*/{stack}/*.json")):
         return []
     try:
         return [unlock(backend, stack)]
     except RefusedError:
-        return []  # the engine itself says who holds it, and reading goes on beside it
+        return []  # the engine itself reports who holds it, and reading is still possible
 
 
 def _folder(backend: str) -> Path:
@@ -61,7 +61,7 @@ def _is_whole(path: Path) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Mend the state of the stack that `argv` names; return an exit status."""
+    """Repair the state of the stack that `argv` names; return an exit status."""
     if len(argv) != 1:
         sys.stderr.write(f"{__doc__}\n")
         return 2

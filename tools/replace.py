@@ -68,7 +68,7 @@ def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]
 
 
 def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, smaller: bool) -> None:
-    """Let OCI end the node; its pool makes another one unless it is to be `smaller`."""
+    """Let OCI terminate the node; its pool creates another one unless it is to be `smaller`."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]

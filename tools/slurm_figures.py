@@ -1,4 +1,4 @@
-"""How long the rehearsed Slurm cluster of oci-on-demand takes for its test job, and what starting 64 nodes takes."""
+"""Measure the time of the rehearsed Slurm cluster of oci-on-demand for its test job, and the calls to start 64 nodes."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def _cycle(stage: Stage, say: Say) -> None:
 
 
 def _seconds_until(holds: Callable[[], bool], what: str, began: float) -> float:
-    """Return when something holds, in seconds since `began`."""
+    """Return when a condition holds, in seconds since `began`."""
     while not holds():
         if time.monotonic() > began + _PATIENCE_S:
             sys.exit(f"not within {_PATIENCE_S} s: {what}")

@@ -1,15 +1,15 @@
-"""Changes to a stack file: nested groups merged into it, for tests and figures."""
+"""Changes of a stack file, for tests and figures: nested groups are merged into it."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Takes a key out, so that the program's own default counts.
+#: Removes a key, so that the program's own default applies.
 DEFAULT = object()
 
 
 def merged(base: Any, changes: Any) -> Any:
-    """Return `base` with `changes`: maps merge key by key, lists of maps entry by entry, and all else is replaced."""
+    """Return `base` with `changes`: maps are merged by key, lists of maps by entry, and everything else is replaced."""
     if isinstance(base, dict) and isinstance(changes, dict):
         return base | {key: merged(base.get(key), value) for key, value in changes.items()}
     if _of_maps(base) and _of_maps(changes):
@@ -19,7 +19,7 @@ def merged(base: Any, changes: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """Return `value` without the keys that changes took out."""
+    """Return `value` without the keys that changes removed."""
     if isinstance(value, dict):
         return {key: settled(one) for key, one in value.items() if one is not DEFAULT}
     return [settled(one) for one in value] if isinstance(value, list) else value

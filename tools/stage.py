@@ -293,8 +293,8 @@ class Stage:
     def login_made_anew_beside(self) -> None:
         """Build the second stack up to its measurement, after a failed first boot of its login node.
 
-        The message names the step that failed, and the command that replaces only this machine, which is typed here. Before
-        that, an update asks the same machine again, and waits for nothing: its first boot does not run again.
+        The error names the failed step, and the command that replaces only this machine, which is typed here. Before that, an
+        update checks the same machine again but does not wait: its first boot does not run again.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)

@@ -18,7 +18,7 @@ PAGES = ("README.md", "CONTRIBUTING.md", "docs/**/*.md", "rehearsal/**/*.md", "t
 #: First words of commands; code in running text is a command only if it starts with one of these and has more words.
 _PROGRAMS = "make|pulumi|python3?|pip|sudo|ssh|aws|oci|gh|git|curl|prometheus|chromium|apt-get|yum|dnf|sbatch|srun|scontrol|jq"
 _TYPED = re.compile(rf"(?:[A-Z]+=\S+ )*(?:{_PROGRAMS}|[\w./-]*/python3?|tools/[\w.-]+|rehearsal/enter) .+")
-#: A block in one of these languages is typed, or put into a stack file, as it stands.
+#: Languages of code blocks: of commands, of stack files, and of blocks that are only shown.
 _SHELL, _FILE, _DRAWN = ("sh", "", "bash"), ("yaml",), ("mermaid", "json")
 
 

@@ -36,5 +36,5 @@ def digest(data: bytes) -> str:
 
 
 def file_name(data: bytes) -> str:
-    """Return what the runner `data` is called wherever it is kept."""
+    """Return the file name of the runner `data`, the same on every machine."""
     return f"busbar-runner-{digest(data)}.pyz"

@@ -176,7 +176,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
     Its id does not change with `measure.run`: the job runs when somebody submits it, and another run reads its newest result.
     """
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
-    # Its words are known once the job's nodes are.
+    # Its start command is known only once the job's nodes are.
     unbuilt = _UNBUILT._replace(container=ImageLine("", "", "", 0, ["srun"], container.runtime)) if container else _UNBUILT
     where = Place(tuple(nodes), network, unbuilt, asked.interfaces, "job", remote_shell=placeholders.SHELL)
     measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))

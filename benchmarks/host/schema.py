@@ -1,4 +1,4 @@
-"""The JSON schema of the messages between the operator's side and the runner, generated from their types.
+"""Generates the JSON schema of the messages between the operator's machine and the runner from their types.
 
 python -m benchmarks.host.schema > docs/runner.schema.json
 """
@@ -44,7 +44,7 @@ def _schema(hint: Any, parts: dict[str, Any]) -> dict[str, Any]:
     if origin is dict:
         return {"type": "object", "additionalProperties": _schema(inner[1], parts)}
     if hint.__name__ not in parts:
-        parts[hint.__name__] = {}  # a type that contains itself would be found here
+        parts[hint.__name__] = {}  # ends the recursion of a type that contains itself
         parts[hint.__name__] = _record(hint, parts)
     return {"$ref": f"#/$defs/{hint.__name__}"}
 

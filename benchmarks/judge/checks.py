@@ -21,7 +21,7 @@ class Check:
     Attributes:
         name: what was checked, usually one word.
         state: pass, short, unknown, or skipped if the check could not be made.
-        why: sentences that say what is wrong, or what shows that nothing is wrong.
+        why: sentences on what is wrong, or on the evidence that nothing is.
     """
 
     name: str

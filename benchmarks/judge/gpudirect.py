@@ -1,6 +1,6 @@
 """Reads from NCCL's log whether the HCAs access GPU memory directly (GPUDirect RDMA).
 
-Without it every byte goes through host memory, on all nodes and rails alike: counters look right, no pair is slower than
+Without it every byte goes through host memory, on all nodes and rails alike: counters look normal, no pair is slower than
 another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def told(moved: Mapping[str, Any], shape: Shape) -> Told:
-    """Return what NCCL's log tells about its channels between nodes; nothing for shapes that need no GPUDirect RDMA.
+    """Return what NCCL's log reports about its channels between nodes; empty for shapes that need no GPUDirect RDMA.
 
     Machines with NVLink need it: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin
     NCCL logs it in the same place (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"), and a p4d without it is slow

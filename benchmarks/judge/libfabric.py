@@ -34,7 +34,7 @@ class Told:
 
 
 def told(said: Mapping[str, Any], shape: Shape) -> Told:
-    """Return what NCCL's log (`said`: networks, devices and channels with their counts) tells about the plugin of `shape`."""
+    """Return what NCCL's log (`said`: networks, devices and channels with their counts) reports about the plugin of `shape`."""
     wanted = ENVIRONMENTS[shape.environment].provider if shape.environment else ""
     if not wanted or shape.rdma is None:
         return Told()

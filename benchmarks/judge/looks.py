@@ -1,4 +1,4 @@
-"""Decides from many short, separate looks whether a fabric is slow at times: one look can miss a link that comes and goes.
+"""Decides from many short, separate looks whether a fabric is slow at times; a single look can miss an intermittent link.
 
 Each look is one measurement of the gate's size. Wald's sequential test weighs them: a healthy fabric may be disturbed in
 `TOLERATED` of its looks; a fabric that is slow in `REFUSED` of them is not accepted.
@@ -27,7 +27,7 @@ TOLERATED, REFUSED = 0.02, 0.20
 _FALSE_ALARM, _MISSED = 0.005, 0.04
 _SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))
 _ACCEPT, _REFUSE = math.log(_MISSED / (1 - _FALSE_ALARM)), math.log((1 - _MISSED) / _FALSE_ALARM)
-#: After this many looks the nearer answer is taken.
+#: After this many looks, the more likely answer is taken.
 MOST = 64
 #: A look this far below the median of all is slow, although it may still reach the gate.
 _OF_MEDIAN = 0.85

@@ -30,7 +30,7 @@ _RUN, _STARTED = re.compile(r"[0-9A-Za-z]{1,128}"), re.compile(r"\d{4}-\d\d-\d\d
 
 
 class LineError(ValueError):
-    """A line that is not a measurement; the message says why."""
+    """A line is not a measurement; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Measurement:
 
     @property
     def is_named(self) -> bool:
-        """Whether the line says which run it belongs to, and when that started."""
+        """Whether the line has the id of its run, and its start."""
         run, started = self.line.get("run_id"), self.line.get("started")
         return bool(isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started))
 

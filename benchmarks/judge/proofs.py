@@ -1,4 +1,4 @@
-"""Judges what every rail reached by itself, between neighbours in the ring, before the collectives."""
+"""Judges the test of every rail by itself, between neighbours in the ring, before the collectives."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
     from benchmarks.plan.asked import Asked
 
-#: Share of the line rate that ib_write_bw must reach. RoCE v2 with an MTU of 1024 carries 1024 of 1106 bytes on the wire (82 of
-#: Ethernet, IPv4, UDP, BTH and ICRC with preamble and gap), 0.926, as IIJ's article measured: 23.14 of 25 Gbit/s; an MTU of
-#: 4096 carries 0.98.
+#: Share of the line rate that ib_write_bw must reach. With an MTU of 1024, RoCE v2 carries 1024 payload bytes in 1106 bytes on
+#: the wire (82 of Ethernet, IPv4, UDP, BTH and ICRC with preamble and gap): 0.926, as in IIJ's article (23.14 of 25 Gbit/s).
+#: With an MTU of 4096 it is 0.98.
 _SHARE = 0.9
 _NAMED = 16
 
 
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
-    """Return whether every rail was reached, and carried its line rate by itself; skipped where that could not be measured."""
+    """Return whether every rail was reached, and carried its line rate by itself; skipped if that could not be measured."""
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
     said = line.get("proofs")
@@ -37,13 +37,13 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
 
 
 def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Asked, scale: int) -> Check:
-    """Return the check of rails that were all reached, none of which is slow."""
+    """Return the check if all rails were reached and none is slow."""
     unmeasured = [one for one in worst if not is_number(one.get("gbit_s"))]
     failed = [f"{_way(one)}: {one.get('why')}" for one in unmeasured if "not measured: " not in str(one.get("why"))]
     if failed:
         return Check("proofs", UNKNOWN, tuple(failed[:_NAMED]))
     if measured < rails or unmeasured:
-        # The reason is the same everywhere, more often than not: one rail stands for all.
+        # The reason is usually the same for all rails, so one of them is an example.
         ways = " or ".join(sorted({str(one.get("reached")) for one in worst}))
         why = f"{_way(unmeasured[0])}: {unmeasured[0].get('why')}" if unmeasured else "nobody says why"
         return Check("proofs", SKIPPED, (f"{rails} rails were reached by {ways}, and {measured} measured", why))
@@ -65,7 +65,7 @@ def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[st
 
 
 def _rate(one: dict[str, Any], asked: Asked, scale: int) -> float:
-    """Return the line rate (Gbit/s): the shape's, else what the port says of itself."""
+    """Return the line rate (Gbit/s): the shape's, else the one that the port reports."""
     said = one.get("line_gbit_s")
     own = asked.shape.rdma.port_gbit_s if asked.shape.rdma else 0
     return float(own or (said if is_number(said) else 0) or 0) / scale

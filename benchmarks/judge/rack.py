@@ -1,4 +1,4 @@
-"""Judges the run over NVLink between the nodes of a rack: its switches may reduce, and the rails carry none of it."""
+"""Judges the run over NVLink between the nodes of a rack: NVLink switches may reduce, and the rails carry none of its bytes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `nvl` where NVLink may join the nodes; if its run returned nothing, `collectives` reports that.
+    """Yield the check `nvl` if NVLink may join the nodes; if its run returned nothing, `collectives` reports that.
 
-    A rehearsal has no NVLink, so it has no such check.
-    The limit is far above what all rails carry together, which proves the path: no byte counter is needed.
+    A rehearsal has no NVLink, so it has no such check. The limit is far above the rate of all rails together, which proves the
+    path, so no byte counter is needed.
     """
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
@@ -36,7 +36,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvl", UNKNOWN, ("no limit is known for this run over NVLink between nodes",))
         return
     reached = busbw(run.rows[-1])
-    # Switches that reduce halve what one GPU sends; in the other tests it sends, or receives, all that busbw counts.
+    # Switches that reduce halve what one GPU sends; in other tests, a GPU sends or receives all bytes that busbw counts.
     most = rate * 2 * (asked.ranks - 1) / asked.ranks if name == "all_reduce" else rate
     if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))

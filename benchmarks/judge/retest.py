@@ -1,7 +1,7 @@
 """Decides what is measured again, and which result counts.
 
-A brief disturbance (another job's last packets, a busy node) has no fixed place and does not return; a fault that comes and
-goes does. Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds to them. It counts if
+A brief disturbance (another job's last packets, a busy node) has no fixed place and does not recur; an intermittent fault
+does. Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks. It counts if
 every check that was short passes, no other check changes, and the search, if any, completes and finds no culprit. Only
 slowness is retested: wrong values, a wrong transport and missing rows are judged by the first measurement.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from benchmarks.judge.verdict import Judgement
     from benchmarks.plan.asked import Asked
 
-#: Start of the sentence that a check gains when the retest counts.
+#: Start of the sentence that is added to a check when the retest counts.
 NOTE = "measured a second time; the first time: "
 _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
@@ -31,10 +31,10 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     """Return the names of the steps to measure again: those of short checks; none if one of these cannot be chance.
 
-    Where so many looks were slow that no later ones could make up for them, a retest could not count.
+    If so many looks were slow that later ones cannot change the result, a retest could not count.
     """
     said = {one.name: one.state for one in judged.checks}
-    # A busy machine may explain slow looks, which are no finding then.
+    # If the machine was busy, that may explain the slow looks, and they are no finding.
     if said.get("looks") == SHORT and judged.looks is not None and looks.is_final(judged.looks):
         return ()
     short = [one.name for one in judged.checks if is_slow(one)]
@@ -42,7 +42,7 @@ def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     if None in named:
         return ()
     again = dict.fromkeys(name for name in named if name)
-    if asked.plan.collective in again and asked.plan.looks:  # many looks tell whether it was chance
+    if asked.plan.collective in again and asked.plan.looks:  # many looks show whether it was chance
         again |= dict.fromkeys(LOOK_STEPS)
     return tuple(again)
 
@@ -51,7 +51,7 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
     """Return the judgement that counts, given the retest that `searched` (the search stage's line) may contain.
 
     If the retest counts, the judgement has its steps, transport and evidence, and each check that was short quotes the first
-    number. Otherwise the first judgement counts, and its reasons say what the retest found.
+    number. Otherwise the first judgement counts, and its reasons include the retest's result.
     """
     again = searched.get("again")
     if not isinstance(again, dict):
@@ -79,16 +79,16 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
 
 
 def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the search's line; without its culprits if this machine was too busy for a verdict, and so for a search."""
+    """Return the search's line, without culprits if this machine was too busy for a verdict: then it was for a search, too."""
     if judged.verdict != UNKNOWN or not searched.get("culprits") or not any(map(is_slow, judged.checks)):
         return searched
     return searched | {"culprits": [], "summary": f"{BUSY}nobody is blamed while ranks wait for processors"}
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement with the looks of both measurements if only these decide that the fabric is slow at times.
+    """Return the first judgement with the looks of both measurements if only together they show an intermittent fabric.
 
-    The second's looks contain the first's, which asked for more.
+    The second judgement's looks include those of the first.
     """
     if first.looks is None or first.looks.answer or second.looks is None or second.looks.answer != SHORT:
         return first
@@ -111,7 +111,7 @@ def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
     """Return why the retest does not count: the search found a culprit, or did not complete."""
-    # Pairs that are slow only in company say nothing about a ring, which crosses few of the links that they share.
+    # Pairs that are slow only while others run say nothing about a ring, which uses few of the links that they share.
     named = searched.get("culprits") or []
     if not isinstance(named, list) or any(not isinstance(one, dict) or one.get("kind") != "between" for one in named):
         return ["the retest does not count, because the search found a culprit"]
@@ -139,7 +139,7 @@ def is_about(check: Check, name: str, asked: Asked) -> bool:
 
 
 def _step(check: str, asked: Asked) -> str | None:
-    """Return the step that a check reads; None if the check is not about slowness."""
+    """Return the name of the step that a check reads; None if the check is not about slowness."""
     if check in {"bandwidth", "in-network", "history"}:
         return asked.plan.collective
     if check.startswith(_LIMIT):

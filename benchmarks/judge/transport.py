@@ -38,8 +38,8 @@ _SWITCHED = 3
 _SLOW_INSIDE = ("SHM", "NET")
 #: NCCL's name for the path between nodes that leaves no bytes to the rails.
 _NOT_RAILS = re.compile(r"MNNVL", re.IGNORECASE)
-#: NCCL's name for connections to switches that reduce. A plugin that only could do so calls its devices "mlx5_0:1/IB/SHARP"
-#: (NVIDIA/nccl issue 1357), whatever is used.
+#: NCCL's name for connections to switches that reduce. A plugin that supports this calls its devices "mlx5_0:1/IB/SHARP"
+#: (NVIDIA/nccl issue 1357), whether or not they are used.
 _SWITCHES = re.compile(r"COLLNET/")
 
 
@@ -74,7 +74,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
-    # Bytes that took another path say more than how they were copied.
+    # Bytes that took another path are more important than how they were copied.
     reasons = reasons or list(direct.wrong)
     if read_nodes < nodes and not reasons:
         of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
@@ -88,7 +88,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
 
 
 def switches_may_reduce(moved: Any) -> bool:
-    """Tell whether NCCL connected to switches between the nodes that reduce; whether it used them, bytes tell."""
+    """Tell whether NCCL connected to switches between the nodes that reduce; byte counters show whether it used them."""
     return any(_SWITCHES.match(str(way)) for way in _ways(_mapping(moved)))
 
 

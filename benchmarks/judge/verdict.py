@@ -36,7 +36,7 @@ CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a measurement means.
+    """The judgement of a measurement.
 
     Attributes:
         verdict: pass, short or unknown.
@@ -130,7 +130,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s; {source} requires {limit:.4g} GB/s"
         if not asked.past_since:
             yield check("history", [reason] if measured < limit else [], good=(reason,))
-        else:  # whether the fabric or what changed is slower, nobody can tell from the number
+        else:  # the number alone does not show whether the fabric or the changed part is slower
             since = f"{reason}; since then {asked.past_since}"
             yield check("upgrade", [since] if measured < limit else [], bad=SKIPPED, good=(since,))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: From this share on, the machine determines times of single operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
-#: How the first reason of a check begins that this machine may explain.
+#: Beginning of a check's first reason if this machine's load may explain it.
 BUSY = "this machine: "
 
 
@@ -47,7 +47,7 @@ def is_slow(one: Check) -> bool:
 
 
 def waited(step: dict[str, Any]) -> float:
-    """Return the largest share of time that a rank of the step waited for a processor; 0 if the line does not say."""
+    """Return the largest share of time that a rank of the step waited for a processor; 0 if the line does not report it."""
     said = step.get("waited")
     return float(said) if isinstance(said, (int, float)) and is_number(said) and said < 1 else 0.0
 

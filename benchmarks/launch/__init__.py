@@ -1,1 +1,1 @@
-"""How ranks start: one module for each launcher, from ranks as data to the words of a command. Python 3.6 without packages."""
+"""Launchers, one module each: they turn ranks as data into the arguments of a command. Python 3.6 without packages."""

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Sequence
 from benchmarks.launch import containerd, enroot, mpirun, pyxis, remote_shell, slurm
 from benchmarks.launch.protocol import Launch, Measure, Node, Ranks
 
-#: From how ranks start, the nodes and the ranks of one or several programs to the command that starts them all.
+#: Each turns a launch, the nodes and the ranks of one or more programs into the command that starts them all.
 LAUNCHERS: Dict[str, Callable[[Launch, Sequence[Node], Sequence[Ranks]], List[str]]] = {
     "mpirun": mpirun.command,
     "enroot": enroot.command,
@@ -26,7 +26,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
     """Return the command that starts `contexts` on `nodes`.
 
     Raises:
-        ValueError: nothing here is called `launch.kind`.
+        ValueError: there is no launcher `launch.kind`.
     """
     if launch.kind not in LAUNCHERS:
         raise ValueError("launch.kind is {!r}; it must be one of {}".format(launch.kind, ", ".join(LAUNCHERS)))

@@ -1,6 +1,6 @@
-"""What the runner answers: one JSON line for each request, typed. Python 3.6 upward, because the runner makes them on a node.
+"""Types of the runner's lines: one JSON line for each request. Python 3.6 or later, because the runner makes them on a node.
 
-Absent fields are left out of a line. The judge reads a measurement's line without trusting it (`benchmarks.judge.measurement`).
+Absent fields are left out of a line. The judge does not trust a measurement's line (`benchmarks.judge.measurement`).
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -43,14 +43,14 @@ class StepLine(NamedTuple):
 
     Attributes:
         name, stage, collective: as in the request.
-        failed: why it returned nothing; the fields after it are absent then.
-        rows: for each size [size_bytes, out of place, in place]; a placement is [time_us, algbw_gb_s, busbw_gb_s, wrong], or
+        failed: why there are no numbers; if it is set, all later fields are absent.
+        rows: for each size [size_bytes, out of place, in place]; each placement is [time_us, algbw_gb_s, busbw_gb_s, wrong] or
             null.
-        program: the collective that the program says it ran.
+        program: the collective that the program reports.
         ranks, hosts: how many took part.
-        problems: what is inconsistent in what it printed.
+        problems: inconsistencies in what it printed.
         waited: in a rehearsal, the share of the time in which a rank waited for a processor.
-        groups_gb_s: busbw of each group by its number; of many groups {count, slowest, most, middle, mad}.
+        groups_gb_s: busbw of each group by its number; for many groups {count, slowest, most, middle, mad}.
         looks_gb_s: busbw of each look.
     """
 
@@ -120,14 +120,14 @@ class Transport(NamedTuple):
     """What carried the bytes, up to and with the deciding step.
 
     Attributes:
-        tx_bytes: bytes sent by node and device; of many nodes only the worst.
+        tx_bytes: bytes sent, by node and device; for many nodes only the worst.
         hcas: RDMA devices that were counted.
         netdevs: the head node's interface of each device.
         said: sentences of NCCL's log with their counts, by subject.
-        network: the network that NCCL says it used.
+        network: the network that NCCL reports.
         counted_nodes: nodes whose rails were counted.
         through_host_memory: nodes where NCCL used no GPUDirect RDMA.
-        steps: names of the steps between the counts, if not all.
+        steps: names of the steps between the two readings of the counters, if not all.
     """
 
     tx_bytes: Dict[str, Dict[str, int]]
@@ -146,12 +146,12 @@ class RailLine(NamedTuple):
     """One rail from a node to the next one in the ring, tried by itself.
 
     Attributes:
-        node, peer: who sent to whom.
-        reached: `rdma` by rping, `address` by a TCP connection over the rail's interface, `link` by ib_write_bw alone;
-            None if not at all.
-        gbit_s: what ib_write_bw reached on average, Gbit/s of payload.
+        node, peer: the sender and the receiver.
+        reached: `rdma` if rping reached the peer, `address` if only a TCP connection over the rail's interface did, `link` if
+            only ib_write_bw did; None if nothing did.
+        gbit_s: average payload rate that ib_write_bw reached, in Gbit/s.
         line_gbit_s: rate that the port reports.
-        why: why the rail was not reached or not measured; None if it was both.
+        why: why the rail was not reached or not measured; None if it was reached and measured.
     """
 
     node: str
@@ -167,9 +167,9 @@ class ProofsLine(NamedTuple):
     """What became of every rail by itself.
 
     Attributes:
-        rails: how many were tried, one for each node and rail.
-        reached, measured: how many were reached, and how many ib_write_bw has a number of.
-        worst: those that were not reached, then those with no number, then the slowest; 16 at most.
+        rails: how many were tried: nodes times rails of a node.
+        reached, measured: how many were reached, and for how many ib_write_bw gave a number.
+        worst: first the rails that were not reached, then those without a number, then the slowest; at most 16.
     """
 
     rails: int
@@ -184,10 +184,10 @@ class MeasureLine(NamedTuple):
 
     Attributes:
         started: RFC 3339, UTC.
-        machines: id of each machine by node; of many {count, sha256}.
+        machines: id of each machine by node; for many {count, sha256}.
         gpu: the GPU model that the head node reports.
-        earlier_looks: looks of the measurement before, on the same machines, in GB/s.
-        proofs: every rail by itself, if that was asked for.
+        earlier_looks: looks of the previous measurement on the same machines, in GB/s.
+        proofs: the result of every rail by itself, if requested.
     """
 
     run_id: str
@@ -222,7 +222,7 @@ class CulpritLine(NamedTuple):
 
     Attributes:
         kind: node, link, rail, rail_plane or between.
-        ratio: its busbw over that of what is healthy.
+        ratio: its busbw divided by the healthy busbw.
         flapping: whether it is slow only at times.
         confidence: from 0 to 1.
         next: the command to type next on the head node.
@@ -251,10 +251,10 @@ class SearchLine(NamedTuple):
     """The result of a search.
 
     Attributes:
-        needed: whether a cause was searched for; the fields of the search are absent if not.
-        complete: whether the search ended by itself and not by its budget.
+        needed: whether a cause was searched for; if not, the fields of the search are absent.
+        complete: whether the search finished within its budget.
         failed: why it ended early.
-        pairs: [index, index, busbw_gb_s] of pairs that were tried.
+        pairs: [index, index, busbw_gb_s] of each pair that was tried.
     """
 
     run_id: str
@@ -277,7 +277,7 @@ class JobLine(NamedTuple):
     """What a test job came to.
 
     Attributes:
-        job: its number in Slurm.
+        job: its Slurm job id.
         nodes: names of its nodes in ring order.
         build: the line of its build.
         measure: the line of its measurement, a MeasureLine without its absent fields.
@@ -296,9 +296,9 @@ class EntryLine(NamedTuple):
     """What a test of new machines came to.
 
     Attributes:
-        failed: why it could not be made, so that no machine has passed; empty if it was made.
-        bad: why a node has not passed, by node.
-        told: busbw with each partner, by node.
+        failed: why the test could not run, so that no machine has passed; empty if it ran.
+        bad: by node, why it has not passed.
+        told: by node, its busbw with each partner.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""Starts ranks with Open MPI's mpirun over SSH; several programs at once become one job with a context for each."""
+"""Starts ranks with Open MPI's mpirun over SSH; several programs at once are one job with an app context for each."""
 
 from typing import List, Sequence
 
@@ -20,7 +20,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
 
 
 def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
-    """Return the words that say how many ranks run where: on the nodes that `ranks` names, or on all in the hostfile."""
+    """Return the arguments that place ranks: how many, and on which nodes (those that `ranks` names, or the whole hostfile)."""
     if ranks.nodes is None:
         count = str(len(nodes) * ranks.per_node)
         return ["-np", count, "-npernode", str(ranks.per_node), "--hostfile", launch.hostfile]
@@ -31,7 +31,7 @@ def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
 def hostfile(nodes: Sequence[Node], slots: int) -> str:
     """Return the hostfile: one line for each node, with its number of slots.
 
-    A single node is called localhost: the address that others reach it at may be on none of its interfaces.
+    A single node is called localhost: none of its interfaces may have the address that others reach it at.
     """
     addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
     return "".join(f"{address} slots={slots}\n" for address in addresses)

@@ -1,6 +1,6 @@
-"""Stand for nodes and folders in the document of a job, until the job knows them.
+"""Placeholders for nodes and folders in the document of a job, until the job knows them.
 
-Each is a text between two @, which no path, address or variable contains; `filled` puts the values in their places.
+Each is a text between two @, which does not occur in any path, address or variable; `filled` replaces them with the values.
 """
 
 import os
@@ -10,23 +10,23 @@ from typing import Any, Dict
 from benchmarks.launch.protocol import BuildLine
 
 HOME, BINARIES, MPI, CUDA, NCCL, SHELL = "@home@", "@binaries@", "@mpi@", "@cuda@", "@nccl@", "@shell@"
-#: Variable with the program in ssh's place, which `benchmarks.runner.fanout` knows from its import on.
+#: Variable with the program that replaces ssh; `benchmarks.runner.fanout` reads it when it is imported.
 REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _ANY = re.compile(r"@[a-z]+[0-9]*@")
 
 
 def name(number: int) -> str:
-    """Return what stands for the name of node `number`, counted from 0."""
+    """Return the placeholder for the name of node `number`, counted from 0."""
     return f"@name{number}@"
 
 
 def address(number: int) -> str:
-    """Return what stands for the address of node `number`."""
+    """Return the placeholder for the address of node `number`."""
     return f"@address{number}@"
 
 
 def built(line: BuildLine) -> Dict[str, str]:
-    """Return what the placeholders of folders stand for after a build, and of the program that reaches other machines."""
+    """Return the values of the placeholders after a build: the folders, and the program that replaces ssh."""
     return {
         HOME: line.home,
         BINARIES: line.binaries,
@@ -38,7 +38,7 @@ def built(line: BuildLine) -> Dict[str, str]:
 
 
 def filled(value: Any, known: Dict[str, str]) -> Any:
-    """Return plain data with every placeholder in its texts replaced; KeyError for one that is not known."""
+    """Return plain data with every placeholder in its texts replaced; KeyError for an unknown one."""
     if isinstance(value, str):
         return _ANY.sub(lambda found: known[found.group()], value)
     if isinstance(value, list):

@@ -1,13 +1,13 @@
 """Ranks in a job of Slurm, all in containers: one `srun` starts them, and Slurm's plugin Pyxis puts each into the image.
 
-There is no mpirun: Slurm's PMIx server tells the ranks of each other.
+There is no mpirun: the ranks find each other through Slurm's PMIx server.
 """
 
 from typing import List, Sequence
 
 from benchmarks.launch.protocol import Launch, Node, Ranks
 
-#: Open MPI's parameters of mpirun's daemons.
+#: Prefixes of Open MPI's parameters that only mpirun's daemons use.
 _DAEMONS = ("plm_", "oob_", "orte_", "prte_")
 
 
@@ -25,7 +25,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
 
 
 def placed(start: Sequence[str], nodes: Sequence[Node], per_node: int) -> List[str]:
-    """Return the words that start tasks in the container on these nodes, in Slurm's order of them."""
+    """Return the arguments that start tasks in the container on these nodes, in Slurm's order."""
     at = list(start).index("srun") + 1
     count, names = len(nodes), ",".join(node.name for node in nodes)
     where = [f"--nodes={count}", f"--ntasks={count * per_node}", f"--ntasks-per-node={per_node}", f"--nodelist={names}"]

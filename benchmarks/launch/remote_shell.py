@@ -1,6 +1,6 @@
-"""Ranks that mpirun starts through a program in ssh's place: `kubectl exec` into pods, or `srun` within a job of Slurm.
+"""Ranks that mpirun starts through a replacement of ssh: `kubectl exec` into pods, or `srun` within a Slurm job.
 
-The program takes ssh's arguments, an address and a command, as in MPI Operator's first version; no machine needs sshd for it.
+The program takes ssh's arguments, an address and a command, as in MPI Operator's first version, so no machine needs sshd.
 """
 
 from typing import List, Sequence

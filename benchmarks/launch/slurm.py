@@ -1,7 +1,7 @@
 """Ranks in a Slurm job: `salloc` waits for the nodes, and mpirun starts its daemons on them through Slurm instead of SSH.
 
-It is `salloc` and not `sbatch`, because a batch job's output is on its first node, which may be another, and here it is read
-line by line while it is printed. For Slurm both are the same job.
+It is `salloc` and not `sbatch`, because a batch job's output is on its first node, which may be another one, and the runner
+reads the output line by line as it is printed. For Slurm, both are the same job.
 """
 
 from typing import List, Sequence

@@ -70,5 +70,5 @@ class Asked:
 
     @property
     def interfaces(self) -> tuple[str, ...]:
-        """Return the interfaces that NCCL is told to use for sockets; empty lets NCCL choose."""
+        """Return the interfaces that NCCL must use for sockets; empty lets NCCL choose."""
         return self.plan.fabric or tuple(name for name in self.shape.front.split(",") if name)

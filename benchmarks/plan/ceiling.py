@@ -25,13 +25,13 @@ RAILS, NVLINK, PCIE = "rails", "NVLink", "PCIe"
 _RINGS = frozenset({"all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce"})
 _ROOTED = frozenset({"gather", "scatter"})
 _HIERARCHICAL = frozenset({"all_reduce", "all_gather", "reduce_scatter"})
-#: Tests whose GPUs send directly to each other. On one node, everything that a GPU sends or receives crosses its own link.
+#: Tests whose GPUs send directly to each other. On one node, each GPU's own link carries all that the GPU sends or receives.
 _DIRECT = frozenset({"alltoall", "gather", "scatter", "sendrecv"})
 
-#: The busbw of a healthy ring all-reduce of large messages over RoCE, as a share of the ring's ceiling. It is a typical value
-#: of published results (OCI A100: 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100: 0.96; H200: 0.92).
+#: The busbw of a healthy ring all-reduce of large messages over RoCE, as a fraction of the ring's ceiling: a typical value of
+#: published results (OCI A100: 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100: 0.96; H200: 0.92).
 HEALTHY_FRACTION = 0.95
-#: The same on one node, as a share of one GPU's NVLink rate: up to generation 4 (A100: 235 of 300 GB/s; H200: 346 to 368 of
+#: The same on one node, as a fraction of one GPU's NVLink rate: up to generation 4 (A100: 235 of 300 GB/s; H200: 346 to 368 of
 #: 450), and for generation 5 (GB200: 680 of 900).
 HEALTHY_NVLINK_FRACTION = 0.78
 _HEALTHY_NVLINK_5_FRACTION = 0.75
@@ -43,8 +43,8 @@ _NVLS_FROM = 4
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     """Return the highest busbw in GB/s of a ring over all rails; None for one node, and if the shape has no rails.
 
-    On each channel, the ring enters each node once and leaves it once. So busbw is at most the summed line rate of the node's
-    rails in one direction. `scale` divides line rates; a rehearsal states it.
+    On each channel, the ring enters and leaves each node once, so busbw is at most the sum of the node's rails' line rates in
+    one direction. `scale` divides line rates; it is a rehearsal's scale.
     """
     if nodes < 2 or shape.rdma is None:  # noqa: PLR2004 - one node uses no rails
         return None
@@ -54,8 +54,8 @@ def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     """Return the highest busbw in GB/s if the GPUs of a node combine their data before it leaves the node (Tree, NVLSTree).
 
-    It is above the ring's, and the fewer the nodes, the more so. For k nodes with g GPUs each, it is the ring's times
-    (gk - 1) / (g (k - 1)): 1.875 times for two nodes of eight GPUs.
+    It is higher than the ring's, most of all for few nodes. For k nodes with g GPUs each, it is the ring's times (gk - 1) / (g
+    (k - 1)): 1.875 times for two nodes of eight GPUs.
     """
     ring = ring_gb_s(shape, nodes, scale)
     if ring is None:
@@ -69,8 +69,8 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     Each node sends the message to the switches once and receives the sum once. So algbw is at most the node's summed line rate,
     and on n ranks busbw is 2 (n - 1) / n times algbw.
 
-    NVLink may be the narrower link. In a node of g GPUs, each GPU sends 1 + 1/g times the message if NVSwitch reduces as well
-    (a GPU reads its share summed over all GPUs, and multicasts the result), and 2 (g - 1) / g times the message otherwise.
+    NVLink may be the bottleneck. In a node of g GPUs, each GPU sends 1 + 1/g times the message if NVSwitch reduces as well (a
+    GPU reads its share summed over all GPUs, and multicasts the result), and 2 (g - 1) / g times the message otherwise.
     """
     rails = ring_gb_s(shape, nodes, scale)
     if rails is None:
@@ -84,7 +84,7 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the highest busbw in GB/s of `name` if it uses all rails; None without rails, and if they are not its limit."""
+    """Return the highest busbw in GB/s of `name` over all rails; None without rails, or if the rails do not limit it."""
     ring = ring_gb_s(shape, nodes, scale)
     share = collective(name).wire_share
     return None if ring is None or share is None else ring * share(nodes * shape.gpus, shape.gpus)
@@ -97,7 +97,7 @@ def rails_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
     the devices near the GPU. All other tests use every rail.
     """
     ring = ring_gb_s(shape, nodes, scale)
-    if ring is None or shape.rdma is None or name == "hypercube":  # no source says how many bytes cross between nodes
+    if ring is None or shape.rdma is None or name == "hypercube":  # no source gives the bytes between nodes
         return None
     one_gpu = ring / min(shape.gpus, shape.rdma.ports) if shape.gpus else ring
     if name == "sendrecv":
@@ -134,9 +134,9 @@ def bound_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
 
 
 def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool) -> float | None:
-    """Return the highest busbw in GB/s of any algorithm over these links, or of a ring if `ring` says that one was forced.
+    """Return the highest busbw in GB/s of any algorithm over these links, or of a ring if `ring` is true (NCCL forced to it).
 
-    It is None if no such bound is known, and also on one rehearsed node, where memory replaces NVLink.
+    It is None if no such bound is known, and on one rehearsed node, where memory replaces NVLink.
     """
     ranks = nodes * shape.gpus
     if nodes == 1:
@@ -167,10 +167,10 @@ def latency_us(nodes: int) -> float:
 
 
 def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name: str = "all_reduce") -> dict[int, float]:
-    """Return the predicted busbw in GB/s of a healthy run of `name`, by size in bytes; empty if no prediction is known.
+    """Return the predicted busbw in GB/s of a healthy run of `name`, by message size in bytes; empty if none is known.
 
     A message takes T + x + sqrt(T x), where T is the latency and x the transfer time at the predicted busbw of large messages.
-    From 1 MiB up, this is within a sixth of two real transcripts (2 H200 over NVLink; 16 A100 over RoCE).
+    From 1 MiB up, this differs by at most a sixth from two real transcripts (2 H200 over NVLink; 16 A100 over RoCE).
     """
     healthy = predicted_gb_s(shape, nodes, name)
     if healthy is None:
@@ -187,7 +187,7 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 def predicted_gb_s(shape: Shape, nodes: int, name: str = "all_reduce") -> float | None:
     """Return the predicted busbw in GB/s of a healthy run of large messages on real hardware; None if no ceiling is known.
 
-    It is also None for tests whose GPUs send directly to each other, on one node: no such results are published.
+    It is also None on one node for tests whose GPUs send directly to each other: no such results are published.
     """
     if nodes == 1 and name in _DIRECT:
         return None

@@ -1,4 +1,4 @@
-"""What a healthy fabric reaches in each step, for the progress display."""
+"""Computes what a healthy fabric reaches in each step, for the progress display."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 Rows = tuple[tuple[int, float], ...]
 
 _MIB = 1024**2
-#: Share of the rails' ring ceiling, all-reduce: below every healthy published row of RoCE, InfiniBand and EFA but those that
-#: NVLink limits, and far above every broken one (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
+#: Share of the rails' ring ceiling, for all-reduce: below every healthy published row of RoCE, InfiniBand and EFA except those
+#: that NVLink limits, and far above every broken one (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
-#: Share of one GPU's NVLink rate, by collective and generation of NVLink, inside one machine and where NVLink limits a run
-#: between nodes; each 6 to 9 % below the least that `catalogue.published` has of it. What is absent nobody has published: all
-#: of V100 (2), and what is not here of A100 (3), H100 and H200 (4). A pair that fell back to PCIe reaches 0.1.
+#: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
+#: nodes. Each is 6 to 9 % below the lowest value in `catalogue.published`. Where an entry is missing, nothing is published: for
+#: all of V100 (2), and for parts of A100 (3), H100 and H200 (4). A pair that fell back to PCIe reaches 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     # 0.77 to 0.78 at 4 GiB and more, 0.76 at 1 GiB, 0.71 at 256 MiB.
     ("all_reduce", 3): ((4096 * _MIB, 0.72), (1024 * _MIB, 0.70), (256 * _MIB, 0.65)),
@@ -48,20 +48,21 @@ _ALL_GATHER: Rows = ((4096 * _MIB, 0.80),)
 _ALL_TO_ALL: Rows = ((4096 * _MIB, 0.75),)
 _OVER_RAILS: dict[str, Rows] = {"all_reduce": ALL_REDUCE, "all_gather": _ALL_GATHER, "alltoall": _ALL_TO_ALL}
 #: Share of its own ceiling that any collective must reach at 1 GiB and more. It is low because little is published; half the
-#: rails, or a fallback to TCP, stays below it because other losses come on top.
+#: rails, or a fallback to TCP, stays below it because of other losses.
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
-#: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks wants 0.89 to 0.96.
+#: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks requires 0.89 to
+#: 0.96.
 NVLS: Rows = ((4096 * _MIB, 0.93),)
-#: From this size on an all-reduce that switches between nodes reduce is judged.
+#: An all-reduce that switches between nodes reduce is judged from this size on.
 _IN_NETWORK_BYTES = 4096 * _MIB
-#: From this size on a rack's runs over NVLink between its nodes are judged.
+#: A rack's runs over NVLink between its nodes are judged from this size on.
 _RACK_BYTES = 16 * 10**9
 #: A rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
 _ROUNDING = 1.03
 
 
 def published(name: str, part: str, shape: Shape) -> Rows:
-    """Return the rows (smallest size in bytes, share) for `name` where `part` of `shape` limits it; empty if there are none."""
+    """Return the rows (smallest size in bytes, share) for `name` if `part` of `shape` limits it; empty if there are none."""
     if part == RAILS:
         return _OVER_RAILS.get(name, ())
     generation = shape.nvlink_generation if part == NVLINK else None
@@ -69,13 +70,13 @@ def published(name: str, part: str, shape: Shape) -> Rows:
 
 
 def in_network(shape: Shape) -> Rows:
-    """Return the same for an all-reduce that the switches between nodes of `shape` reduce."""
+    """Return such rows for an all-reduce that the switches between nodes of `shape` reduce."""
     share = gpus.in_network_share(shape.gpu)
     return () if share is None else ((_IN_NETWORK_BYTES, share),)
 
 
 def rack(name: str) -> Rows:
-    """Return the same for `name` over NVLink between the nodes of a rack."""
+    """Return such rows for `name` over NVLink between the nodes of a rack."""
     share = gpus.RACK_SHARES.get(name)
     return () if share is None else ((_RACK_BYTES, share),)
 

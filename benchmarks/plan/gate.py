@@ -1,6 +1,6 @@
 """Computes the gate: the busbw that a cluster must reach, and why.
 
-If no rule covers a size or a machine there is no gate, so the verdict is unknown.
+If no rule covers the size or the machine, there is no gate, and the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: The wording for each link that can limit busbw.
+#: Wording in messages for each link that can limit busbw.
 _WHOSE = {ceiling.RAILS: "the ring ceiling", ceiling.NVLINK: "NVLink's", ceiling.PCIE: "PCIe's"}
-#: With a user's limit below this share of the ceiling, half the fabric would pass.
+#: With a user's limit below this share of the ceiling, a cluster with half its fabric would pass.
 _LAX = 0.5
 
 
@@ -29,8 +29,8 @@ class Gate:
     """What the measurement must reach.
 
     Attributes:
-        collective: the collective whose number decides.
-        size_bytes: the message size that decides, out of place.
+        collective: the collective that decides.
+        size_bytes: the message size that decides (out-of-place result).
         limit_gb_s: busbw in GB/s that must be reached; None if no rule applies.
         why: where the limit comes from, or why there is none.
         notes: warnings about the limit.
@@ -48,10 +48,10 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
     Args:
         plan: its first collective at its largest size decides.
-        shape: its rails, NVLink or PCIe set the ceiling, whichever allows least.
-        nodes: number of machines; on fewer than 4 the plan forces the ring, to which this ceiling belongs.
-        scale: divisor of line rates that a rehearsal states. A message of 1 MiB over wires 4000 times slower is as large as
-            one of 4 GiB over the real ones, so sizes scale by it too.
+        shape: the slowest of its rails, NVLink and PCIe sets the ceiling.
+        nodes: number of machines; on fewer than 4 the plan forces the ring, so this ceiling applies.
+        scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as one of 4
+            GiB over real ones, so sizes scale by it, too.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.
     """
     size, name = plan.sizes_bytes[-1], plan.collective
@@ -81,7 +81,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
 
 def nvls_unknown(shape: Shape, plan: Measure) -> str:
-    """Return why a machine whose NVLink switch can reduce (NVLS) has no figure to be held against; empty where it has one."""
+    """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if one does."""
     if nvls_gb_s(shape, plan) is None:
         return (
             f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
@@ -94,7 +94,7 @@ def nvls_unknown(shape: Shape, plan: Measure) -> str:
 
 
 def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:
-    """Return the smallest message, on real wires, for which a rule says what `plan` must reach; None if none does."""
+    """Return the smallest message size, on real rails, for which a rule gives a gate for `plan`; None if there is none."""
     parts = ceiling.parts(plan.collective, shape, nodes)
     rows = published(plan.collective, min(parts, key=lambda one: one[1])[0], shape) if parts else ()
     return rows[-1][0] if rows else None

@@ -1,4 +1,4 @@
-"""Says why no measurement of a plan could pass, before anything is rented for it."""
+"""Finds the reasons why no measurement of a plan could pass, before anything is rented."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def unpassable(stack: Stack) -> Iterator[str]:
-    """Yield why `stack` could never pass; each sentence begins with the key that decides it.
+    """Yield why `stack` could never pass; each sentence begins with the key to change.
 
-    Where the machines are to be asked for their shape, nobody knows yet what the gate needs.
+    If the shape comes from the machines themselves, the gate's needs are not known yet.
     """
     plan, accept = stack.measure, stack.accept
     for key, wanted, check, what in (

@@ -33,7 +33,7 @@ class Place:
         plan: name of the plan's folder on the head node.
         queue: the Slurm partition that ranks run in; empty without Slurm.
         remote_shell: the program that starts a command on another node in ssh's place; empty for ssh.
-        refused: why there are no programs and nothing can run; empty where there are programs.
+        refused: why there are no programs, so that nothing can run; empty if there are programs.
     """
 
     nodes: tuple[Node, ...]
@@ -86,7 +86,7 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
     if algorithm(shape, nodes, own):
         variables["NCCL_ALGO"] = algorithm(shape, nodes, own)
     if not place.start:  # a container does not have the node's folders
-        # The tests were linked against these folders, and the loader of the node's image may not know them.
+        # The tests were linked against these folders, and the node's loader may not search them.
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
@@ -128,7 +128,7 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
 
 
 def launcher(place: Place) -> str:
-    """Return the name of the way in which ranks start at `place`."""
+    """Return the name of the launcher at `place`."""
     if place.built.container and place.built.container.runtime == "pyxis":
         return "pyxis"
     if place.queue or place.remote_shell:
@@ -146,7 +146,7 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     if step.stage == NVL:
         variables[MNNVL] = "1"
     if step.name == plan.collective:
-        # Logged to files: on standard output a line of NCCL's log could interrupt a row of the table.
+        # To files, because on standard output a line of NCCL's log could interrupt a row of the table.
         variables |= {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET",

@@ -1,4 +1,4 @@
-"""How long a step may print nothing before it counts as hung, derived from its slowest row on a healthy fabric."""
+"""Computes how long a step may print nothing before it counts as hung, from its slowest row on a healthy fabric."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: A row may take this many times as long as when healthy: NCCL over TCP on machines with 3,200 Gb/s of rails reaches 0.008
-#: of that rate (NVIDIA/aicr issue 2689: 3 GB/s where rails reach 489), and that must still produce a number.
+#: A row may take this many times as long as on a healthy fabric. NCCL over TCP on machines with 3,200 Gb/s of rails reaches
+#: 0.008 of the rails' rate (NVIDIA/aicr issue 2689: 3 GB/s where rails reach 489), and such a run must still produce a number.
 _SLOWEST = 150
 #: Start-up time (mpirun, NCCL's initialisation, filling buffers), and what each node adds to it, in s.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
-#: Collectives that stand for one without a prediction, which moves no more bytes over any link: between nodes alltoall, inside
-#: a machine, where no bound of alltoall is known, all_reduce.
+#: Collectives whose prediction replaces a missing one, because they move at least as many bytes over each link: alltoall
+#: between nodes; all_reduce inside a machine, where no bound of alltoall is known.
 _INSTEAD = ("alltoall", "all_reduce")
 
 
 def silence_s(step: Step, shape: Shape, nodes: int) -> float:
-    """Return how many seconds `step` may print nothing; 0 where no rate of the wire between the nodes is known."""
+    """Return how many seconds `step` may print nothing; 0 if no rate between the nodes is known."""
     known = (_operation_s(name, step.end_bytes, shape, nodes) for name in (step.collective, *_INSTEAD))
     operation_s = next((one for one in known if one), None)
     if operation_s is None:

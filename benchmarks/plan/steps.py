@@ -117,7 +117,7 @@ def _looks(plan: Measure, name: str, count: int) -> list[Step]:
 
 
 def may_reduce_inside(shape: Shape, plan: Measure) -> bool:
-    """Tell whether a machine's NVLink switch can reduce and is not told not to; part of a board is not asked."""
+    """Tell whether a machine's NVLink switch can reduce and is not disabled; only full boards count."""
     off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
     whole = shape.gpus == _BOARD or (gpus.spans_nodes(shape.gpu) and shape.gpus > 1)
     able = (shape.nvlink_generation or 0) >= _REDUCING and whole
@@ -125,7 +125,7 @@ def may_reduce_inside(shape: Shape, plan: Measure) -> bool:
 
 
 def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
-    """Return the busbw (GB/s) published of one machine that reduces in its NVLink switch; None where nobody published any."""
+    """Return the published busbw (GB/s) of one machine that reduces in its NVLink switch; None if none is published."""
     known = may_reduce_inside(shape, plan) and shape.gpus == _BOARD
     return gpus.nvls_gbytes_per_s(shape.gpu) if known else None
 

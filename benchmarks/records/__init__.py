@@ -1,1 +1,1 @@
-"""What is kept beside the stack: history, certificate, and who checks one."""
+"""Records beside the stack's state: history, certificate, and the program that verifies one."""

@@ -14,12 +14,12 @@ from typing import Any
 from benchmarks.records import history, transcripts
 from benchmarks.records.requests import SCHEMA
 
-#: File with the hash of what the report was made from, so that the same one is not drawn again.
+#: File with a hash of the report's inputs, so that an unchanged report is not drawn again.
 _MADE_FROM = "made-from.txt"
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to `request`; failures of a disk, a store or a key are part of it."""
+    """Return the answer to `request`; errors of a disk, a store or a key are part of it."""
     if request.get("schema") != SCHEMA or request.get("kind") not in _WORK:
         return {"schema": SCHEMA, "failed": "records: the request is of a kind or version that is not known here"}
     return {"schema": SCHEMA, "kind": request["kind"]} | _WORK[request["kind"]](request)
@@ -49,7 +49,7 @@ def _keep(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record | None, list[str]]:
-    """Add the run to history; return the run before it and what changed since."""
+    """Add the run to the history; return the previous run and what changed since."""
     if request["record"] is None:
         return None, []
     try:
@@ -64,7 +64,7 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
 
 
 def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
-    """Copy all transcripts of the run from the head node into the history; return the place of the one that decided."""
+    """Copy all transcripts of the run from the head node to the history; return the path of the one that decided."""
     if not request["evidence"] or not request["history"]:
         return None
     way = {name: value for name, value in request["evidence"].items() if name != "evidence"}
@@ -93,7 +93,7 @@ def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | No
 
 
 def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[str], warnings: list[str]) -> str | None:
-    """Draw the report unless it is there already; return the page's path."""
+    """Draw the report unless it exists; return the page's path."""
     if not request["report"]:
         return None
     folder = Path(request["report"]).expanduser()

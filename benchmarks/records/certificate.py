@@ -29,37 +29,37 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class CertificateError(ValueError):
-    """Something that cannot be attested or signed; the message says why in one sentence."""
+    """Something cannot be attested or signed; the message gives the reason in one sentence."""
 
 
 @dataclass(frozen=True)
 class Acceptance:
-    """What is attested of one run.
+    """The facts about one run that a certificate attests.
 
     Attributes:
-        stack: whose machines they are: organization/project/stack.
+        stack: owner of the machines: organization/project/stack.
         cluster: identity of machines, image and shape; a digest of it is the first subject.
         nodes: identity by node name, such as the machine's id or its address; the other subjects.
-        target: what kind of cluster, such as oci.
+        target: kind of cluster, such as oci.
         shape: the vendor's name of the nodes' shape.
         versions: by name.
-        plan: what was run, as data.
+        plan: the plan that was run, as data.
         inputs: everything that the measurement depends on; only its digest is attested.
-        transcript_sha256: of the whole transcript of the measurement that decided.
-        others: {of, sha256} of the transcripts beside it: `first` is the measurement that a retest replaced.
-        results: rows by collective, as the outputs show them; only their digest is attested.
-        verdict: pass, or there is nothing to attest.
-        gate: the limit that was reached, as the outputs show it.
-        busbw_gb_s: what was measured there, GB/s.
+        transcript_sha256: of the complete transcript of the measurement that decided.
+        others: {of, sha256} of the other transcripts: `first` is the measurement that a retest replaced.
+        results: rows by collective, as in the outputs; only their digest is attested.
+        verdict: anything but `pass` cannot be attested.
+        gate: the limit that was reached, as in the outputs.
+        busbw_gb_s: measured busbw at the gate's size, in GB/s.
         scale: divisor of line rates, 1 on real hardware.
         run_id: of the measurement.
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped one proves nothing.
         own_gate: whether the limit was the stack's own and not the rule's.
-        looks: separate looks at the gate's size, {slow, of, places}, with what each reached in GB/s; None if there were none.
-        retested: whether what was short was measured once more.
-        asked: digest of the request that was answered, as the outputs have it.
-        valid_days: how long this holds.
+        looks: separate looks at the gate's size, {slow, of, places}, with the busbw of each in GB/s; None if there were none.
+        retested: whether short results were measured once more.
+        asked: digest of what was requested, as in the outputs.
+        valid_days: period of validity.
     """
 
     stack: str
@@ -88,7 +88,7 @@ class Acceptance:
 
 
 def digest(value: Any) -> str:
-    """Return the sha256 of plain data; the order of keys does not matter."""
+    """Return the sha256 of plain data, independent of the order of keys."""
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
@@ -96,7 +96,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
     """Return the in-toto statement of a pass.
 
     Raises:
-        CertificateError: it was no pass, or something that must be attested is missing.
+        CertificateError: it was no pass, or a required fact is missing.
     """
     if one.verdict != "pass" or one.busbw_gb_s is None:
         raise CertificateError(f"the verdict is {one.verdict}; only a measured pass is attested")
@@ -160,7 +160,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     """Read an ed25519 private key without a passphrase: PEM (PKCS 8) or OpenSSH's own format.
 
     Raises:
-        CertificateError: there is none; the message has nothing of the file's content.
+        CertificateError: there is no such key; the message contains nothing of the file's content.
     """
     try:
         data = path.read_bytes()

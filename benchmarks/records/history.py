@@ -1,7 +1,7 @@
-"""Keeps runs and compares a run with earlier ones of its kind: the limit that they give, and what changed since the last.
+"""Keeps runs and compares a run with earlier ones of its kind: the limit from them, and what changed since the last one.
 
-Only passes with the same plan and versions set a limit that the fabric has to answer for. Until there are enough of them,
-earlier versions set one too, and what changed since is named beside it. There is one file for each run; files are only added.
+Only passes with the same plan and versions set a limit that the fabric alone must meet. Until there are enough of them, passes
+with other versions set one, too, and the differences are listed with it. There is one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 #: Version of a record.
 SCHEMA = 1
-#: With fewer passes there is no limit.
+#: With fewer passes, there is no limit.
 NEEDED = 5
 #: A run is compared with this many of the last passes, and with the first `NEEDED`.
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
-#: A deviation is at least this share of the median; otherwise a few runs that happen to agree would fail the next one.
+#: A deviation counts as at least this share of the median; otherwise a few runs that agree by chance would fail the next one.
 FLOOR = 0.01
-#: How many earlier runs are read: the newest, years of weekly runs, and the oldest, which decay is seen against.
+#: How many earlier runs are read: the newest, which are years of weekly runs, and the oldest, which make slow decay visible.
 NEWEST, OLDEST = 200, 20
 _MAD_TO_SD = 1.4826
 _STARTED = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
@@ -39,14 +39,14 @@ _FILE = re.compile(r"(\d{8}T\d{6}Z)-([0-9A-Za-z]{1,128})\.json")
 
 
 class HistoryError(RuntimeError):
-    """History that cannot be read or written; the message says why in one sentence."""
+    """The history cannot be read or written; the message gives the reason in one sentence."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What must be equal for two runs to be kept together: `size_bytes` is the gate's, `scale` the divisor of line rates.
+    """Properties that two comparable runs have in common: `size_bytes` is the gate's, `scale` the divisor of line rates.
 
-    `cluster` is a hash of the machines' ids: another healthy cluster of the same shape may be some percent slower.
+    `cluster` is a hash of the machines' ids: another healthy cluster of the same shape may be a few percent slower.
     """
 
     target: str
@@ -70,14 +70,14 @@ class Record:
     Attributes:
         run_id: letters and digits, as the runner names it.
         started: UTC, such as 2025-11-21T04:49:00Z.
-        key: what it may be compared with.
+        key: which runs it is comparable with.
         verdict: pass, short or unknown.
-        busbw_gb_s: at the gate's size, as measured; None if it was not.
+        busbw_gb_s: at the gate's size, as measured; None if it was not measured.
         peak_busbw_gb_s: the highest of the gate's collective.
         latency_us: at its smallest size.
         versions: by name.
         rows: rows of the gate's collective, as the outputs show them.
-        plan: what the deciding run ran, by name; empty in records of versions that did not keep it.
+        plan: parameters of the deciding run, by name; empty in records of versions that did not keep them.
     """
 
     run_id: str
@@ -92,7 +92,7 @@ class Record:
     plan: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Refuse what could not be named or ordered."""
+        """Refuse a run without a valid name or start."""
         if not re.fullmatch(r"[0-9A-Za-z]{1,128}", self.run_id):
             raise HistoryError(f"run id {self.run_id!r} must be 1 to 128 letters and digits, because it names a file")
         if not _STARTED.fullmatch(self.started):
@@ -100,7 +100,7 @@ class Record:
 
     @property
     def order(self) -> tuple[str, str]:
-        """Return what runs are ordered by."""
+        """Return the key by which runs are sorted."""
         return self.started, self.run_id
 
     def name(self) -> str:
@@ -116,7 +116,7 @@ class Record:
         """Read a record back.
 
         Raises:
-            HistoryError: it is not a record; the message says why.
+            HistoryError: it is not a record; the message gives the reason.
         """
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise HistoryError(f"it is not a record of version {SCHEMA}")
@@ -143,18 +143,18 @@ class Past:
 
     @property
     def last(self) -> Record | None:
-        """Return the run just before."""
+        """Return the previous run."""
         return self.records[-1] if self.records else None
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What earlier passes require.
+    """The limit from earlier passes.
 
     Attributes:
         busbw_gb_s: GB/s as measured.
-        source: which passes those are.
-        since: what changed since them, so that a lower number is not the fabric's alone; empty if nothing did.
+        source: which passes they are.
+        since: what changed since then, so that a lower number may not be the fabric's fault; empty if nothing did.
     """
 
     busbw_gb_s: float
@@ -206,7 +206,7 @@ def _cluster(machines: Any) -> str:
 
 
 def append(folder: str, one: Record) -> bool:
-    """Add a record to `folder` (a path or a URL that fsspec knows); say whether it was new.
+    """Add a record to `folder` (a path or a URL that fsspec knows); return whether it was new.
 
     A run that is already there is not changed.
 
@@ -225,7 +225,7 @@ def append(folder: str, one: Record) -> bool:
 def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
     """Return the runs of `key` that precede `before` (start and run id); of very many the first `OLDEST` and the last `NEWEST`.
 
-    Later runs are ignored, so judging a run again gives the same answer.
+    Later runs are ignored, so judging a run again gives the same result.
 
     Raises:
         HistoryError: the folder cannot be reached; one that does not exist is empty.
@@ -250,10 +250,10 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
 
 
 def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
-    """Return what past passes require of a run with `versions` and `plan`; None with fewer than `NEEDED` passes.
+    """Return the limit for a run with `versions` and `plan` from earlier passes; None with fewer than `NEEDED` passes.
 
-    Those with the same versions decide. If they are too few, all passes of the plan do: otherwise each upgrade would hide the
-    decay before it.
+    Passes with the same versions decide. If there are too few, all passes of the plan do; otherwise each upgrade would hide
+    earlier decay.
     """
     passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     passed = [one for one in passed if not one.plan or one.plan == plan]
@@ -266,7 +266,7 @@ def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[
 
 
 def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
-    """Return in words what is different from the passes that a run is compared with."""
+    """Return in words how a run differs from the passes that it is compared with."""
     found = []
     for name in sorted({*versions, *(name for one in compared for name in one.versions)}):
         new = versions.get(name)
@@ -279,7 +279,7 @@ def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
 
 
 def _strictest(passed: Sequence[float]) -> tuple[float, str]:
-    # A fabric that loses a percent a run is never far below its last runs, and soon far below its first ones.
+    # A fabric that loses a percent with each run is never far below its last runs, but soon far below its first ones.
     if len(passed) < 2 * NEEDED:
         return _limit(passed, "the history of")
     return max(_limit(passed[:NEEDED], "the history of the first"), _limit(passed[-COMPARED:], "the history of the last"))
@@ -293,7 +293,7 @@ def _limit(passed: Sequence[float], which: str) -> tuple[float, str]:
 
 
 def changes(previous: Record | None, current: Record) -> tuple[str, ...]:
-    """Say in sentences what is different from the run before: verdict, numbers, versions."""
+    """Return sentences on what changed since the previous run: verdict, numbers, versions."""
     if previous is None:
         return ("this is the first run of its kind",)
     since = f"since {previous.started}"

@@ -1,7 +1,7 @@
-"""Makes the requests to the records stage and reads its answers.
+"""Creates the requests to the records stage and reads its answers.
 
-Pure, because a verdict must follow from the stack's state only. `benchmarks.records.answer`, which a Command runs, reads and
-writes files, stores and keys.
+Pure functions, because a verdict must follow only from the stack's state. `benchmarks.records.answer`, which a Command runs,
+accesses files, stores and keys.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 #: Version of requests and answers.
 SCHEMA = 1
-#: More looks than these of one place are attested by their digest.
+#: If one place has more looks than this, only their digest is attested.
 _LISTED = 128
 
 
 @dataclass(frozen=True)
 class Keeping:
-    """What a stack wants kept, and the kind of cluster that it is of."""
+    """The stack's settings for records, and its kind of cluster."""
 
     target: str
     records: Records
@@ -48,7 +48,7 @@ class Keeping:
 
 @dataclass(frozen=True)
 class Way:
-    """How the operator's machine reads a file of the head node: the command that opens a shell there, and pinned keys."""
+    """How the operator's machine reads a file on the head node: the command that opens a shell there, and pinned host keys."""
 
     shell: str
     known_hosts: str
@@ -56,13 +56,13 @@ class Way:
 
 @dataclass(frozen=True)
 class Kept:
-    """What the records stage answered.
+    """The answer of the records stage.
 
     Attributes:
         certificate: the signed envelope; None if nothing was signed.
         report: path of the page; None if none was drawn.
         evidence: path or URL of the transcript's copy in the history; None if there is none.
-        changes: sentences on what is different since the run before.
+        changes: sentences on what changed since the previous run.
         warnings: sentences on what could not be read, written, signed or drawn.
     """
 
@@ -74,7 +74,7 @@ class Kept:
 
 
 def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> str:
-    """Return the request for the runs before `found`; it asks for nothing if there is no run to compare."""
+    """Return the request for the runs before `found`; it is empty if there is no run to compare."""
     one = _record(found, asked, keeping, where)
     if one is None:
         return nothing()
@@ -84,12 +84,12 @@ def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> s
 
 
 def nothing() -> str:
-    """Return the request that asks for nothing, because nothing was measured."""
+    """Return an empty request, because nothing was measured."""
     return json.dumps({"schema": SCHEMA, "kind": "look-up"}, sort_keys=True)
 
 
 def with_history(asked: Asked, answer: str) -> Asked:
-    """Return `asked` with the limit that the runs before give, or with the reason why they could not be read."""
+    """Return `asked` with the limit from earlier runs, or with the reason why they could not be read."""
     line = _line(answer)
     limit = line.get("limit")
     if line.get("failed"):
@@ -112,7 +112,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
 ) -> str:
     """Return the request that adds the run to history with its transcript, signs a pass and draws the report of `outputs`.
 
-    `stack` is organization/project/stack. Without a `way` the transcript is not asked for.
+    `stack` is organization/project/stack. Without a `way`, the transcript is not requested.
     """
     one = _record(found, asked, keeping, where)
     attested = None
@@ -142,7 +142,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
 
 
 def kept(answer: str) -> Kept:
-    """Read the answer of the records stage; what cannot be read is a warning."""
+    """Parse the answer of the records stage; an unreadable part becomes a warning."""
     line = _line(answer)
     failed = [str(line["failed"])] if line.get("failed") else []
     certificate = line.get("certificate")
@@ -156,7 +156,7 @@ def kept(answer: str) -> Kept:
 
 
 def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
-    """Return what a measurement depends on; a certificate does not hold for others."""
+    """Return the inputs of a measurement; a certificate does not hold for others."""
     hashes = json.dumps(built.hashes, sort_keys=True)
     return {
         "cluster": identity,
@@ -169,17 +169,17 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> h
     if not keeping.records.history:
         return None
     try:
-        # A ring is not as fast as switches that reduce, and neither is a fault of the other.
+        # A ring is slower than switches that reduce; neither result is a fault, so they are not compared.
         by_switches = switches_reduced(found.line.get("transport"), asked)
         chosen = "CollNet" if by_switches else algorithm(asked.shape, asked.nodes, asked.plan.exports)
         installed = versions(found.line, where.built)
         return history.record(found, keeping.target, asked.shape.name, asked.nodes, installed, chosen, _plan(asked, where))
     except history.HistoryError:
-        return None  # a line without a usable run id; the verdict says so already
+        return None  # a line without a usable run id; the verdict reports that
 
 
 def _plan(asked: Asked, where: Place) -> dict[str, str]:
-    """Return what the deciding run ran and how its ranks started, by name; other collectives follow it and change nothing."""
+    """Return the parameters of the deciding run and its launch, by name; other collectives run later and do not affect it."""
     plan = asked.plan
     sizes = f"{size_text(plan.begin_bytes)} to {size_text(plan.end_bytes)} by {plan.sizes.factor}"
     counts = {"iterations": str(plan.iterations), "warmup": str(plan.warmup), "cycles": str(plan.cycles)}
@@ -225,7 +225,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
 
 
 def _looks(found: Judgement) -> dict[str, Any] | None:
-    """Return every look: what it reached, how many were slow at each place of the plan, and the looks of the run before."""
+    """Return the busbw of every look, the number of slow ones at each place of the plan, and the looks of the run before."""
     if found.looks is None:
         return None
     places = {one.name: {"slow": one.slow, "gb_s": _listed(one.gb_s)} for one in found.looks.places}

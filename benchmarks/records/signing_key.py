@@ -1,4 +1,4 @@
-"""Says why the key of a stack could sign nothing, before anything is rented and measured for its certificate."""
+"""Finds out whether the stack's key can sign, before anything is rented and measured for its certificate."""
 
 from __future__ import annotations
 

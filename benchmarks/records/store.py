@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class StoreError(RuntimeError):
-    """A store that cannot be reached; the message says why in one sentence."""
+    """A store cannot be reached; the message gives the reason in one sentence."""
 
 
 class Store(Protocol):
@@ -36,7 +36,7 @@ class Store(Protocol):
         """Return the names of the files in `folder`; none if it does not exist."""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes | str]:
-        """Return the bytes of each file, or a text that says why it cannot be read."""
+        """Return the bytes of each file, or a text with the reason why it cannot be read."""
 
 
 def store(place: str) -> Store:
@@ -100,7 +100,7 @@ class _Local:
 
 
 class _Remote:
-    """A folder behind a URL, through fsspec; objects appear there whole or not at all."""
+    """A folder behind a URL, through fsspec; objects are written atomically."""
 
     def __init__(self, url: str) -> None:
         self._url = url

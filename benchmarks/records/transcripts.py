@@ -1,4 +1,4 @@
-"""Brings a measurement's transcript from the head node into the history, as it is evidence after the cluster has ended."""
+"""Copies a measurement's transcript from the head node to the history, where it remains as evidence without the cluster."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from benchmarks.records.store import StoreError, store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Folder of the history in which transcripts are, each named by the sha256 of its text.
+#: Folder of the history with the transcripts, each named by the sha256 of its text.
 FOLDER = "evidence"
 #: Transcripts of hundreds of nodes are some megabytes.
 _MAX_BYTES = 64 * 1024 * 1024
 _TIMEOUT_S = 120
 #: The first line of a retest's transcript, which names the measurement before it.
 _FIRST = re.compile(r"# busbar: measured a second time; the first is ([0-9a-f]{64}) \((/\S+)\)")
-#: Only keys that the stack pinned are accepted, and nothing is asked.
+#: ssh accepts only keys that the stack pinned, and never prompts.
 _CONFIG = """Host *
   UserKnownHostsFile {known}
   GlobalKnownHostsFile /dev/null
@@ -36,23 +36,23 @@ _CONFIG = """Host *
 
 
 class TranscriptError(RuntimeError):
-    """A transcript that could not be brought; the message says why in one sentence."""
+    """A transcript could not be copied; the message gives the reason in one sentence."""
 
 
 def bring(
     shell: str, known_hosts: str, evidence: dict[str, str], history: str, read: Callable[[str, str, str], bytes] | None = None
 ) -> str:
-    """Copy `evidence` (path on the head node, sha256 of its text), and what a retest was preceded by; return the copy's place.
+    """Copy `evidence`, and the first measurement's if it is a retest's, to the history; return the copy's path.
 
     Args:
         shell: the command that opens a shell on the head node; it begins with ssh.
         known_hosts: lines that pin the machines on the way.
         evidence: the path on the head node, and the sha256 of the text.
-        history: a path or a URL that fsspec knows. What is there already is not asked for again.
+        history: a path or a URL that fsspec knows. Files that it already has are not requested again.
         read: replaces ssh; takes shell, known_hosts and path.
 
     Raises:
-        TranscriptError: it was not brought.
+        TranscriptError: it was not copied.
     """
     name = _name(evidence["sha256"])
     try:
@@ -75,7 +75,7 @@ def _name(sha256: str) -> str:
 
 
 def _checked(data: bytes, sha256: str) -> bytes:
-    """Return the text of a compressed transcript, which must have that sum."""
+    """Return the text of a compressed transcript, which must have that sha256."""
     try:
         text = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:

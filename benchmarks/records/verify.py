@@ -37,7 +37,7 @@ SKEW = timedelta(minutes=5)
 
 
 class UnusableError(ValueError):
-    """A key or file that nothing can be checked with; the message says why in one sentence."""
+    """A key or file is unusable for a check; the message gives the reason in one sentence."""
 
 
 @dataclass(frozen=True)

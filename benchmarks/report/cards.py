@@ -36,7 +36,7 @@ def top(outputs: dict[str, Any]) -> str:
 def cards(outputs: dict[str, Any]) -> str:
     """Return a card for each culprit: what it is, its own number, its rails or pairs, and what to type next.
 
-    A search that found no culprit, or did not complete, says so.
+    If the search found no culprit, or did not complete, the card reports that.
     """
     search = outputs.get("search")
     if not search:

@@ -30,7 +30,7 @@ class Next:
         run: `measure.run` of this measurement.
         rented: the machines that keep running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
         price: what they cost, in words; empty if unknown.
-        job: the command that submits the test job, where jobs start the machines.
+        job: the command that submits the test job, if jobs start the machines.
     """
 
     ssh: str
@@ -42,7 +42,7 @@ class Next:
 
     @classmethod
     def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool, job: str = "") -> Next:  # noqa: PLR0913 - by name
-        """Return the next steps after a measurement of `asked`; `rents` says whether the stack rents the machines."""
+        """Return the next steps after a measurement of `asked`; `rents`: whether the stack rents the machines."""
         costs = outputs.cost(asked, own_price) if rents else None
         price = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else ""
         when = " while jobs need them" if job else ""
@@ -151,7 +151,7 @@ def _running(following: Next, *, rehearsed: bool) -> str:
 
 
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
-    """Return the line that says that an update measured nothing, if `judged` is the run that the stack had before it.
+    """Return the line about an update that measured nothing, if `judged` is the run that the stack had before it.
 
     A run that was refused has the same id as its next attempt, and no start.
     """

@@ -1,4 +1,4 @@
-"""Writes what a preview says before anything is rented: the machines, their price, what a healthy fabric reaches, the gate."""
+"""Writes the part of a preview about what will be rented: the machines, their price, the predicted busbw, the gate."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     """Return the lines of a preview: what a good run looks like and what it costs.
 
     In a rehearsal they have the numbers that its update will show and require: rates are divided by the scale that the stack
-    states. `rents` says whether the stack rents the nodes; if it does, an unknown price is mentioned too.
+    states. `rents`: whether the stack rents the nodes; if it does, an unknown price is mentioned too.
     """
     name, scale = asked.plan.collective, asked.accept.scale
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)

@@ -59,9 +59,9 @@ def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
 
 
 def measured(judged: Judgement, asked: Asked, built: BuildLine, searched: dict[str, Any], attempt: int) -> dict[str, Any]:
-    """Return the record of one judged measurement; `built` and `searched` are the lines of those stages.
+    """Return the record of one judged measurement; `built` and `searched` are the lines of the build and search stages.
 
-    `attempt` is how many earlier attempts were refused.
+    `attempt` is the number of earlier attempts that were refused.
     """
     line = judged.line
     efficiency = None
@@ -121,7 +121,7 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
 def predicted(asked: Asked, scale: int = 1) -> list[dict[str, float]]:
     """Return what a healthy fabric reaches: busbw (GB/s) of the deciding collective by size (bytes).
 
-    With a rehearsal's `scale` a message counts as that many times larger, and the rate is so much lower.
+    With a rehearsal's `scale`, a message counts as `scale` times larger, and busbw is divided by `scale`.
     """
     sizes = tuple(size * scale for size in asked.plan.sizes_bytes)
     curve = ceiling.predicted_curve(asked.shape, asked.nodes, sizes, asked.plan.collective)
@@ -129,7 +129,7 @@ def predicted(asked: Asked, scale: int = 1) -> list[dict[str, float]]:
 
 
 def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
-    """Return the cost of the nodes (USD an hour), also per GB/s of predicted busbw; None if no price is known."""
+    """Return the cost of the nodes in USD per hour, also per GB/s of predicted busbw; None if no price is known."""
     price = own_price or PRICES.get(asked.shape.name)
     if price is None:
         return None
@@ -152,7 +152,7 @@ def _texts(found: Any) -> dict[str, str]:
 
 
 def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return why the verdict is not pass, the search's finding included; nothing for a pass."""
+    """Return why the verdict is not `pass`, including what the search found; empty for a pass."""
     if judged.verdict == PASS:
         return []
     found = [culprit_sentence(culprit) for culprit in culprits(searched)]
@@ -162,7 +162,7 @@ def reasons(judged: Judgement, searched: dict[str, Any]) -> list[str]:
 
 
 def tried_pairs(search: dict[str, Any]) -> list[tuple[int, int, float]]:
-    """Return the pairs that a search measured: node indices, lower first, and busbw (GB/s), 0.0 for a pair without a number."""
+    """Return the pairs that a search measured: node indices, lower first, and busbw (GB/s; 0.0 for a pair without a number)."""
     whole = [pair for pair in search.get("pairs") or [] if len(pair) == 3]  # noqa: PLR2004 - two nodes and a number
     return [(min(one, other), max(one, other), float(busbw_gb_s or 0)) for one, other, busbw_gb_s in whole]
 
@@ -246,9 +246,9 @@ def _text(value: Any) -> str | None:
 
 
 def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
-    """Return where the transcript that decided is on the head node, that no copy is known yet, and the transcripts beside it.
+    """Return the path on the head node of the transcript that decided, and of the others; no copy of it is known yet.
 
-    Of two measurements one decides; the other is the retest that did not count, or the first one.
+    If there were two measurements, one decides; the other is the first one, or the retest that did not count.
     """
     found = _mapping(line.get("evidence"))
     if not found:

@@ -25,7 +25,7 @@ def table(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def skipped(judged: Judgement) -> list[str]:
-    """Return a line for each reason why a check was skipped and the verdict is a pass: a pass says nothing of these."""
+    """Return a line for each reason why a check was skipped and the verdict is a pass: a pass does not cover these."""
     if judged.verdict != PASS:
         return []
     return [f"  - {one.name}, skipped: {why}" for one in judged.checks if one.state == SKIPPED for why in one.why]

@@ -1,7 +1,7 @@
 """Builds nccl-tests once on the head node, and copies the binaries to every node by checksum.
 
-The source archive must have the sha256 in the request. If ranks run in a container, the build runs in it too, against
-its libraries.
+The source archive must have the sha256 that the request gives. If ranks run in a container, the build runs in it, too,
+against its libraries.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
 _SPREAD_TIMEOUT_S = 120
-#: The list of packages that EFA's installer leaves on a machine.
+#: The list of packages that EFA's installer writes.
 _EFA = "/opt/amazon/efa_installed_packages"
-#: File that says how ranks start in a container; it is next to the programs on every node.
+#: File that describes how ranks start in a container; on every node it is in the folder of the programs.
 _CONF = "container.conf"
 
 
@@ -42,7 +42,7 @@ def commands(request: Build) -> List[str]:
 
 
 def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
-    """Build and spread; return the line.
+    """Build the programs, copy them to every node and return the line.
 
     Raises:
         Refusal: a folder, the image, the archive or its checksum is not as requested, the build failed, or a node lacks the
@@ -92,7 +92,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the folders on the node, and the image if ranks run in one; with an image the node needs at most mpirun."""
+    """Return the node's folders, and the image if ranks run in one; with an image, the node itself needs at most mpirun."""
     if not request.container:
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":
@@ -104,7 +104,7 @@ def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Op
 
 
 def _mpi_home(found: Dict[str, str], box: Optional[container_image.Inside]) -> str:
-    """Return the folder of the MPI that starts the ranks; where Slurm does that, of the image's."""
+    """Return the folder of the MPI that starts the ranks; if Slurm starts them, of the image's MPI."""
     if box and box.runtime != "enroot":
         return box.mpirun_home or box.homes["MPI_HOME"]
     return installed.with_mpirun(found["MPI_HOME"])
@@ -139,11 +139,11 @@ def _make(found: Dict[str, str]) -> List[str]:
 
 
 def _architecture() -> List[str]:
-    """Return the setting that compiles only for this node's GPU: all architectures take minutes instead of seconds."""
+    """Return the make setting that compiles only for this node's GPU: all architectures take minutes instead of seconds."""
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:
-        return []  # an old nvidia-smi cannot tell; the Makefile's own default works
+        return []  # an old nvidia-smi does not report it; the Makefile's default works
     number = match.group(1) + match.group(2)
     return [f"NVCC_GENCODE=-gencode=arch=compute_{number},code=sm_{number}"]
 
@@ -223,7 +223,8 @@ def _sha256(path: str) -> str:
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
     """Copy the binaries to the same folder on every node that lacks them, and let each node check them.
 
-    Nodes may share a home: a complete file there is not written again while others read it, and a new file appears complete.
+    Nodes may share a home folder, so a complete file is not written again while others read it, and a new one is moved into
+    place when it is complete.
     """
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()

@@ -16,7 +16,7 @@ _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
 class Bounded:
-    """A started command; `lines` reads what it prints, `late` says whether a time limit stopped it.
+    """A started command; `lines` reads what it prints, `late` tells whether a time limit stopped it.
 
     It may print nothing for `silence_s`, which the reader may change.
     """

@@ -40,8 +40,8 @@ class Inside(NamedTuple):
         versions: by name, as far as they could be read.
         mpirun_home: folder in the image of the mpirun that starts ranks; empty where the node's mpirun does.
         runtime: what runs it: enroot, containerd or pyxis.
-        srun: of pyxis, the words that start tasks in it, without their number and their places.
-        node: of pyxis, the node that builds in it.
+        srun: with pyxis, the command that starts tasks in it, without their number and nodes.
+        node: with pyxis, the node that builds in it.
     """
 
     name: str
@@ -55,13 +55,13 @@ class Inside(NamedTuple):
     node: Optional[Node] = None
 
     def start(self, conf: str) -> List[str]:
-        """Return the words that start a command in the image; `conf` is the path of the file with the text `self.conf`."""
+        """Return the prefix of a command that runs in the image; `conf` is the path of the file with the text `self.conf`."""
         if self.srun:
             return [*self.srun, "/bin/sh", conf]
         return ["sh", conf] if self.runtime == "containerd" else _start(self.name, conf)
 
     def alone(self, conf: str) -> List[str]:
-        """Return the words that start a command once, on this node."""
+        """Return the prefix of a command that runs once, on this node."""
         return pyxis.placed(self.start(conf), [self.node], 1) if self.node else self.start(conf)
 
 
@@ -177,7 +177,7 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tup
 
 
 def _own(*folders: str) -> None:
-    """Make `folders`, each in the one before, for the login user alone: everybody may write to their file system.
+    """Create `folders`, each in the previous one, accessible only to the login user: others may write to their file system.
 
     Raises:
         Refusal: somebody else made one first, and could put another image there.
@@ -225,7 +225,7 @@ def refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -
 
 
 def ask(start: List[str], script: str, node: str = "head node") -> str:
-    """Return what a shell script prints in the image, in which the words `start` start a command; `node` is where that is.
+    """Return the output of a shell script in the image; `start` is the prefix of a command there, `node` the node's name.
 
     Raises:
         Refusal: it failed.

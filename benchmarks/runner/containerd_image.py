@@ -1,7 +1,7 @@
-"""Installs a container image on this node with containerd: pulls it, reads its GPUs and versions, says how to run in it.
+"""Installs a container image on this node with containerd: pulls it, reads its GPUs and versions, and writes its start script.
 
-nerdctl is started by sudo, as containerd is root's; what runs in the container is this user. The image's own mpirun starts the
-ranks, so the node needs the GPU driver and nothing else. The image's entry point is not run: NVIDIA's prints a page.
+sudo starts nerdctl, because containerd belongs to root; processes in the container run as this user. The image's own mpirun
+starts the ranks, so the node needs only the GPU driver. The image's entry point is not run: NVIDIA's prints a page.
 Sources: nerdctl 2.2.0, docs/command-reference.md; ocitutorials, benchmark/run-nccltests (the options of `nerdctl run`).
 """
 
@@ -23,7 +23,7 @@ from benchmarks.runner.refusal import Refusal
 _NAME = "busbar"
 _ASK_TIMEOUT_S = 300
 _GPUS = "nvidia-smi --query-gpu=name,driver_version --format=csv,noheader"
-#: Text in every line that nerdctl itself logs (logrus), and the levels that give its reasons to fail.
+#: Marker of every line that nerdctl itself logs (logrus), and the levels of its error messages.
 _OWN, _LEVELS = "level=", ("fatal", "error")
 
 
@@ -66,7 +66,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _nerdctl() -> List[str]:
-    """Return the words that start nerdctl as root: by its path, because Oracle Linux's sudo does not search /usr/local/bin."""
+    """Return the prefix that runs nerdctl as root, by path, because Oracle Linux's sudo does not search /usr/local/bin."""
     return ["sudo", "-n", shutil.which("nerdctl") or "/usr/local/bin/nerdctl"]
 
 
@@ -80,7 +80,7 @@ def _reference(request: Build) -> str:
 
 
 def _run(image: str) -> List[str]:
-    """Return the words that run a command in the image; the command's own words follow."""
+    """Return the prefix of a command that runs in the image."""
     root, home = jobs.root(), os.path.expanduser("~")
     mounts = [f"{root}:{root}", "/etc/passwd:/etc/passwd:ro", "/etc/group:/etc/group:ro"]
     return [

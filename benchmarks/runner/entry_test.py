@@ -1,7 +1,7 @@
-"""Tests machines in pairs before they become nodes of a Slurm cluster, with the search that explains a short fabric.
+"""Tests machines in pairs before they become nodes of a Slurm cluster, with the same search that explains a short fabric.
 
-The program runs on the first machine of a launch, called by the controller over SSH. It reaches the others over SSH with the
-agent that the controller forwards; nothing is left there that opens another machine.
+The controller starts the program over SSH on the first machine of a launch. It reaches the others over SSH with the
+controller's forwarded agent, so no key that opens another machine stays on it.
 """
 
 import json
@@ -18,16 +18,16 @@ from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Search, Trial
 from benchmarks.runner import build, jobs, search_run
 from benchmarks.runner.refusal import Refusal
 
-#: The token and the machines, for this program when it is started again.
+#: Environment variable with the token and the machines, for the second start of this program.
 _GIVEN = "BUSBAR_ENTRY_TEST"
-#: Partners that each machine is tested against, if there are so many.
+#: Number of partners that each machine is tested with, if there are enough.
 _PARTNERS = 2
 #: As `benchmarks.plan.fractions`: a rehearsal's scale is not a power of two.
 _ROUNDING = 1.03
 
 
 def main(path: str) -> int:
-    """Make the test that the document at `path` describes, on the machines that standard input names; print its line.
+    """Run the test of the document at `path` on the machines that standard input lists; print its line.
 
     Raises:
         Refusal: the machines do not reach each other, or nccl-tests is not built.
@@ -41,14 +41,14 @@ def main(path: str) -> int:
     line = work(test, str(given["token"]), [Node(*each) for each in given["nodes"]], here)
     print(json.dumps(data(line), sort_keys=True), flush=True)
     if not line.failed and not line.bad:
-        shutil.rmtree(here, ignore_errors=True)  # the evidence of others is kept
+        shutil.rmtree(here, ignore_errors=True)  # other runs' evidence is kept
     return 0
 
 
 def _again(given: Dict[str, Any], shared: str) -> None:
-    """Start this program again with the program that reaches the other machines, in the folder `shared` of all machines.
+    """Start this program again with a replacement of ssh, in the folder `shared` of all machines.
 
-    Open MPI's daemons look for it on every machine, and what is kept there outlives the machines.
+    Open MPI's daemons look for the replacement on every machine, and files in that folder outlive the machines.
     """
     if not str(given["token"]).isalnum():
         raise Refusal("the token is invalid: only letters and digits are allowed")
@@ -85,7 +85,7 @@ def remote_shell(known: str, agent: str) -> str:
 
 
 def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine:
-    """Build nccl-tests on all machines, try pairs of them, and say which have passed."""
+    """Build nccl-tests on all machines, test pairs of them, and return which have passed."""
     began = time.monotonic()
     built = build.work(test.build._replace(run_id=token, nodes=nodes), here, _say)
     trials = load(Trials, placeholders.filled(data(test.trials), placeholders.built(built)))
@@ -108,7 +108,7 @@ def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[
 
 
 def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Optional[float]) -> EntryLine:
-    """Return who has passed a search whose line is `line`: nobody whom it blames, or who was not tried with two others."""
+    """Return which nodes passed the search with that `line`: those that were tried with two others and not blamed."""
     best = {}  # type: Dict[str, Dict[str, float]]
     for first, second, busbw_gb_s in line.get("pairs") or []:
         for one, other in ((names[first], names[second]), (names[second], names[first])):

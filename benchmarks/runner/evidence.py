@@ -11,9 +11,9 @@ from benchmarks.runner import jobs
 
 #: What the name of a step's exact result ends with: nccl-tests' JSON document without the rank's environment.
 EXACT = ".json"
-#: How much of a failed step's output is kept.
+#: Size limit of the kept output of a failed step.
 _FAILED_BYTES = 1 << 20
-#: The fields of the document that are kept: a list of those to leave out would miss one that a later version adds.
+#: The fields of the document that are kept. An allow list, because a deny list would miss fields that a later version adds.
 _PUBLIC = (
     *("version", "start_time", "end_time", "args", "nccl_version", "config", "rehearsal", "results"),
     *("out_of_bounds", "average_bus_bandwidth", "errors"),
@@ -35,7 +35,7 @@ def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str
 
 
 def printed_by(here: str, name: str) -> str:
-    """Return what a step that failed has printed."""
+    """Return what a failed step printed."""
     path = os.path.join(here, name + ".txt")
     if not os.path.exists(path):
         return ""
@@ -46,7 +46,7 @@ def printed_by(here: str, name: str) -> str:
 def without_environment(text: str) -> str:
     """Return nccl-tests' `-J` document on one line, with the fields that version 2.19.6 writes except a rank's environment.
 
-    A document that cannot be read gives an empty text, for nobody knows what is in it.
+    A document that cannot be parsed gives an empty text, because its content is unknown.
     """
     try:
         document = json.loads(text)

@@ -1,6 +1,6 @@
 """Runs a command on many nodes at once, with a limit on connections and on time; failures are returned as data.
 
-A command goes over SSH, or, in pods and Slurm jobs, through the program that takes ssh's place. Over SSH it shares a connection
+A command goes over SSH, or, in pods and Slurm jobs, through the program that replaces ssh. Over SSH it shares a connection
 that `keep` opened, or opens its own.
 """
 
@@ -50,7 +50,7 @@ _SSH = (
     *("-o", "ServerAliveCountMax=4"),
     *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
-#: The words of a remote command before the address and the command itself.
+#: The part of a remote command before the address and the command itself.
 SSH = (_OWN_SHELL,) if _OWN_SHELL else _SSH
 
 

@@ -1,7 +1,7 @@
 """Runs detached work under a run id: it starts once, is found again after a lost connection, and is kept when done.
 
-The folder `~/.busbar/runs/RUN_ID` has request.json, progress.log, and at the end line.json (done) or failed.txt. The worker
-holds a lock as long as it lives, so nothing waits for a dead worker.
+The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
+holds a lock as long as it lives, so nobody waits for a dead worker.
 """
 
 import fcntl
@@ -16,12 +16,12 @@ from typing import IO, Any, Callable, Dict, Optional
 from benchmarks.launch import protocol
 from benchmarks.runner.refusal import Refusal
 
-#: Longest line that a runner may print: state files and the engine's messages carry it.
+#: Longest line that a runner may print: it goes into state files and the engine's messages.
 LINE_LIMIT_BYTES = 64 * 1024
 #: How long to keep waiting after the worker's own time limit.
 _GRACE_S = 300
 _POLL_S = 0.05
-#: So much is written to see whether a disk has room: more than any file of a run but its evidence.
+#: Bytes to write when checking for free disk space: more than any file of a run except its evidence.
 ROOM_BYTES = 1 << 20
 Say = Callable[[str], None]
 
@@ -66,7 +66,7 @@ def submit(request: protocol.Request) -> None:
 
 
 def work(here: str, kinds: Dict[str, Any]) -> None:
-    """Do the work of the request in folder `here` (the detached half); its files record the outcome."""
+    """Do the work of the request in folder `here`, in the detached process; the files there record the outcome."""
     with text(os.path.join(here, "request.json")) as source:
         request = protocol.request(json.load(source))
     progress = os.path.join(here, "progress.log")
@@ -104,7 +104,7 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
     deadline = time.monotonic() + bound_s + _GRACE_S
     shown = 0
     while True:
-        running = _running(here)  # read before the files, so that the last files of a worker are not missed
+        running = _running(here)  # read before the files, so that the worker's last files are not missed
         shown = _show(os.path.join(here, "progress.log"), shown)
         if os.path.exists(os.path.join(here, "line.json")):
             print(_read(os.path.join(here, "line.json")))
@@ -145,10 +145,10 @@ def _requested_timeout_s(here: str) -> float:
 
 
 def find_room(path: str) -> None:
-    """Write a file of that name, and remove it.
+    """Check for free disk space: write a file of that name, and remove it.
 
     Raises:
-        OSError: there is no room for it.
+        OSError: there is not enough space.
     """
     try:
         with open(path, "wb") as target:
@@ -159,7 +159,7 @@ def find_room(path: str) -> None:
 
 
 def _cause(here: str) -> str:
-    """Return what is known of a worker that is gone: on a full disk it could leave no word."""
+    """Return why a worker is gone, as far as known: on a full disk it could not write a reason."""
     try:
         find_room(os.path.join(here, "room"))
     except OSError as error:
@@ -174,7 +174,7 @@ def _last_line(here: str) -> str:
 
 
 def text(path: str, mode: str = "r") -> IO[str]:
-    """Open a text file as UTF-8 in any locale: Python 3.6 under LC_ALL=C would refuse an accent."""
+    """Open a text file as UTF-8 in any locale: under LC_ALL=C, Python 3.6 would fail on a non-ASCII character."""
     return open(path, mode, encoding="utf-8", errors="replace")
 
 
@@ -184,7 +184,7 @@ def _read(path: str) -> str:
 
 
 def write(path: str, content: str) -> None:
-    """Write a file atomically, so that it is never incomplete."""
+    """Write a file atomically, so that no reader sees a part of it."""
     with text(path + ".new", "w") as target:
         target.write(content)
         target.flush()
@@ -193,7 +193,7 @@ def write(path: str, content: str) -> None:
 
 
 def fresh(path: str) -> str:
-    """Return `path` as an empty folder."""
+    """Return `path` as an empty folder; what was in it is deleted."""
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
     return path

@@ -1,4 +1,4 @@
-"""Keeps the looks of the last measurement of the same machines and ranks, so that a new one does not start from nothing."""
+"""Keeps the looks of the last measurement on the same machines and ranks, so that a new measurement adds to them."""
 
 import hashlib
 import json
@@ -12,9 +12,9 @@ _KEPT = 128
 
 
 def key(request: Measure, machines: Sequence[str]) -> str:
-    """Return a name for these machines and what a look runs: other machines, sizes or settings start from nothing.
+    """Return a name for these machines and what a look runs; other machines, sizes or settings have another name.
 
-    The number of looks is not part of it.
+    The number of looks does not change the name.
     """
     looks = [step for step in request.steps if step.stage == "looks"]
     ran = [[step.ranks.program, step.ranks.size, step.ranks.environment] for step in looks[:1]]
@@ -33,9 +33,9 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Replace the looks under `name` by those of `steps`, after `beside`, the earlier looks of the same measurement.
+    """Replace the looks under `name` with `beside`, the earlier looks of the same measurement, followed by those of `steps`.
 
-    In a rehearsal they are kept as if no rank had waited for a processor: what this machine was busy with says nothing of the
+    In a rehearsal they are kept as if no rank had waited for a processor: this machine's load now says nothing about the
     next measurement.
     """
     taken = [look / (1 - _waited(step)) for step in steps for look in step.get("looks_gb_s") or () if _waited(step) < 1]

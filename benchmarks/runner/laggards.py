@@ -1,4 +1,4 @@
-"""Asks every node, before a hung run is stopped, which of its ranks are gone, stopped or waiting for a device."""
+"""Asks every node before a hung run is stopped which of its ranks have exited, are stopped or wait for a device."""
 
 import json
 import os
@@ -15,7 +15,7 @@ _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank or node that does not do what the others do.
+    """Return a sentence for each rank or node that differs from the others.
 
     `program` is the program's path. NCCL's client is that of the NCCL in `nccl_home`, if it is there, or the one on the PATH.
     """

@@ -1,7 +1,7 @@
 """Runs the steps of a plan over all nodes, and returns one line: rows, ranks, versions, byte counters.
 
-A step that dies or hangs is marked as failed in the line; if it decides, the line also has NCCL's warnings of every node, and
-the ranks that were gone or stopped.
+If a step dies or hangs, the line marks it as failed; if it was the deciding step, the line also has every node's NCCL warnings,
+and the ranks that had exited or were stopped.
 """
 
 import contextlib

@@ -1,6 +1,6 @@
 """Finds how nodes differ from each other or from their shape, one sentence each.
 
-Compared are GPUs with their limits of power and clock, rails, link rates, PCIe links, MTUs and the machines' clocks.
+It compares GPUs with their power and clock limits, rails, link rates, PCIe links, MTUs and the machines' clocks.
 """
 
 import re
@@ -14,7 +14,7 @@ from benchmarks.runner import pcie_links
 CLOCK_LIMIT_S = 5.0
 #: At most this many differences are listed; a fabric that differs everywhere would fill the line.
 _NAMED = 32
-#: What devices of one kind must have in common: in words, by its key, and by the kind's key in an inventory.
+#: Properties that devices of one kind must have in common: in words, key of the property, and key of the kind in an inventory.
 _COMPARED = (
     ("link rate", "rate", "hca"),
     ("PCIe link", "pcie", "hca"),
@@ -57,14 +57,14 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
             else:
                 sentences.extend(_slow(name, hca, its["hca"][hca]["rate"], port_gbit_s))
         others = sorted({one for one in its.get("gpus", ()) if gpu and one != gpu and not one.startswith(gpu + " SXM")})
-        if others:  # newer drivers add the board to the model's name
+        if others:  # newer drivers append the form factor to the model's name
             sentences.append("{} has {}, but its shape has {}".format(name, ", ".join(others), gpu))
         sentences.extend(pcie_links.slow(name, its, gpu_pcie, hcas, port_gbit_s))
         apart = max(before - its["clock"], its["clock"] - after, 0.0)
         if apart > CLOCK_LIMIT_S:
             sentences.append(f"{name}: its clock differs by {apart:.0f} s from the head node's")
     for what, key, kind in _COMPARED:
-        # All GPUs of all nodes are held against each other, as all rails are.
+        # All GPUs of all nodes are compared with each other, and so are all rails.
         alike = {name for its in found for name in its.get(kind, {})} if kind == "gpu_limits" else hcas
         sentences.extend(_odd(nodes, found, what, key, kind, alike))
     return _first(sentences, "differences")

@@ -1,7 +1,7 @@
 """Prints a node's devices and counters as JSON; other nodes run it through `python3 - [FOLDER]`.
 
-It lists every interface, RDMA device and counter that the node has. FOLDER is made for NCCL's log files; `--harvest` reads what
-they say about the transport, removes it, and lists the counters alone: asking a driver takes up to a second.
+It lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest` reads the
+transport from them, deletes the folder, and lists only the counters, because a query to a driver takes up to a second.
 """
 
 import json
@@ -25,7 +25,7 @@ _SAID = (
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
-    # NCCL's transport/coll_net.cc: switches may reduce ("Coll" before 2.8). That a plugin can let them is no such line.
+    # NCCL's transport/coll_net.cc: switches may reduce ("Coll" before 2.8). A plugin that merely supports it logs no such line.
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
@@ -35,8 +35,8 @@ _LOG_LIMIT_BYTES = 4 << 20
 _IDLE_MIB, _IDLE_PCT = 4096, 20
 _BUSY_KEPT = 8
 _QUERY = "--query-gpu=name,driver_version,index,memory.used,utilization.gpu"
-#: What the driver says of a GPU's limits and its PCIe link, by the key that it is kept under. They are read and never set; what
-#: it does now is not read: an idle GPU runs its clocks and its link slower.
+#: Fields for a GPU's limits and its PCIe link, by the key of the inventory. They are read and never set. Current values are not
+#: read, because an idle GPU runs its clocks and its link slower.
 _LIMITS = (
     ("power_limit_w", "enforced.power.limit"),
     ("clock_limit_mhz", "clocks.max.sm"),
@@ -46,8 +46,8 @@ _LIMITS = (
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs with their limits, driver and clock, who is using its GPUs, and its counters."""
-    # A driver that does not know one field answers none.
+    """Return this node's GPUs with their limits, driver and clock, the processes that use its GPUs, and its counters."""
+    # If a driver does not know one of the fields, it returns none of them.
     rows = _rows(",".join([_QUERY, *(field for _, field in _LIMITS)])) or _rows(_QUERY)
     gpus = [row for row in rows if len(row) > 1]
     return dict(
@@ -66,7 +66,7 @@ def inventory() -> Dict[str, Any]:
 
 
 def limits(rows: List[List[str]]) -> Dict[str, Dict[str, str]]:
-    """Return each GPU's limits in the driver's words, by `gpu` and its index; what the driver does not tell is left out.
+    """Return each GPU's limits as the driver prints them, by `gpu` and its index; values that the driver lacks are left out.
 
     `rows` have the index, memory and utilisation of each GPU, then its limits if the driver knows these fields.
     """
@@ -87,8 +87,8 @@ def counters() -> Dict[str, Any]:
 def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU here, or for each busy GPU without a visible process.
 
-    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, and
-    its memory is. An idle MPS server is nobody's work.
+    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, but
+    its memory counts. An idle MPS server does not count as work.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
@@ -105,7 +105,7 @@ def busy(used: List[List[str]]) -> List[str]:
 
 
 def is_virtual(cpuinfo: str) -> Optional[bool]:
-    """Tell whether a hypervisor runs this node, by its processors' flags; None on processors that do not tell (Arm)."""
+    """Tell whether a hypervisor runs this node, by its processors' flags; None on processors without that flag (Arm)."""
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     return "hypervisor" in flags.group(1).split() if flags else None
 
@@ -184,7 +184,7 @@ def hca(base: str) -> Dict[str, Any]:
 
 
 def _pcie(device: str) -> str:
-    """Return speed and width of a device's PCIe link, as "16.0 GT/s x16"; empty if the kernel does not know both."""
+    """Return speed and width of a device's PCIe link, as "16.0 GT/s x16"; empty if the kernel does not report both."""
     speed, width = _read(device + "/current_link_speed"), _read(device + "/current_link_width")
     return "{} x{}".format(speed.replace(" PCIe", ""), width) if speed[:1].isdigit() and width.strip("0") else ""
 
@@ -231,7 +231,7 @@ def _number(path: str) -> Any:
 
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
-    """Return what NCCL's log files in `folder` say about its transport, each sentence with its count, and remove the folder."""
+    """Return NCCL's messages about its transport from the log files in `folder`, each with its count, and delete the folder."""
     said = {key: {} for key, _ in _SAID}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():

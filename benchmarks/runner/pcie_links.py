@@ -1,4 +1,4 @@
-"""Finds PCIe links that are slower than the machine's shape has them; they can be so in every node alike."""
+"""Finds PCIe links that are slower than the machine's shape requires; this may affect all nodes alike."""
 
 import re
 from typing import Any, Dict, List, Optional, Sequence
@@ -8,9 +8,9 @@ _CODED_FROM_GT_S, _CODED, _CODED_BEFORE = 8.0, 128 / 130, 0.8
 
 
 def slow(name: str, its: Dict[str, Any], gpu_pcie: Sequence[int], hcas: Sequence[str], port_gbit_s: int) -> List[str]:
-    """Return a sentence for each link of node `name` below its shape's.
+    """Return a sentence for each link of node `name` that is slower than its shape's.
 
-    A virtual machine shows what its hypervisor lets it see, so nothing is said of one, or of a node that does not tell.
+    A virtual machine shows only what its hypervisor passes on, so it is skipped, and so is a node that may be one.
 
     Args:
         name: the node.
@@ -42,7 +42,7 @@ def slow(name: str, its: Dict[str, Any], gpu_pcie: Sequence[int], hcas: Sequence
 
 
 def gbit_s(link: str) -> Optional[float]:
-    """Return what a link such as "16.0 GT/s x16" carries in one direction, Gbit/s; None if it is not known."""
+    """Return the rate in Gbit/s of a link such as "16.0 GT/s x16" in one direction; None if it is unknown."""
     found = re.match(r"(\d+(?:\.\d+)?) GT/s x(\d+)$", link)
     if not found:
         return None

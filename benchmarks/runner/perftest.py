@@ -1,9 +1,9 @@
-"""Reads what ib_write_bw (perftest) and rping (rdma-core) print."""
+"""Parses the output of ib_write_bw (perftest) and rping (rdma-core)."""
 
 import re
 from typing import List, NamedTuple, Optional
 
-#: What perftest prints between its dashes: `Mtu             : 1024[B]`, one or two to a line.
+#: A field that perftest prints between its dashes: `Mtu             : 1024[B]`, one or two per line.
 _SAID = re.compile(r"([A-Za-z][\w./*-]*(?: [\w./*-]+)*) *: (\S+)")
 _HEAD = re.compile(r"^ *#bytes +#iterations +BW peak\[(\S+)\] +BW average\[(\S+)\]", re.MULTILINE)
 _ROW = re.compile(r"^ *(\d+) +(\d+) +([\d.]+) +([\d.]+)(?: +([\d.]+))? *$")
@@ -20,7 +20,7 @@ class Bandwidth(NamedTuple):
         link: Ethernet or IB.
         mtu_bytes: path MTU of the connection; None if it is not printed.
         size_bytes, iterations: of the last row.
-        average_gbit_s: what that row reached, in Gbit/s of payload.
+        average_gbit_s: payload rate of that row, in Gbit/s.
     """
 
     device: str
@@ -32,10 +32,10 @@ class Bandwidth(NamedTuple):
 
 
 def bandwidth(text: str) -> Bandwidth:
-    """Return the run that `text` is of, the last row of it.
+    """Return the run in `text`, with the last row of its table.
 
     Raises:
-        ValueError: it has no table of perftest's, or no row, or another unit.
+        ValueError: the text has no table of perftest, no row, or another unit.
     """
     head = _HEAD.search(text)
     if head is None:
@@ -59,7 +59,7 @@ def bandwidth(text: str) -> Bandwidth:
 
 
 def pings(text: str) -> List[int]:
-    """Return the numbers of the messages that came back to rping whole, which it prints with -v."""
+    """Return the numbers of the messages that rping received back intact, which it prints with -v."""
     return [int(number) for number in _PING.findall(text)]
 
 

@@ -16,14 +16,15 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: Status of a command that found room, or whose node did not answer: then nobody knows.
+#: Statuses that do not mean a full disk: the command found room, or its node did not answer.
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
 #: It then returns its own status (testNumResults, 7 in 2.19.6); from this status on, a signal killed it.
 _SIGNALLED = 128
-#: Words in the line that most likely says why a run failed; nccl-tests writes "Test CUDA failure", Open MPI the rest. If a rank
-#: was killed, only Open MPI reports it: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal 9".
+#: Words in the line that most likely has the cause of a failure; nccl-tests writes "Test CUDA failure", Open MPI the others. If
+#: a rank was killed, only Open MPI reports it: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal
+#: 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 _KILLED = "exited on signal"
 
@@ -122,10 +123,10 @@ class _Result:
         return answer.out
 
     def find_room(self) -> None:
-        """Write a file beside it, and remove that.
+        """Check for free disk space beside it, by writing a file and removing it.
 
         Raises:
-            OSError: there is no room, so what was written before is cut, which says nothing about the run.
+            OSError: there is no space, so an earlier file was cut, which says nothing about the run.
         """
         path = self._path + ".room"
         if self._address:
@@ -157,7 +158,7 @@ def added(argv: List[str]) -> Dict[str, str]:
     """Return what mpirun's environment adds to a login's: the MPI variables that ranks get, and consent to run as root."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
-    if os.geteuid() == 0:  # whoever logs in as root chose to; mpirun wants both
+    if os.geteuid() == 0:  # logging in as root was the user's choice, but mpirun wants both variables
         kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return kept
 
@@ -187,7 +188,7 @@ def _run(job: Job, path: str, see: Callable[[str], None]) -> str:
 
 
 def _cause(lines: List[str]) -> str:
-    """Return the line that most likely says why a run failed."""
+    """Return the line that most likely has the cause of a failure."""
     telling = [line for line in lines if _KILLED in line] or [
         line for line in lines if any(word in line.lower() for word in _TELLING)
     ]

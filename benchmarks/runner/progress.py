@@ -1,6 +1,6 @@
 """Reports progress in one line: what is measured now, how fast it is and how long the rest takes; no result depends on it.
 
-What must be read comes first: terminals cut a line on its right. Whole rows are in each step's own file.
+The most important values come first, because terminals truncate long lines. Each step's own file has the complete rows.
 """
 
 import math
@@ -14,11 +14,11 @@ from benchmarks.runner import jobs, transcript
 _START_S = 5.0
 #: Weight of the expected time relative to the time seen so far.
 _TRUST = 0.1
-#: Of rows that follow each other faster, not all are reported; the row of the largest size always is.
+#: Shortest time between two reported rows; the row of the largest size is always reported.
 _APART_S = 1.0
-#: Below this size on real wires latency dominates, and a share of the wire is meaningless.
+#: Below this size on real rails, latency dominates, and a share of the line rate is meaningless.
 _LARGE_BYTES = 64 << 20
-#: Stage that runs over NVLink, which a rehearsal replaces by memory.
+#: Stage that runs over NVLink; a rehearsal replaces NVLink with memory.
 _INSIDE = "node"
 
 
@@ -44,7 +44,7 @@ class Progress:
         self._scale = max(self._scale, transcript.scale_of(line))
         self._columns = transcript.columns_of(line) or self._columns
         row = transcript.row_of(line, self._columns)
-        if row is None or row.out_of_place is None or not row.size_bytes:  # a share below the smallest one is 0 B
+        if row is None or row.out_of_place is None or not row.size_bytes:  # small sizes are rounded down to 0 B
             return
         largest = int(self._steps[self._number].ranks.size or row.size_bytes)
         if row.size_bytes < largest and self._clock() - self._said < _APART_S:
@@ -62,7 +62,7 @@ class Progress:
         return f"{self._place()} {step.name} {rate}{self._left(row.size_bytes / largest)}"
 
     def _share(self, row: transcript.Row, busbw_gb_s: float) -> str:
-        """Return the share of the wire that a large message reached; empty where that is meaningless."""
+        """Return the share of the line rate that a large message reached; empty where that is meaningless."""
         step = self._steps[self._number]
         if step.pace is None or not step.pace.wire_gb_s or row.size_bytes * self._scale < _LARGE_BYTES:
             return ""
@@ -71,17 +71,17 @@ class Progress:
         return f" ({busbw_gb_s * self._scale / step.pace.wire_gb_s:.0%} of the wire)"
 
     def _busbw_gb_s(self, row: transcript.Row) -> float:
-        """Return the row's busbw; in a rehearsal it is too small for the two decimals that are printed."""
+        """Return the row's busbw in GB/s; in a rehearsal it is computed, because the two printed decimals are too few."""
         pace, timing = self._steps[self._number].pace, row.out_of_place
-        assert timing is not None  # noqa: S101 - `see` has looked
+        assert timing is not None  # noqa: S101 - `see` has checked
         if self._scale == 1 or pace is None or not timing.time_us:
             return timing.busbw_gb_s
         return pace.busbw_factor * row.size_bytes / (timing.time_us * 1e3)
 
     def _left(self, share: float) -> str:
-        """Return how long the rest takes, from the expected time and the time that the first part took.
+        """Return how long the rest takes, from the expected time and the time of the part that is done.
 
-        `share` is how far the step's cycle has come, by the size of its messages.
+        `share` is the part of the step's cycle that is done, by message sizes.
         """
         transfers = [one.pace.seconds * self._scale if one.pace else 0.0 for one in self._steps]
         if not any(transfers):

@@ -1,7 +1,7 @@
 """Prepares a container image for the ranks of a Slurm job: imports it once, checks it on every node, reads its versions.
 
-Pyxis unpacks it on each node when the first step starts there, and removes it when the job ends. As elsewhere, an image's entry
-point is not run: NVIDIA's prints a banner for each rank.
+Pyxis unpacks it on each node when the first step starts there, and removes it when the job ends. As for other runtimes, an
+image's entry point is not run: NVIDIA's prints a banner for each rank.
 """
 
 import os
@@ -15,7 +15,7 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.container_image import Inside
 from benchmarks.runner.refusal import Refusal
 
-#: Variable with the number of the job.
+#: Environment variable with the job's number.
 JOB = "BUSBAR_JOB"
 _ASK_TIMEOUT_S = 300
 #: Variables of the node that enter the container, with what enroot's hook for GPUs reads.
@@ -53,7 +53,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _refuse_without(wanted: Image) -> None:
-    """Refuse a Slurm whose tasks do not start in containers, or whose ranks would not find each other there."""
+    """Refuse a Slurm that cannot start tasks in containers, or in which their ranks could not find each other."""
     for words, lacks in (
         (["srun", "--help"], ("--container-image", "Pyxis; set slurm.containers in the stack file")),
         (["srun", "--mpi=list"], ("pmix", "PMIx, by which ranks in containers find each other")),
@@ -72,11 +72,11 @@ def _ask(inside: Inside, asking: str, script: str) -> str:
 
 
 def _srun(file: str, name: str, root: str) -> List[str]:
-    """Return the words that start tasks in the image, without their number and their places."""
+    """Return the command that starts tasks in the image, without their number and nodes."""
     return [
         *("env", *(f"{key}={value}" for key, value in _GPUS.items())),
         *("srun", "--jobid=" + os.environ[JOB], "--overlap", "--quiet", "--mpi=pmix", "--cpu-bind=none"),
-        # A pseudo terminal, so that a row of the table comes when it is printed.
+        # A pseudo-terminal, so that each row of the table arrives as soon as it is printed.
         *("--unbuffered", "--kill-on-bad-exit=1", "--export=" + ",".join([*_PASSED, *_GPUS])),
         *("--container-image=" + file, "--container-name=" + name, f"--container-mounts={root}:{root}"),
         *("--container-env=" + ",".join(_GPUS), "--no-container-entrypoint", "--no-container-mount-home"),
@@ -84,7 +84,7 @@ def _srun(file: str, name: str, root: str) -> List[str]:
 
 
 def _script(found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image, with the libraries that the tests are built with."""
+    """Return the script that runs its arguments in the image, with the libraries that the tests are built against."""
     return f"""#!/bin/sh
 # Runs a command in the container; Pyxis has set the image's own variables.
 {container_image.libraries(found)}

@@ -1,7 +1,7 @@
-"""Tries every rail by itself between neighbours in the ring: is it reached, and what does ib_write_bw reach over it.
+"""Tries every rail by itself between neighbours in the ring: whether it is reachable, and the rate of ib_write_bw over it.
 
-All nodes try the same rail at once, each the next node, so every rail sends and receives. What cannot be tried is said; no
-number is made up.
+All nodes try the same rail at once, each with the next node, so every rail sends and receives. If something cannot be tried,
+the result gives the reason and no number.
 """
 
 import json
@@ -15,21 +15,21 @@ from benchmarks.launch.lines import ProofsLine, RailLine
 from benchmarks.launch.protocol import Node, Proofs
 from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
 
-#: Beside the seconds that ib_write_bw sends: its start, rping, and a rail that answers nothing.
+#: Time limit besides the seconds that ib_write_bw sends: its start, rping, and a rail that does not answer.
 _EACH_S, _FIRST_S = 60, 30
 _WORST = 16
 _SENTENCE = 300
 
 
 class Tried(NamedTuple):
-    """What became of the rails, as the line has it, and what the programs printed, for the evidence."""
+    """Results of the rails for the line, and the programs' output for the evidence."""
 
     line: ProofsLine
     text: str
 
 
 def commands(nodes: Sequence[Node], asked: Proofs) -> List[str]:
-    """Return what a person would type for the first rail between the first two nodes, the server's line first."""
+    """Return the commands that a person would type for the first rail between the first two nodes, the server's first."""
     if not asked.rdma or not asked.rails:
         return []
     words = ["ib_write_bw", "-d", asked.rails[0], "--report_gbits", "-F", "-D", str(asked.seconds)]
@@ -38,7 +38,7 @@ def commands(nodes: Sequence[Node], asked: Proofs) -> List[str]:
 
 
 def tried(nodes: Sequence[Node], asked: Proofs, say: jobs.Say) -> Tried:
-    """Try every rail; a node that answers nothing has rails that were not reached."""
+    """Try every rail; the rails of a node that does not answer count as not reached."""
     began = time.monotonic()
     say(f"trying {len(asked.rails)} rails by themselves between {len(nodes)} nodes")
     children = [_Child(argv) for argv in fanout.beginnings(nodes, reachability.BOOT)]
@@ -60,14 +60,14 @@ def tried(nodes: Sequence[Node], asked: Proofs, say: jobs.Say) -> Tried:
 
 
 class _Child:
-    """One node's end: questions and answers, a line each."""
+    """The program on one node: questions and answers, one per line."""
 
     def __init__(self, argv: List[str]) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(argv, encoding="utf-8", errors="replace", **pipes)  # type: ignore[call-overload]
 
     def send(self, text: str) -> None:
-        """Write; a node that is gone does not answer later."""
+        """Write a question; errors are ignored, because a lost node gives no answer later."""
         try:
             self._process.stdin.write(text)
             self._process.stdin.flush()
@@ -83,11 +83,11 @@ class _Child:
             return None
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it at once."""
         self._process.kill()
 
     def end(self) -> None:
-        """Close its input, on which it ends by itself, and wait."""
+        """Close its input, so that it exits, and wait for it."""
         try:
             self._process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
@@ -111,11 +111,11 @@ def _all(children: Sequence[_Child], questions: Sequence[Dict[str, Any]]) -> Lis
 def _rail(
     nodes: Sequence[Node], children: Sequence[_Child], known: Sequence[Any], rail: str, proofs: Proofs
 ) -> List[Tuple[RailLine, str]]:
-    """Try one rail from every node to the next one; return what the line says of each, and what was printed."""
+    """Try one rail from every node to the next one; return the line's entry of each, and what was printed."""
     count = len(nodes)
     ends = [(known[at] or {}).get(rail) for at in range(count)]
     plans = [_plan(ends[at], ends[(at + 1) % count], proofs) for at in range(count)]
-    # A node serves the one before it, by what these two have in common.
+    # Each node serves the previous one, with the programs that both have.
     served = [plans[at - 1] for at in range(count)]
     ports = _all(children, [dict(served[at], do="listen", rail=rail) for at in range(count)])
     asked = [
@@ -137,7 +137,7 @@ def _rail(
 
 
 def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: Proofs) -> Dict[str, Any]:
-    """Return what is tried between two ends of a rail, and why something is not."""
+    """Return what is tried between the two ends of a rail, and the reasons for what is not."""
     ends = [end for end in (own, far) if end is not None]
     unusable = next((end["unusable"] for end in ends if end["unusable"]), "" if len(ends) == 2 else "a node is silent")  # noqa: PLR2004
     addressed = len(ends) == 2 and all(end["address"] for end in ends)  # noqa: PLR2004

@@ -1,6 +1,7 @@
-"""Runs on each node through `python3 -`: says what its rails are, listens on one of them, and tries a neighbour over it.
+"""Runs on each node through `python3 -`: describes its rails, listens on one of them, and tries a neighbour over it.
 
-Each line of standard input is a question, each line of output its answer, both JSON; what the programs print goes back whole.
+Each line of standard input is a question, each line of output its answer, both in JSON; the output of the programs is returned
+complete.
 """
 
 import contextlib
@@ -17,10 +18,10 @@ from typing import Any, Dict, Iterator, List, Optional
 
 _RDMA, _VERBS, _NET = "/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/net"
 _DEVICES = "/dev/infiniband"
-#: Ports of the two programs' own (rping.c, perftest_parameters.c).
+#: Default ports of the two programs (rping.c, perftest_parameters.c).
 _PING_PORT, _WRITE_PORT = "7174", "18515"
 _PINGS, _PING_S, _CONNECT_S, _START_S = 3, 15, 5.0, 20
-#: A server that listens a moment later than the client connects: tries, and the pause between them (s).
+#: For a server that starts to listen only after the client connects: number of tries, and the pause between them (s).
 _TRIES, _PAUSE_S = 4, 1.0
 _PRINTED_BYTES = 8192
 #: <linux/sockios.h>: the IPv4 address of an interface.
@@ -28,7 +29,7 @@ _SIOCGIFADDR = 0x8915
 
 
 def about(rail: str, rdma: bool) -> Dict[str, Any]:
-    """Return a rail's address, rate (Gbit/s), why its RDMA device cannot be used, and the programs that would use it."""
+    """Return a rail's address, its rate (Gbit/s), why its RDMA device is unusable, and the paths of the programs."""
     netdev = _first(f"{_RDMA}/{rail}/device/net") if rdma else rail
     return {
         "netdev": netdev,
@@ -89,7 +90,7 @@ def _read(path: str) -> str:
 
 @contextlib.contextmanager
 def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator[int]:
-    """Be the far end of one rail; the value is a TCP port on its own address, 0 without one."""
+    """Serve one rail while the context is open; the value is a TCP port on its address, 0 without one."""
     server, children = socket.socket(), []  # type: socket.socket, List[subprocess.Popen[bytes]]
     try:
         port = 0
@@ -103,7 +104,7 @@ def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator
         yield port
     finally:
         with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)  # a thread that waits in accept would keep it open
+            server.shutdown(socket.SHUT_RDWR)  # otherwise a thread that waits in accept keeps it open
         server.close()
         for child in children:
             child.kill()
@@ -120,14 +121,14 @@ def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) 
     """Return the commands of one end, rping's first: the server's without `peer`, else the client's."""
     found = []
     if asked["ping"]:
-        # Two rails of one network: the route alone would send both over the first of them.
+        # If several rails share a network, the route would send all over the first rail.
         end = (
             ["-c", "-a", peer, *(["-I", its["address"]] if asked["several"] else [])] if peer else ["-s", "-a", its["address"]]
         )
         found.append([its["rping"], *end, "-p", _PING_PORT, "-C", str(_PINGS), "-v"])
     if asked["write"]:
-        # By the rail's address, as iWARP needs it, the route chooses the device; with several rails the front end's address
-        # exchanges the keys and -d chooses.
+        # With the rail's own address, which iWARP needs, the route selects the device. With several rails in a network, keys
+        # are exchanged over the front end's address, and -d selects the device.
         by_address = ["-R"] if asked["by_address"] else []
         words = ["-d", rail, "--report_gbits", "-F", "-D", str(asked["seconds"]), "-p", _WRITE_PORT, *by_address]
         far = asked.get("front", "") if not asked["by_address"] else peer
@@ -136,7 +137,7 @@ def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) 
 
 
 def attempt(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Dict[str, str]:
-    """Try the neighbour over one rail: return what each program printed, and why no TCP connection came about."""
+    """Try the neighbour over one rail; return each program's output, and why there was no TCP connection."""
     found = {"ping": "", "write": "", "connect": "not tried"}
     names = [name for name in ("ping", "write") if asked[name]]
     for name, argv in zip(names, _programs(rail, its, asked, asked["address"])):
@@ -165,7 +166,7 @@ def _ran(argv: List[str], limit_s: float) -> str:
 
 
 def _connect(its: Dict[str, Any], asked: Dict[str, Any]) -> str:
-    """Return why the neighbour's address is not reached over this rail's interface; empty if it is."""
+    """Return why the neighbour cannot be reached over this rail's interface; empty if it can."""
     with socket.socket() as one:
         one.settimeout(_CONNECT_S)
         try:
@@ -179,7 +180,7 @@ def _connect(its: Dict[str, Any], asked: Dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Answer questions until there are no more."""
+    """Answer questions until the input ends."""
     known = {}  # type: Dict[str, Dict[str, Any]]
     with contextlib.ExitStack() as held:
         for line in iter(sys.stdin.readline, ""):

@@ -1,4 +1,4 @@
-"""Prints, as JSON, the ranks of a program on this node, their states, and what NCCL says of ranks that lag.
+"""Prints, as JSON, the ranks of a program on this node, their states, and NCCL's report on ranks that lag.
 
 The head node runs it on every node as `python3 - NAME RAS...`. NAME is the program's file name. Each RAS is the path or name of
 NCCL's client `ncclras` (NCCL 2.24 or later); the first that exists is queried.
@@ -58,7 +58,7 @@ def _rank(pid: int) -> Optional[int]:
 
 
 def _ras(programs: List[str]) -> List[str]:
-    """Return what NCCL's RAS service says of ranks that lag; empty if the client or the service is missing.
+    """Return what NCCL's RAS service reports about ranks that lag; empty if the client or the service is missing.
 
     From NCCL 2.28.7 on, `ncclras` can print JSON. Older clients refuse the option, so their text is read instead.
     """

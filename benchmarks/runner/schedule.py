@@ -1,7 +1,7 @@
-"""Makes a Slurm cluster of the request's nodes: this node becomes its controller, and all nodes run its jobs.
+"""Sets up a Slurm cluster on the request's nodes: this node becomes its controller, and all nodes run its jobs.
 
-Nothing is installed. A machine that has another Slurm cluster is left as it is. Munge's key is made on this node, goes to the
-others over SSH, and is nowhere else.
+Nothing is installed. A machine in another Slurm cluster is not changed. Munge's key is created on this node, is sent to the
+others over SSH, and exists nowhere else.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Measures again what is short, then runs the trials that `search` requests, many at once.
 
 One mpirun runs a whole round: its ranks are split into the trials' groups, and each rank's own times tell them apart. It never
-raises: a search that cannot continue says so in its line, because earlier measurements must not be lost.
+raises: if a search cannot continue, its line has the reason, because earlier measurements must not be lost.
 """
 
 import json
@@ -77,7 +77,7 @@ def scale(request: Search, trials: Trials, here: str) -> int:
 
 
 def _refuse_busy(request: Search) -> None:
-    """Refuse to search while another job uses the GPUs; about nodes that do not answer, the trials tell more."""
+    """Refuse to search while another job uses the GPUs; nodes that do not answer are left to the trials."""
     try:
         before, _ = measure.inventories(request.nodes, "")
     except Refusal:

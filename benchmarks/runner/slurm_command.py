@@ -1,4 +1,4 @@
-"""Runs one of Slurm's commands on this node, and returns what it printed."""
+"""Runs a Slurm command on this node and returns its output."""
 
 import subprocess
 from typing import Sequence
@@ -12,7 +12,7 @@ def said(words: Sequence[str], cannot: str, given: bytes = b"") -> str:
     """Return the output of the command `words` with the input `given`.
 
     Raises:
-        Refusal: it did not run, or it failed: `cannot` and what it said last.
+        Refusal: it did not start, or it failed; the message has `cannot` and the last line of its output.
     """
     try:
         done = subprocess.run(

@@ -69,7 +69,7 @@ def unusable(nodes: Sequence[Node], known: Dict[str, State]) -> List[str]:
 
 
 def refuse_unusable(nodes: Sequence[Node]) -> None:
-    """Refuse to start jobs that would wait in Slurm for ever."""
+    """Refuse to start jobs that would wait in Slurm indefinitely."""
     found = unusable(nodes, states())
     if found:
         raise Refusal(

@@ -337,12 +337,12 @@ def nccl_version(code: int) -> str:
 
 
 def parse_json(text: str, cycles: int = 1) -> Transcript:
-    """Return the run that nccl-tests' `-J` file holds; `cycles` as for text.
+    """Return the run in nccl-tests' `-J` file; `cycles` as for text.
 
-    Its `env` list is never looked at: it holds the whole environment of a rank.
+    Its `env` list is never read, because it contains a rank's complete environment.
 
     Raises:
-        ValueError: the text is not such a file; the message says why in one sentence.
+        ValueError: the text is not such a file; the message gives the reason in one sentence.
     """
     try:
         document = json.loads(text)

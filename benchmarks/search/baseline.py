@@ -4,7 +4,7 @@ import math
 from statistics import median
 from typing import List, Optional, Tuple
 
-#: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by some
+#: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by a few
 #: percent.
 FLOOR = 0.08
 #: The same share if there are fewer than `_FEW` numbers.
@@ -15,9 +15,9 @@ WIDEST = 0.4
 
 
 def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
-    """Return the healthy median, and by which share a slow number is below it.
+    """Return the healthy median in GB/s, and the share below it from which a number is slow.
 
-    Faults only make pairs slower, and on a small cluster they may affect most pairs, so the healthy ones are sought at the top.
+    Faults only make pairs slower, and on a small cluster they may affect most pairs, so the fastest pairs are taken as healthy.
     """
     if not numbers:
         return None, FLOOR
@@ -34,8 +34,8 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 
 
 def deviations(count: int) -> float:
-    """Return how many robust standard deviations below the median a number is slow.
+    """Return how many robust standard deviations below the median a number must be to count as slow.
 
-    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below; nothing within 0.7 of that raises an alarm.
+    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below; the limit is 0.7 deviations lower.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -1,4 +1,4 @@
-"""Finds the fewest causes that explain the numbers, each with its evidence."""
+"""Finds the smallest set of causes that explains the numbers, each with its evidence."""
 
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
@@ -25,7 +25,7 @@ class Reading(Rails):
 
     @property
     def blames(self) -> List[Culprit]:
-        """The culprits that are nodes, rails, links or groups; pairs that are slow only in company are no one's fault."""
+        """The culprits that are nodes, rails, links or groups; pairs that are slow only in company have no fault."""
         return [one for one in self.culprits if one.kind != "between"]
 
     def is_explained(self) -> bool:
@@ -39,15 +39,15 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return what neighbours in the ring keep of their rate beside each other, as a share of healthy; None if all of it.
+        """Return the share of healthy that neighbours in the ring reach while all run at once; None if they are not slowed.
 
-        On small leaves most edges of the ring cross to another one, so the ring is as slow as its edges are in company.
+        On small leaves, most edges of the ring cross to another leaf, so the ring is as slow as its edges are in company.
         """
         edges = [one for one in self.company if (one.trial.nodes[0] - one.trial.nodes[1]) % self.nodes in {1, self.nodes - 1}]
         return self.ratio(edges) if edges else None
 
     def are_in_company(self, nodes: Iterable[int]) -> bool:
-        """Tell whether all `nodes` have pairs that are slow only in company: then so may be a ring over them, for no fault."""
+        """Tell whether all `nodes` have pairs that are slow only in company: a ring over them may be slow without any fault."""
         return set(nodes) <= {node for sample in self.company for node in sample.trial.nodes}
 
     def beyond_doubt(self) -> Tuple[int, ...]:
@@ -168,7 +168,7 @@ class Reading(Rails):
                 continue
             tried = self.groups[group]
             if len(tried) <= GROUP_REPEATS or any(pair <= set(group) for pair in doubtful):
-                continue  # luck may make a group of one pair that comes and goes
+                continue  # a group of one intermittent pair may be chance
             evidence = tuple(tried) + tuple(sample for other in fine for sample in self.groups[other])
             found.append(Culprit("group", group, (), self.ratio(tried), False, evidence, _sureness(len(tried))))
         return found
@@ -185,5 +185,5 @@ class Reading(Rails):
 
 
 def _sureness(agreeing: int) -> float:
-    """Return a confidence: each independent trial that agrees halves the doubt."""
+    """Return a confidence from 0 to 1: each independent trial that agrees halves the doubt."""
     return min(0.99, 1 - 0.5 ** (agreeing + 1))

@@ -7,11 +7,11 @@ from benchmarks.search.shared_links import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
-#: How often a node that is always slow is run; how many fine trials with other nodes each end of a slow pair must have.
+#: How often a node that is always slow is tried; how many fine trials with other nodes each end of a slow pair needs.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
 #: Trials in sparse rounds of one node, and of a pair that was always slow in company.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
-#: As many for the pairs that join an island to the others, each of them once.
+#: The same for the pairs that join an island to other nodes, each of them once.
 _LONE_BRIDGES = 2
 
 
@@ -42,7 +42,7 @@ def doubts(reading: Reading) -> List[Trial]:
     has_cause = reading.has_cause()
     for node in reading.crossings():
         asked.take_with(node, _fresh_first(reading, node))
-    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest says most
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest is the most informative
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = slow < tried
         if has_cause and reading.is_passing(pair):
@@ -72,7 +72,7 @@ def _fresh_first(reading: Reading, node: int) -> List[int]:
 
 
 def unproven(reading: Reading) -> List[Trial]:
-    """Return the next trials, few at once, of nodes and pairs that are to blame if they are slow in a sparse round too."""
+    """Return the next trials, few at once, of nodes and pairs that are blamed if they are slow in a sparse round, too."""
     asked = Round()
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:

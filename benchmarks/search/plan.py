@@ -20,8 +20,8 @@ from benchmarks.search.sentences import summary
 from benchmarks.search.shared_links import few_at_once
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, pair_of, trial_of
 
-#: Most rounds that try again a few pairs of crowded rounds, that repeat unclear pairs, that run suspects in sparse rounds, and
-#: that narrow a cause down to its rails.
+#: Limits on rounds: of sparse ones that repeat pairs of crowded rounds, of repeats of unclear pairs, of sparse rounds of
+#: suspects, and of rounds that narrow a cause down to its rails.
 _SPARSE_ROUNDS, _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 8, 12, 10, 8
 #: How often the ring's edges are measured again if nothing was found, or no more than a group of nodes.
 _AGAIN = 3
@@ -111,7 +111,7 @@ class Search:
             if not reading.are_in_company(clean):
                 yield from self._bisect(clean)
             for _ in range(_AGAIN):
-                if all(one.kind == "group" for one in self._read().blames):  # a pair of it may come and go
+                if all(one.kind == "group" for one in self._read().blames):  # a pair of it may be intermittent
                     yield from self._again()
 
         if self._off_ring and not self._read().blames:
@@ -140,7 +140,7 @@ class Search:
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges again, for faults that come and go."""
+        """Yield the ring's edges again, to find intermittent faults."""
         yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
@@ -200,12 +200,12 @@ class Search:
             if not trials:
                 return
             if number and everybody not in reading.groups and reading.is_whole_doubtful():
-                yield [Trial(everybody, ())]  # first, before rounds are spent on what the ring may not show
+                yield [Trial(everybody, ())]  # first, before rounds are spent on pairs that may not slow the ring
             else:
                 yield trials
 
     def _apart(self) -> Iterator[List[Trial]]:
-        """Yield sparse trials of whatever would be blamed, before it is blamed."""
+        """Yield sparse trials of every suspect before it is blamed."""
         for _ in range(_LONE_ROUNDS):
             trials = unproven(self._read())
             if not trials:

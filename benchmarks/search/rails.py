@@ -47,7 +47,7 @@ class Rails(Suspects):
         return {rail: median(found) for rail, found in sorted(shares.items()) if len(found) >= needed}
 
     def is_undecided(self, tables: List[Dict[int, Sample]], flapping: bool) -> bool:
-        """Say whether one more round of single rails could change what `tables` say."""
+        """Tell whether one more round of single rails could change the result of `tables`."""
         counts = {}  # type: Dict[int, int]
         for table in tables:
             for rail in self.standouts(table):

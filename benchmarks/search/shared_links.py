@@ -1,4 +1,4 @@
-"""Tells pairs that slow each other on links between leaves: compares rounds of many pairs with sparse rounds of few."""
+"""Detects pairs that slow each other on links between leaves: compares rounds of many pairs with sparse rounds of few."""
 
 from typing import Callable, Dict, List
 
@@ -14,9 +14,9 @@ def few_at_once(nodes: int) -> int:
 
 
 def lone_at_once(nodes: int, *, is_packed: bool) -> int:
-    """Return how many pairs can run at once and hardly ever meet on a link between leaves.
+    """Return how many pairs can run at once and almost never share a link between leaves.
 
-    Where much of a round is slow (`is_packed`), leaves may be small, and two pairs of one leaf too many.
+    If much of a round is slow (`is_packed`), leaves may be small, and two pairs of one leaf too many.
     """
     return max(1, nodes // (64 if is_packed else 16))
 
@@ -39,6 +39,6 @@ def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], 
 
 
 def is_packed(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> bool:
-    """Tell whether a quarter of the pairs of any crowded round was slow: more than disturbances and faults are."""
+    """Tell whether a quarter of the pairs of any crowded round was slow: more than disturbances and faults cause."""
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     return any(sum(map(is_slow, tried)) * 4 >= len(tried) for tried in many)

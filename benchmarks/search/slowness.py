@@ -1,4 +1,4 @@
-"""The numbers of a search: which pairs and rings are slow, and which pairs were slow only in company."""
+"""Compares the numbers of a search with healthy ones: which pairs and rings are slow, and which pairs only in company."""
 
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
@@ -7,9 +7,9 @@ from benchmarks.search.baseline import baseline
 from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_packed, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of, other_of, pair_of, whole_pairs
 
-#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; after this many it is decided.
+#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; this many repeats decide it.
 _CLEARED, _TRIED_AGAIN = 2, 4
-#: A node counts as always slow from this share of slow partners on: few of them have other causes.
+#: A node counts as always slow if at least this share of its partners are slow; a few of these may have other causes.
 _MOSTLY = 0.75
 
 
@@ -31,7 +31,7 @@ class Slowness:
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
         self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
         self.is_crowded = False
-        self.unclear: List[List[Sample]] = []  # what is slow in a crowded round, and was hardly tried in sparse ones yet
+        self.unclear: List[List[Sample]] = []  # slow in a crowded round, with too few trials in sparse ones so far
         self.company = self._in_company(rounds)
         self.is_packed = is_packed(rounds, nodes, self.is_slow)
         self.lone = lone_samples(rounds, nodes, is_packed=self.is_packed)
@@ -86,9 +86,9 @@ class Slowness:
         return found
 
     def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
-        """Return the nodes that are slow by themselves: slow in sparse rounds, and with most other partners too.
+        """Return the nodes that are slow by themselves: slow in sparse rounds, and with most other partners, too.
 
-        What was slow in a crowded round says nothing of them: in half of the rounds all partners may be on other leaves.
+        Slow trials in a crowded round do not count: in half of the rounds, all partners may be on other leaves.
         """
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         in_doubt = {id(sample) for slow in slow_rounds for sample in slow}
@@ -101,7 +101,7 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Tell whether a sample has no number, or one too far below the baseline that nothing else explains."""
+        """Tell whether a sample has no number, or a number below the healthy range that nothing else explains."""
         if is_excused(sample):
             return False
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
@@ -112,7 +112,7 @@ class Slowness:
         return median(numbers) / self.healthy if numbers and self.healthy else 0.0
 
     def is_all_slow(self) -> bool:
-        """Tell whether even the healthiest pairs miss what a pair must reach."""
+        """Tell whether even the healthiest pairs miss the pair limit."""
         if not self.pairs:
             return False
         return not self.healthy or (self.pair_limit is not None and self.healthy < self.pair_limit)
@@ -173,10 +173,10 @@ class Slowness:
         return sorted(pair for pair in self.pairs if len(island & set(pair)) == 1)
 
     def lone_bridges(self, island: Set[int]) -> List[bool]:
-        """Tell of each trial of an island's bridges in a round of its own whether it was slow."""
+        """Tell for each lone trial of an island's bridges whether it was slow."""
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:
-        """Tell whether `pairs` are not only slow in company: where any round was crowded, most of them in sparse ones too."""
+        """Tell whether `pairs` are slow not only in company: if a round was crowded, most are slow in sparse ones, too."""
         apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
         return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as many as bridges

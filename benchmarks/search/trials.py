@@ -20,7 +20,7 @@ class Trial(NamedTuple):
 class Sample(NamedTuple):
     """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none.
 
-    With a number, `why` says that something other than the fabric may explain a low one; such a sample is never slow.
+    With a number, `why` names another cause than the fabric that may explain a low one; such a sample is never slow.
     """
 
     trial: Trial
@@ -34,7 +34,7 @@ class Culprit(NamedTuple):
     `kind` determines the other fields. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
     slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all other
     nodes, where no smaller set explains it. between: nodes whose pairs are slow when many of them run at once, and fine when
-    few do. `ratio` is measured busbw as a share of healthy, 0.0 if there is none; `flapping` says that some trials were fine;
+    few do. `ratio` is measured busbw as a share of healthy, 0.0 if there is none; `flapping` means that some trials were fine;
     `confidence` grows from 0 to 1 with the trials that agree.
     """
 
@@ -50,7 +50,7 @@ class Culprit(NamedTuple):
 class Finding(NamedTuple):
     """What the search knows so far.
 
-    `healthy_gb_s` is what a healthy pair reaches, `exhausted` says that no trial is left, and `suspects` are nodes that
+    `healthy_gb_s` is what a healthy pair reaches, `exhausted` means that no trial is left, and `suspects` are nodes that
     were slow together without a proven cause.
     """
 

@@ -9,18 +9,19 @@ from pulumi_command import local
 
 from benchmarks.judge.checks import PASS
 
-#: What the command plugin runs. It appends `create` to these words, so that is `$0` of the script and never run itself.
+#: The command plugin's interpreter. The plugin appends `create` to these arguments, so it is `$0` of the script and does not
+#: run.
 _SHOWS = ("/bin/sh", "-c", "cat")
 _FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
 
 
 class Accept(pulumi.ComponentResource):
-    """Fails the update unless the verdict is pass.
+    """Fails the update unless the verdict is `pass`.
 
-    Creates: one Command that shows `screen`, and fails unless the verdict is pass. Its `create` is `headline`, a sentence,
-    because an update that fails begins with it: `exit status 1: running "..."` (pulumi-command 1.2.1,
+    Creates: one Command that shows `screen`, and fails unless the verdict is `pass`. Its `create` is `headline`, a sentence,
+    because the error message of a failed update begins with it: `exit status 1: running "..."` (pulumi-command 1.2.1,
     provider/pkg/provider/local/commandOutputs.go, `run`).
-    `after` are outputs to settle first: the engine keeps only what is known by the time a resource fails.
+    It waits for the outputs in `after`: when a resource fails, the engine saves only the outputs that are known by then.
     Outputs: none.
     """
 
@@ -41,7 +42,7 @@ class Accept(pulumi.ComponentResource):
             create=headline,
             interpreter=verdict.apply(lambda found: list(_SHOWS if found == PASS else _FAILS)),
             stdin=pulumi.Output.all(screen=screen, settled=settled).apply(lambda known: str(known["screen"])),
-            logging=local.Logging.NONE,  # a pass is logged by the program, and a failure quotes what is shown in its error
+            logging=local.Logging.NONE,  # the program logs a pass, and a failure's error message quotes what was shown
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self),
         )

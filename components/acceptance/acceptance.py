@@ -1,4 +1,4 @@
-"""Runs the stages in their order, and makes the outputs that a stack exports."""
+"""Runs the stages in order and builds the outputs that a stack exports."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from config.stack import Stack
 
 
 class Acceptance(pulumi.ComponentResource):
-    """A measured bus bandwidth, its verdict, and the cause where it is short.
+    """A measured bus bandwidth, its verdict, and the cause if it is short.
 
-    Creates: Ready, a reference to the stack itself, Runner with the Commands `build`, `measure` and `search`, and `schedule`
-    where the nodes are made a Slurm cluster, Records, Accept; OnDemand, Records and Accept where Slurm starts the nodes; only
-    what is expected while nothing may start any.
-    Outputs: `expected`, what is known before any measurement; `measured`, the record of one measurement, replaced as a whole
-    (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, how a person gets onto the head node; `readme`,
-    Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them depends on Accept, so
-    a failing gate leaves its evidence.
+    Creates: Ready, a reference to the stack itself, Runner with the Commands `build`, `measure` and `search`, and `schedule` if
+    the nodes form a Slurm cluster, Records, Accept. If Slurm starts the nodes: OnDemand, Records and Accept. If nothing may
+    start nodes yet: nothing, and only expected values are exported.
+    Outputs: `expected`, the values known before any measurement; `measured`, the record of one measurement, always replaced as
+    a whole (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, with which a person logs in to the head
+    node; `readme`, Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them
+    depends on Accept, so a failing gate keeps its evidence.
     """
 
     expected: pulumi.Output[dict[str, Any] | None]
@@ -62,7 +62,7 @@ class Acceptance(pulumi.ComponentResource):
         self.register_outputs({"measured": self.measured})
 
     def _postpone(self, planned: PlannedSet) -> None:
-        """Export that nothing is rented, so nothing is measured."""
+        """Export that nothing was measured, because no nodes are rented yet."""
         why = f"{planned.name} has no nodes yet, so nothing was measured"
         nothing = pulumi.Output.from_input(None)
         self.expected = nothing
@@ -72,7 +72,7 @@ class Acceptance(pulumi.ComponentResource):
         self.readme = pulumi.Output.from_input(f"# {why}\n")
 
     def _await_job(self, name: str, cluster: Cluster, planned: PlannedSet, stack: Stack) -> None:
-        """Offer the test job, and export what its last run came to."""
+        """Offer the test job, and export the result of its last run."""
         mine, price, shape = pulumi.ResourceOptions(parent=self), stack.records.price, planned.shape
         if shape is None:
             raise pulumi.RunError(f"the shape of {planned.name} is not known, and its nodes do not exist yet")
@@ -198,10 +198,10 @@ class Acceptance(pulumi.ComponentResource):
         job: str = "",
         required: bool = False,
     ) -> None:
-        """Export and show what was measured, and stop the update unless it passed.
+        """Export and show the result, and fail the update unless it passed.
 
-        Without an `end` nothing was measured: `waits` says what is waited for, and unless a measurement is `required`, that is
-        neither accepted nor refused.
+        Without an `end` nothing was measured: `waits` gives the reason. The update then fails only if a measurement is
+        `required`.
         """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
             lambda known: known["record"].fields | _beside(known["record"].fields["evidence"], known["kept"])
@@ -227,7 +227,7 @@ class Acceptance(pulumi.ComponentResource):
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     def _say(self, end: End | None, words: Said, kept: Kept, last: dict[str, Any]) -> None:
-        """Show a pass, whether this update measured it, and what changed since the run before."""
+        """Show a pass: whether this update measured it, and what changed since the previous run."""
         if end is None:
             pulumi.log.info(words.headline, self)
             return
@@ -247,7 +247,7 @@ def _controller(inventory: Inventory) -> Head:
 
 
 def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
-    """Return the way to a transcript on `head`; None if it is copied elsewhere already."""
+    """Return the way to a transcript on `head`; None if there is a copy elsewhere already."""
     if reach.copies_transcripts:
         return pulumi.Output.from_input(None)
     known = pulumi.Output.all(shell=reach.shell(head), known_hosts=reach.known_hosts(head))
@@ -255,6 +255,6 @@ def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
 
 
 def _beside(evidence: dict[str, Any] | None, kept: Kept) -> dict[str, Any]:
-    """Return the fields of a measurement's record that say what was kept of it."""
+    """Return the fields of a measurement's record that describe its kept files."""
     where = evidence | {"copy": kept.evidence} if evidence else None
     return {"certificate": kept.certificate, "report": kept.report, "evidence": where}

@@ -1,4 +1,4 @@
-"""Counts the attempts at a measurement that the head node refused, so that the next update asks it again."""
+"""Counts the attempts at a measurement that the head node refused, so that the next update sends the request again."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 import pulumi
 
-#: The engine's own function, and pauses after which it is asked again, s. A state in a folder is unreadable for a moment
-#: while it is written: the file with its attributes is empty (gocloud.dev, blob/fileblob, of pulumi 3.259.0).
+#: The engine's own function, and the pauses in seconds between calls. While a state in a folder is being written, it is
+#: unreadable for a moment: the file with its attributes is empty (gocloud.dev, blob/fileblob, of pulumi 3.259.0).
 _READ = "pulumi:pulumi:readStackOutputs"
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -16,21 +16,21 @@ _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 def last_measured() -> pulumi.Output[dict[str, Any]]:
     """Return the stack's own output `measured` as it was before this update; empty before the first one.
 
-    A StackReference would read it once, and fail the update where the state is being written.
+    A StackReference would read it once, and fail the update if the state is being written.
     """
     return pulumi.Output.from_input(_before()).apply(lambda found: found if isinstance(found, dict) else {})
 
 
 def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
-    """Return the number of this attempt, from 0: one more than that of the `last` measurement if that was refused.
+    """Return the number of this attempt, from 0: one more than that of the `last` measurement if it was refused.
 
-    A refusal is a result that the state keeps, and to the engine nothing changed since.
+    The state keeps a refusal as a result, so without a new number the engine sees no change and does not run it again.
     """
     return last.apply(lambda found: int(found.get("attempt", 0)) + bool(found.get("refused")))
 
 
 async def _before() -> Any:
-    """Return what the last update measured; None before the first one."""
+    """Return the last update's record of the measurement; None before the first one."""
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     for pause_s in _PAUSES_S:
         try:

@@ -19,10 +19,10 @@ from config.measure import NcclTests
 
 @dataclass(frozen=True)
 class Archive:
-    """The nccl-tests archive: where the runner takes it from, and what is copied to the head node for that.
+    """The nccl-tests archive: its source for the runner, and the file to copy to the head node, if any.
 
     Attributes:
-        source: version, sha256, and a URL that the head node fetches or a file in its home folder.
+        source: version, sha256, and either a URL that the head node downloads or the name of a file in its home folder.
         files: name in the head node's home folder -> (local path, sha256); none for a URL.
     """
 
@@ -31,7 +31,7 @@ class Archive:
 
     @classmethod
     def of(cls, tests: NcclTests) -> Archive:
-        """Return the archive that a stack asks for; a local file is hashed here."""
+        """Return the archive that a stack asks for; the sha256 of a local file is computed here."""
         sha256 = tests.digest
         if tests.is_url:
             return cls(protocol.Source(tests.version, sha256, url=tests.source), {})
@@ -44,7 +44,7 @@ class Built:
     """A finished build.
 
     Attributes:
-        command: the Command; what needs the programs comes after it.
+        command: the Command; resources that need the programs depend on it.
         place: the nodes, the programs on them, and where MPI, CUDA and NCCL are.
     """
 
@@ -63,10 +63,10 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     launcher: Launcher,
     opts: pulumi.ResourceOptions,
 ) -> Built:
-    """Register the build of what `asked` runs, on the `nodes` that are ready."""
+    """Register the build of the programs that `asked` needs, on `nodes`, which are ready."""
 
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
-        # A new machine may have the name and the address of one that is gone, and it has no programs yet.
+        # A new machine may have the name and the address of a deleted one, but not its programs.
         reasons = [identity, runner.digest]
         return requests.build(machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 
@@ -75,11 +75,11 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
 
     wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)
-    # A dataclass, because the engine's SDK makes plain tuples of named ones that pass through an output.
+    # A dataclass, because Pulumi's SDK turns named tuples that pass through an output into plain tuples.
     known = pulumi.Output.all(nodes=nodes, network=ready.network, stdout=command.stdout, asked=asked)
     return Built(command, known.apply(lambda values: place(**values)))
 
 
 def machines(nodes: tuple[Node, ...]) -> list[protocol.Node]:
-    """Return the nodes as a request names them."""
+    """Return the nodes in the form of a request."""
     return [protocol.Node(node.name, node.address) for node in nodes]

@@ -1,4 +1,4 @@
-"""The programs that test new machines in pairs before they become nodes; the controller calls them, one for each pool."""
+"""Installs the programs that test new machines in pairs before they become nodes; the controller runs them, one per pool."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from components.reach import Head, Ran, Reach
     from config.stack import Stack
 
-#: A search ends by itself before the controller ends it, and then says what it has found.
+#: The search's time limit is this much shorter than the controller's, so that it can still report what it found.
 _MARGIN_S = 60
 _PAIR = 2
 
@@ -36,9 +36,9 @@ def entry_tests(  # noqa: PLR0913 - what they depend on, by name
     source: Source,
     opts: pulumi.ResourceOptions,
 ) -> list[Ran]:
-    """Register one Command for each set whose machines are tested: it writes the test's program and its document.
+    """Register one Command for each set whose machines are tested; it writes the test's program and its request document.
 
-    `runner` is the runner's file name in the folder that all machines share, `source` the nccl-tests archive there.
+    `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive there.
     """
     made: list[Ran] = []
     for one in sets:
@@ -62,7 +62,7 @@ def _document(asked: Asked, source: Source, one: PlannedSet, runner: str, networ
 
 
 def writes(folder: str, runner: str, pool: str, text: str) -> str:
-    """Return the command that writes the document from its input, and then the program; each appears whole."""
+    """Return the command that writes the document from its input and then the program, both atomically."""
     document, path = f"entry-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json", entry_script(folder, pool)
     body = shlex.quote(f"#!/bin/sh\n# Written by busbar.\nexec python3 -IS {folder}/{runner} entry {folder}/{document}\n")
     return (

@@ -1,4 +1,4 @@
-"""What a measurement means: by itself, and after the search."""
+"""The judgement of a measurement: by itself, and after the search."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from benchmarks.plan.asked import Asked
 
 @dataclass(frozen=True)
 class Look:
-    """What the measurement means by itself.
+    """The judgement of a measurement by itself.
 
     Attributes:
-        asked: what was asked, with the limit that earlier runs give.
-        judged: what it means.
+        asked: what was asked, with the limit from earlier runs.
+        judged: the judgement.
     """
 
     asked: Asked
@@ -24,10 +24,10 @@ class Look:
 
 @dataclass(frozen=True)
 class End(Look):
-    """What measurement and search came to: `judged` is what both together mean.
+    """The judgement of a measurement and its search: `judged` follows from both.
 
     Attributes:
-        searched: the search's line; a fabric that is not short is not searched, and says so.
+        searched: the search's line; if the fabric is not short, it reports that no search was needed.
     """
 
     searched: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Stage `measure`: the runner runs every step of the plan; the judgement follows from its line and from earlier runs."""
+"""Stage `measure`: the runner runs every step of the plan; the judgement follows from its line and earlier runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from components.reach import Ran
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished measurement: its Command, which a search comes after, and the first look at its line."""
+    """A finished measurement: its Command, on which a search depends, and the first judgement of its line."""
 
     command: Ran
     look: pulumi.Output[Look]
@@ -39,9 +39,9 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
     after: Sequence[Ran],
     opts: pulumi.ResourceOptions,
 ) -> Measured:
-    """Register the measurement of what `asked` says, after the build and the Commands `after`.
+    """Register the measurement of `asked`, after the build and the Commands `after`.
 
-    The judgement is a function of what the state holds, so a preview of a measured stack shows the same one.
+    The judgement is a function of values in the state, so a preview of a measured stack shows the same judgement.
     """
 
     def request(where: Place, asked: Asked, identity: str, nonce: str, before: Sequence[str]) -> str:
@@ -67,9 +67,9 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
 
 
 def _nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return a number of this stack's own, made once: the head node answers a request that it knows with its old line.
+    """Return a number that is created once per stack: the head node answers a known request with its old line.
 
-    A stack that was destroyed and made again, or another one on the same machines, so never takes an old line for its own.
+    So a stack that was destroyed and recreated, or another stack on the same machines, never gets an old line.
     """
     made = local.Command(
         name,

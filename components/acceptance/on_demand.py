@@ -1,6 +1,6 @@
-"""Stage `job`: what measures nodes that Slurm starts, as a job for people to submit, and the result of its last run.
+"""Stage `job`: for nodes that Slurm starts, the measurement as a job that people submit, and the result of its last run.
 
-Nodes that cost by the hour are started by a person's `sbatch` and not by an update.
+Such nodes are billed by the hour, so a person's `sbatch` starts them and not an update.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from components.kept_programs import kept
 from components.reach import Head, Reach
 from config.stack import Stack
 
-#: The script's name; `sbatch` is typed with it.
+#: The script's name, for people who type `sbatch`.
 SCRIPT = "nccl-test.sh"
-#: Most time that the build of nccl-tests takes of a job, and with an image that is imported first.
+#: Time limit of the nccl-tests build in the job, in seconds: without an image, and with one that is imported first.
 _BUILD_S, _IMAGE_S = 1800, 5400
 #: The line of a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
@@ -40,7 +40,7 @@ _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
 @dataclass(frozen=True)
 class Ended:
-    """The last run of the test job: what it means, and where it ran."""
+    """The last run of the test job: its judgement, and the nodes that it ran on."""
 
     end: End
     where: Place
@@ -50,8 +50,8 @@ class OnDemand(pulumi.ComponentResource):
     """The test job on the controller, ready to be submitted.
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
-    script beside them, a Command that reads the result of the job's last run.
-    Outputs: `ended`, that run, None before the first one; `waits`, why there is none, empty if there is one.
+    script to the same folder, and a Command that reads the result of the job's last run.
+    Outputs: `ended`, the last run, None before the first one; `waits`, why there is none, empty if there is one.
     """
 
     ended: pulumi.Output[Ended | None]
@@ -128,7 +128,7 @@ class OnDemand(pulumi.ComponentResource):
             head=controller,
             command=document.apply(lambda text: _reads(folder, text, planned.name, limit_s)),
             stdin=pulumi.Output.from_input(""),
-            # `measure.run` asks for the newest result.
+            # A new `measure.run` reads the newest result.
             triggers=[asked.plan.digest(), attempt],
             opts=_after(mine, [written, *tests]),
         )
@@ -147,12 +147,12 @@ def _after(opts: pulumi.ResourceOptions, needed: list[Any]) -> pulumi.ResourceOp
 
 
 def _measurement(text: str) -> str:
-    """Return the measurement's line in the job's line `text`; empty if no job has run."""
+    """Return the measurement's line from the job's line `text`; empty if no job has run."""
     return "" if requests.refused(text) else json.dumps(json.loads(text.splitlines()[-1])["measure"])
 
 
 def place(text: str, network: str, asked: Asked) -> Place | None:
-    """Return where the job of line `text` ran; None if no job has run."""
+    """Return where the job with line `text` ran; None if no job has run."""
     if requests.refused(text):
         return None
     line: dict[str, Any] = json.loads(text.splitlines()[-1])
@@ -161,7 +161,7 @@ def place(text: str, network: str, asked: Asked) -> Place | None:
 
 
 def ended(line: str, earlier: str, where: Place | None, asked: Asked) -> Ended | None:
-    """Return what the measurement's `line` of the job that ran at `where` means; None if no job has run."""
+    """Return the judgement of `line`, the measurement of the job that ran at `where`; None if no job has run."""
     if where is None:
         return None
     found = with_history(replace(asked, names=tuple(node.name for node in where.nodes)), earlier)
@@ -174,7 +174,7 @@ def submits(folder: str) -> str:
 
 
 def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
-    """Return the job's script; what it asks of Slurm can be given to sbatch otherwise, but for the number of nodes."""
+    """Return the job's script; its sbatch options can be overridden on the command line, except the number of nodes."""
     asks = {
         "job-name": "nccl-test",
         "partition": planned.launcher.queue,
@@ -195,7 +195,7 @@ def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
 
 
 def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
-    """Return the command that writes the document from its input, and then the script; each appears whole."""
+    """Return the command that writes the document from its input and then the script, both atomically."""
     document = f"job-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     body = shlex.quote(script(folder, runner, planned, document))
     return (
@@ -205,9 +205,10 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
 
 
 def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
-    """Return the command that prints the line that the job kept, or one that says that there is none.
+    """Return the command that prints the line that the job kept, or a line that reports that there is none.
 
-    With a `limit_s` it submits the job itself, on the nodes of `pool` that always run, and waits for it so long.
+    With a `limit_s` it submits the job itself, on the nodes of `pool` that always run, and waits for it up to `limit_s`
+    seconds.
     """
     run_id = json.loads(text)["run_id"]
     why = f"no test job has run yet; on the login node: {submits(folder)}"
@@ -216,7 +217,7 @@ def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
         why = f"the test job on the nodes that always run kept no result within {limit_s:.0f} s; its log is in {folder}, and "
         why += "`sinfo -R` on the login node says which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
-        # A job that nobody waits for any more would keep the nodes from others.
+        # A job that nobody waits for any more is cancelled: it would keep the nodes from others.
         submit = (
             f"cd {folder} && rm -f {run_id}.json && job=$({asks}) && end=$(($(date +%s) + {limit_s:.0f})) && "
             'while [ -n "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do '

@@ -14,11 +14,11 @@ from components.reach import Head, last_line
 
 
 class Ready(pulumi.ComponentResource):
-    """All nodes answer, have ended their first boot, have all rails up, and know each other's host keys.
+    """All nodes answer, have finished their first boot, have all rails up, and have each other's host keys.
 
-    Creates: one Command, on the jump host or on the operator's machine, however many nodes there are.
-    Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes say of themselves
-    (known at preview where the stack names a whole row); `network`, CIDRs of the front end, separated by commas.
+    Creates: one Command for all nodes, which runs on the jump host or on the operator's machine.
+    Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes report (known at
+    preview if the stack names a complete row); `network`, CIDRs of the front end, separated by commas.
     """
 
     head: pulumi.Output[Head]
@@ -60,7 +60,7 @@ class Ready(pulumi.ComponentResource):
 
 
 def request(planned: PlannedSet, timeout_s: int) -> dict[str, Any]:
-    """Return what first contact asks of every node."""
+    """Return the request for first contact with every node."""
     shape = planned.shape
     ask: dict[str, Any] = {
         "hcas": sorted(shape.rdma.hca) if shape and shape.rdma and planned.nodes > 1 else [],

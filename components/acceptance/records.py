@@ -1,6 +1,6 @@
 """Stage `records`: earlier runs, transcript, certificate, report; a failure is a warning.
 
-Commands on the operator's machine do the work, so nothing is read, written or drawn while the program computes outputs.
+Commands on the operator's machine do the work, so the program reads, writes and draws nothing while it computes outputs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from benchmarks.records import requests
 from benchmarks.records.requests import Keeping, Kept, Way
 from components.acceptance.looks import End
 
-#: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line that says so.
+#: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line with the error.
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "
@@ -29,15 +29,15 @@ _ANSWER = (
 
 @dataclass(frozen=True)
 class Whole:
-    """A mapping that passes through outputs as one value; the SDK would make an output of every row of a plain one."""
+    """A mapping that passes through outputs as one value; of a plain dict, the SDK would wrap every entry in an output."""
 
     fields: dict[str, Any]
 
 
 class Records(pulumi.ComponentResource):
-    """What is known and kept of a measurement beside the stack's state.
+    """A measurement's records, which are kept beside the stack's state.
 
-    Creates: one Command that looks up earlier runs, and one that keeps this run; neither where nothing is to be kept.
+    Creates: one Command that looks up earlier runs, and one that keeps this run; neither if no records are configured.
     Outputs: none; `look_up` and `keep` return answers.
     """
 
@@ -56,7 +56,7 @@ class Records(pulumi.ComponentResource):
     def look_up(
         self, line: pulumi.Output[str], asked: pulumi.Output[Asked], where: pulumi.Output[Place | None]
     ) -> pulumi.Output[str]:
-        """Return the answer to what earlier runs there are, of the kind of the run at `where` that printed `line`."""
+        """Return the earlier runs that are comparable with the run at `where`, which printed `line`, as the JSON answer."""
         if not self.keeping.records.history:
             return pulumi.Output.from_input("{}")
 
@@ -75,9 +75,9 @@ class Records(pulumi.ComponentResource):
         outputs: pulumi.Output[Whole | None],
         way: pulumi.Output[Way | None],
     ) -> pulumi.Output[Kept]:
-        """Keep the run, if there was one, and return what was kept; what was not is logged as a warning.
+        """Keep the run, if there was one, and return what was kept; each failure is logged as a warning.
 
-        `way` leads to the machine that has its transcript; None if a copy is elsewhere already.
+        `way` leads to the machine that has the transcript; None if there is a copy elsewhere already.
         """
         wanted = self.keeping.records
         if not (wanted.history or wanted.report or wanted.certificate.key):

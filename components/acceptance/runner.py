@@ -1,4 +1,4 @@
-"""Copies the runner to the head node, once for each content, and sends it requests, one Command for each."""
+"""Copies the runner to the head node whenever its content changes, and sends it requests, one Command for each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from components.reach import Head, Ran, Reach
 
 
 class Runner(pulumi.ComponentResource):
-    """The packed runner, and what it needs beside itself, in the head node's home folder.
+    """The packed runner and the files that it needs, in the head node's home folder.
 
     Creates: one copy of the runner, and one of every file in `files` (name there -> local path and sha256).
-    Outputs: none; `run` registers one Command for each request. Other machines are another `identity`; every request is sent
-    again with another `attempt`, and one that is done is answered at once.
+    Outputs: none; `run` registers one Command for each request. Another `identity` means other machines. Another `attempt`
+    sends every request again; a request that is already done is answered at once.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what every request needs, once
@@ -54,10 +54,10 @@ class Runner(pulumi.ComponentResource):
         self.register_outputs({})
 
     def run(self, name: str, request: pulumi.Output[str], after: list[Any], opts: pulumi.ResourceOptions) -> Ran:
-        """Hand `request` to the runner, after the resources `after`; return the Command that prints its one line.
+        """Send `request` to the runner, after the resources `after`; return the Command that prints the runner's line.
 
-        The runner works detached under the request's own hash. A Command that is cut off, or that runs again for another reason
-        than its request, finds the work where it is.
+        The runner works detached, under the request's hash. A Command that loses its connection, or runs again for any reason
+        but a changed request, finds the same run.
         """
         waits = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*self._copies, *after]))
         return self._reach.run(
@@ -70,7 +70,7 @@ class Runner(pulumi.ComponentResource):
         )
 
     def _start(self, request: str) -> str:
-        """Return the command for `request`; what cannot be run, and a search that is not needed, are their own answers."""
+        """Return the command for `request`; if it cannot run, or a search is not needed, the command prints that answer."""
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"

@@ -1,4 +1,4 @@
-"""What a person reads at the end of an update."""
+"""The text that a person reads at the end of an update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config.records import Records
 
 @dataclass(frozen=True)
 class Said:
-    """The page of the outputs, the first line of the end, and what follows it."""
+    """The Markdown page of the outputs, the first line of the final message, and the lines after it."""
 
     page: str
     headline: str
@@ -20,16 +20,16 @@ class Said:
 
 
 def said(end: End | None, waits: str, ssh: str, kept: Kept, records: Records, *, rents: bool, job: str) -> Said:  # noqa: PLR0913
-    """Return what is said of `end`, the result of a measurement.
+    """Return the texts about `end`, the result of a measurement.
 
     Args:
         end: None if nothing was measured.
-        waits: what is waited for then.
-        ssh: opens a shell on the head node.
-        kept: where the report is, and what changed since the run before.
-        records: the stack's records, for its price.
+        waits: then, what the stack waits for.
+        ssh: command that opens a shell on the head node.
+        kept: where the report is, and what changed since the previous run.
+        records: the stack's settings for records, which include its price.
         rents: whether the stack rents its nodes.
-        job: submits the test job; empty if an update measures.
+        job: command that submits the test job; empty if an update measures.
     """
     if end is None:
         return Said(f"# {waits}\n\nA shell on the login node: `{ssh}`\n", waits, "")

@@ -1,4 +1,4 @@
-"""Stage `schedule`: the runner makes a Slurm cluster of the nodes, with the head node as its controller."""
+"""Stage `schedule`: the runner sets up a Slurm cluster on the nodes, with the head node as its controller."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def schedule(  # noqa: PLR0913 - what a cluster depends on, by name
     queue: str,
     opts: pulumi.ResourceOptions,
 ) -> Ran:
-    """Register the Slurm cluster of `nodes`; ranks that start in its jobs come after it."""
+    """Register the Slurm cluster of `nodes`; measurements that run in its jobs depend on it."""
 
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
         return requests.schedule(machines(nodes), asked, queue, [identity, runner.digest])

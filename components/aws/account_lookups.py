@@ -1,4 +1,4 @@
-"""Asks the account: a look-up that fails ends in a sentence, and what is not there is None."""
+"""Asks the account: a failed look-up ends the program with a message, and None stands for a missing resource."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from catalogue.aws.permissions import LOOKUPS
 from components.report_findings import look_up
 
 _T = TypeVar("_T")
-#: How the provider says that there is none: the services' codes, and its own words (internal/tfresource/not_found_error.go).
+#: How the provider reports a missing resource: codes of the services, and its own messages
+#: (internal/tfresource/not_found_error.go).
 _MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results", "couldn't find resource", "no matching ")
 
 
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
-    """Return what `question`, a look-up of that token, returns, or end in a sentence: see `look_up`."""
+    """Return what `question`, a look-up with this token, returns; if it fails, end the program with a message (`look_up`)."""
     return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", question)
 
 
 def there(question: Callable[[], _T]) -> _T | None:
-    """Return what `question` returns, or None for what is not there."""
+    """Return what `question` returns, or None if the resource does not exist."""
     try:
         return question()
     except Exception as error:
@@ -32,12 +33,12 @@ def there(question: Callable[[], _T]) -> _T | None:
 
 
 def is_missing(error: Exception) -> bool:
-    """Tell whether a look-up failed because there is no such thing."""
+    """Tell whether a look-up failed because the resource does not exist."""
     return any(words in str(error) for words in _MISSING)
 
 
 def resource(kind: str, name: str) -> dict[str, Any]:
-    """Return a resource as Cloud Control shows it: the provider has no data source for some."""
+    """Return a resource from Cloud Control, for kinds that have no data source in the provider."""
     found = ask(
         f"{kind} {name}",
         "cloudcontrol/getResource:getResource",

@@ -75,9 +75,9 @@ class AwsCluster(pulumi.ComponentResource):
         people = _people(name, wanted, measure, for_login, roles, controller, mine) if controller else []
         ran = running.found(wanted, roles.node_profile_arn)
         may_go_on = running.judged(wanted, ran)
-        # By queue and name: others may come, go and change places, and these machines stay.
+        # By queue and name: other entries may be added, removed or reordered without replacing these machines.
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
-        # What was left behind is in no state, so it looks as if it ended.
+        # Machines that were left behind are in no state, so they would look terminated.
         if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
             running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
@@ -113,7 +113,7 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
     controller: Controller,
     opts: pulumi.ResourceOptions,
 ) -> list[LoginNode]:
-    """Register the login nodes beside the controller, which sets them up with its key."""
+    """Register the login nodes beside the controller, which sets them up over SSH with its own key."""
     made = []
     for number, parameter in enumerate(roles.people_parameters, 1):
         own = replace(parts, profile=roles.people_profile, parameter=parameter, controller_key=controller.public_key)
@@ -131,19 +131,19 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
         dynamic=machines.dynamic,
         shape=shape,
         job_nodes=wanted.startable.get(key, 0),
-        # Nodes of a Capacity Block start when it begins, which may be in weeks.
+        # Nodes of a Capacity Block start when the block begins, which may be weeks ahead.
         start_limit_s=wanted.slurm.start_limit_s(machines.always_on) if wanted.slurm and not machines.in_block else 0,
         entry_timeout_s=wanted.slurm.entry_limit_s if wanted.slurm and machines.dynamic else 0,
         job_folder=folder,
         launcher=Launcher(
             wanted.homes, in_jobs(image, wanted.storage.home_mount) if starts else image, queue=queue if starts else ""
         ),
-        ask=shape is None or shape.rdma is None,  # where no source names the rails, the machines themselves do
+        ask=shape is None or shape.rdma is None,  # if no source names the rails, the machines are asked
     )
 
 
 def _made(key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
-    """Return the nodes by the names that the VPC's own DNS has for them."""
+    """Return the nodes under the names that the VPC's DNS gives them."""
     nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
     parts = [machines.type, *sorted({member.image for member in members}), *sorted(member.id for member in members)]
     return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())

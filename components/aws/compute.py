@@ -1,8 +1,8 @@
-"""Machines of one type in a queue: their launch template, their placement group, and those that always run.
+"""Machines of one type in a queue: launch template, placement group and the static machines, which always run.
 
-Each static machine is a resource of its own: its failure is named, it can be replaced by itself, and one more is one launch.
-Instant fleets have none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
-does not wait for machines that end). A scheduler starts the dynamic ones from the same template.
+Each static machine is a resource of its own: an error names it, it can be replaced by itself, and adding one is one launch.
+Instant fleets offer none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
+does not wait for terminating machines). A scheduler starts the dynamic machines from the same template.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from components.slurm.first_boot import software
 from components.wait_for_capacity import begun
 from config.aws.model import Aws, Machines
 
-#: The provider asks again for some minutes where there is no capacity, and waits until a machine has ended
+#: Timeout of create and delete. The provider retries for some minutes if there is no capacity, and waits for termination
 #: (terraform-provider-aws:internal/service/ec2/service_package.go, ec2_instance.go).
 _PATIENCE = "30m"
-#: Tags by which running machines are found again: their pool, their place in it, and what they are made of.
+#: Tags by which running machines are found: their pool, their index in it, and a hash of what they are made of.
 POOL_TAG, INDEX_TAG, MADE_TAG = "busbar:pool", "busbar:index", "busbar:made-of"
 
 
 @dataclass(frozen=True)
 class Member:
-    """One machine that runs: its id, its private IPv4 address and the id of its image."""
+    """One running machine: its id, its private IPv4 address and the id of its image."""
 
     id: str
     address: str
@@ -45,10 +45,10 @@ class Member:
 class Pool(pulumi.ComponentResource):
     """A launch template and its static machines.
 
-    Creates: placement group (where wanted), capacity block (where its purchase was confirmed), launch template, one
-    instance for each static machine.
-    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of those that the engine does not replace;
-    `template_id`; `block`, id of the Capacity Block that they start in, empty without one.
+    Creates: placement group (if configured), Capacity Block (if its purchase was confirmed), launch template, one instance for
+    each static machine.
+    Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of the members that the engine does not
+    replace; `template_id`; `block`, id of the Capacity Block that they start in, empty without one.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
@@ -95,7 +95,7 @@ class Pool(pulumi.ComponentResource):
         return group.name
 
     def _reservation(self) -> pulumi.Input[str] | None:
-        """Return what capacity is targeted; buy a Capacity Block only where its id was given twice."""
+        """Return the reservation to launch into; buy a Capacity Block only if the stack file confirms its offering id."""
         bought = self._machines.purchase
         if not bought.offering:
             return bought.reservation
@@ -104,12 +104,12 @@ class Pool(pulumi.ComponentResource):
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
             tags=self._wanted.named(self._key),
-            # A second purchase must never follow from a changed line, and a block that is paid outlives the stack.
+            # A changed line must never cause a second purchase, and a paid block must outlive the stack.
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
             ),
         )
-        # A destroy drops the block from the state, and the offering stays in the stack file.
+        # A destroy drops the block from the state, but the offering is still in the stack file.
         block.id.apply(
             lambda its: pulumi.log.warn(
                 f"{self._path}.purchase.confirm is still {bought.confirm}, whose Capacity Block {its} is bought and outlives "
@@ -124,9 +124,9 @@ class Pool(pulumi.ComponentResource):
         tags = self._tags()
         return ec2.LaunchTemplate(
             f"{self._name}-template",
-            # Another prefix is another template, and so other machines; any other change is a version for new machines.
+            # Another prefix means another template, and so other machines; any other change is a new version for new machines.
             name_prefix=f"{self._label}-{self._made_of}-",
-            # Nothing that could end a machine is registered before that was judged.
+            # No change that could terminate a machine is registered before it was judged.
             image_id=self._may_go_on.apply(lambda _: parts.image),
             instance_type=machines.type,
             ebs_optimized="true",
@@ -146,12 +146,13 @@ class Pool(pulumi.ComponentResource):
             ],
             user_data=self._first_boot(),
             tags=tags,
-            # An image that AWS names changes with AWS's releases; nodes of one pool are alike.
+            # Without a configured image, the look-up's answer changes with AWS's releases, but all nodes of a pool must have
+            # one image.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )
 
     def _first_boot(self) -> pulumi.Output[str]:
-        """Return the user-data; dynamic machines of Slurm's also accept its controller."""
+        """Return the user data; dynamic machines also accept SSH from Slurm's controller."""
         wanted, machines, parts = self._wanted, self._machines, self._parts
         if parts.controller_key is None or not machines.dynamic:
             return pulumi.Output.from_input(parts.mounts).apply(lambda mounts: _user_data(wanted, machines, mounts, ()))
@@ -160,7 +161,7 @@ class Pool(pulumi.ComponentResource):
         )
 
     def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
-        """Return once a Capacity Block has begun: one that is bought is only scheduled, and EC2 starts nothing in it before.
+        """Return the reservation's id once a Capacity Block has begun; until then EC2 starts nothing in it.
 
         Source: terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go, which waits for `scheduled`, too.
         """
@@ -175,13 +176,14 @@ class Pool(pulumi.ComponentResource):
             ec2.Instance(
                 f"{self._name}-{index}",
                 launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=version),
-                # Also those of the template: the provider reads all tags back, and would take off what it was not given.
+                # All tags, including the template's: the provider reads all tags back and would remove those that are missing
+                # here.
                 tags={**self._tags(), INDEX_TAG: str(index)},
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     custom_timeouts=pulumi.CustomTimeouts(create=_PATIENCE, delete=_PATIENCE),
                     ignore_changes=["launchTemplate.version"],
-                    # Capacity is scarce: the old one goes first.
+                    # Capacity is scarce, so the old machine is terminated first.
                     delete_before_replace=True,
                     hooks=never_twice(
                         f"{self._name}-{index}",
@@ -215,7 +217,7 @@ class Pool(pulumi.ComponentResource):
                 subnet_id=self._parts.subnet_id,
                 security_groups=[self._parts.group_id],
                 delete_on_termination="true",
-                # EC2 takes this only where there is one interface.
+                # EC2 accepts this only for a single interface.
                 associate_public_ip_address=None,
                 description=f"{self._label} {'front end' if nic.kind == PLAIN else 'EFA'}",
             )

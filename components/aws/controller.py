@@ -1,4 +1,4 @@
-"""The login node as Slurm's controller: how it launches the dynamic machines of each entry, from their launch template."""
+"""The login node as Slurm's controller, and the settings with which it launches each entry's dynamic machines."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
-#: Types with that many virtual CPUs have two processors (EC2 instance types, p4d and p5); Slurm compares their product.
+#: Types with this many vCPUs or more have two processors (EC2 instance types, p4d and p5); Slurm compares their product.
 _TWO_SOCKETS = 96
 
 
@@ -30,14 +30,14 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
     people: Sequence[LoginNode],
     needed: Sequence[pulumi.Resource],
 ) -> pulumi.Output[Machine]:
-    """Register the Slurm cluster of all entries with dynamic machines; return its controller once jobs can be submitted."""
+    """Register the Slurm cluster of all entries with dynamic machines; return its controller once it accepts jobs."""
     sets = [
         _set(queue.name, one, pools[f"{queue.name}-{one.name}"])
         for queue in wanted.queues
         for one in queue.machines
         if one.dynamic
     ]
-    # No tag of the stack's own machines: previews would take those that Slurm started for them.
+    # Not the tags of the stack's own machines: a preview would mistake machines that Slurm started for those.
     tags = {"busbar:cluster": wanted.name, STACK_TAG: f"{this_stack()}/slurm"}
     suffix = ".cn" if wanted.region.startswith("cn-") else ""
     cloud = {"region": wanted.region, "endpoint": f"https://ec2.{wanted.region}.amazonaws.com{suffix}/", "tags": tags}

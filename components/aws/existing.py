@@ -12,7 +12,7 @@ from config.aws.facts import GroupRule, Profile, SecurityGroup, Subnet, Vpc
 from config.aws.model import Aws
 
 _ANYWHERE = "0.0.0.0/0"
-#: Where a route may lead, in the look-up's words; a route through a gateway endpoint is not shown
+#: Fields of the look-up that name a route's target; it does not return routes through a gateway endpoint
 #: (terraform-provider-aws:internal/service/ec2/vpc_route_table_data_source.go).
 _TARGETS = (
     *("gateway_id", "nat_gateway_id", "transit_gateway_id", "network_interface_id", "vpc_endpoint_id"),
@@ -21,25 +21,25 @@ _TARGETS = (
 
 
 def vpcs(found: Mapping[str, Subnet | None]) -> dict[str, Vpc]:
-    """Return the VPCs of the subnets that were found, by their ids."""
+    """Return the VPCs of the subnets that were found, by VPC id."""
     return {subnet.vpc: _vpc(subnet.vpc) for subnet in found.values() if subnet is not None}
 
 
 def subnets(wanted: Aws) -> dict[str, Subnet | None]:
-    """Return the subnets that are named, by their ids; None for those that are not there."""
+    """Return the subnets that the stack file names, by id; None for those that do not exist."""
     own = wanted.network.existing
     return {name: there(partial(_subnet, name)) for name in (own.public_subnet, own.private_subnet)} if own else {}
 
 
 def security_groups(wanted: Aws) -> dict[str, SecurityGroup | None]:
-    """Return the security groups that are named, by their ids; None for those that are not there."""
+    """Return the security groups that the stack file names, by id; None for those that do not exist."""
     groups = wanted.network.groups
     names = [name for name in groups.model_dump().values() if name] if groups else []
     return {name: there(partial(_group, name)) for name in names}
 
 
 def profiles(wanted: Aws) -> dict[str, Profile | None]:
-    """Return the instance profiles that are named, by their names; None for those that are not there."""
+    """Return the instance profiles that the stack file names, by name; None for those that do not exist."""
     names = [name for name in wanted.profiles.existing.model_dump().values() if name]
     return {name: there(partial(_profile, name)) for name in names}
 
@@ -70,9 +70,9 @@ def _subnet(name: str) -> Subnet:
 
 
 def _way_out(subnet: str, its_vpc: str) -> str:
-    """Return what a subnet sends all other traffic to; empty if nothing.
+    """Return the target of a subnet's default route; empty if there is none.
 
-    A subnet that no table is associated with has the VPC's main one, and the look-up by subnet then finds none (EC2 API).
+    A subnet without an associated route table uses the VPC's main table; the look-up by subnet finds none then (EC2 API).
     """
     what = f"the route table of {subnet}"
     table = there(lambda: _table(what, lambda: ec2.get_route_table(subnet_id=subnet)))

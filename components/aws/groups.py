@@ -1,7 +1,7 @@
 """Security groups: traffic between nodes, to the login node, and to the file systems' ports.
 
-EFA's traffic matches only rules that name a group by its id, never rules that name a network (aws-ofi-nccl 663), so the nodes'
-group allows egress to itself by id. From outside only SSH to the login node is open, from the named networks.
+Only rules that name a group by its id match EFA's traffic, never rules that name a network (aws-ofi-nccl 663), so the nodes'
+group allows egress to itself by id. From outside, only SSH to the login node is open, from the configured networks.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _ANYWHERE = "0.0.0.0/0"
 class Groups(pulumi.ComponentResource):
     """Security groups of nodes, login node and storage, with their rules.
 
-    Creates: three groups (two without file systems), one rule for each peer and range of ports; nothing where the stack file
-    names groups that exist. Where the network is retained, so is the group of the file systems that stay in it, with the rules
-    by which their servers talk to each other.
-    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems), each usable once all its rules are in place: FSx
-    looks at the rules when a file system is created.
+    Creates: three groups (two without file systems), and one rule for each peer and range of ports; nothing if the stack file
+    names existing groups. If the network is retained, so is the group of the file systems that stay in it, with the rules
+    by which their servers communicate.
+    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each is usable once all its rules exist, because
+    FSx checks the rules when it creates a file system.
     """
 
     nodes_id: pulumi.Output[str]
@@ -85,7 +85,7 @@ class Groups(pulumi.ComponentResource):
         return storage
 
     def _lustre(self, storage: ec2.SecurityGroup, clients: dict[str, ec2.SecurityGroup], ports: tuple[int, int]) -> None:
-        """Servers and clients both begin connections."""
+        """Let servers and clients open connections to each other."""
         self._both_ways(storage, clients | {"itself": storage}, ports)
         for noun, peer in clients.items():
             self._let_in(noun, peer, "storage", storage, ports)
@@ -103,7 +103,7 @@ class Groups(pulumi.ComponentResource):
             description=f"{self._wanted.name}: {description}",
             vpc_id=self._vpc_id,
             tags=stack_tags(self._wanted, noun),
-            # Groups name each other in rules, and the last one could not go while another's rule names it.
+            # Groups refer to each other in rules; the last one could not be deleted while another's rule refers to it.
             revoke_rules_on_delete=True,
             opts=self._kept(noun, noun),
         )

@@ -1,8 +1,8 @@
-"""Roles of machines: the login node publishes its host key, and Session Manager reaches all of them.
+"""IAM roles of machines: the login node publishes its host key, and Session Manager can reach every machine.
 
-If a scheduler may add machines, the login node may start machines in this cluster's subnet and end those with its nodes'
-profile. Roles and profiles have names that the provider makes up, so two stacks of one name share neither them nor the
-parameter. Profiles that the stack file names are used as they are; what their roles may do is their owner's matter.
+If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate those with the nodes'
+profile. The provider generates the names of roles and profiles, so two stacks of one name share neither these nor the
+parameter. Profiles that the stack file names are used as they are; their owner decides what their roles may do.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _Condition = dict[str, dict[str, str]]
 
 
 def partition(region: str) -> str:
-    """Return the AWS partition of `region`, as ARNs spell it."""
+    """Return the AWS partition of `region`, as in ARNs."""
     if region.startswith("us-gov-"):
         return "aws-us-gov"
     return "aws-cn" if region.startswith("cn-") else "aws"
 
 
 def _service(region: str) -> str:
-    """Return the name by which EC2 of `region` takes a role."""
+    """Return the service principal of EC2 in `region`, for trust policies."""
     return "ec2.amazonaws.com.cn" if region.startswith("cn-") else "ec2.amazonaws.com"
 
 
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile, and a third for login nodes beside Slurm's
-    controller; the login nodes' own policies. Nothing of a kind whose profile the stack file names.
+    Creates: two roles, each with Session Manager's policy and an instance profile, and a third role for login nodes beside
+    Slurm's controller; the login nodes' own policies. If the stack file names a profile, nothing is created in its place.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
-    `node_profile_arn`, None where other stacks may have that profile, too; `parameter`, name of the SSM parameter that the
+    `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
     login node may write; `people_profile` and `people_parameters`, the same for each login node beside Slurm's controller.
     """
 
@@ -74,7 +74,7 @@ class Iam(pulumi.ComponentResource):
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
-        """Set the nodes' profile; return the ARN of its role and the condition that is true only of this stack's nodes."""
+        """Set the nodes' profile; return the ARN of its role and the policy condition that only this stack's nodes meet."""
         name, wanted = self._name, self._wanted
         if own:
             self.node_profile, self.node_profile_arn = pulumi.Output.from_input(own), None
@@ -89,7 +89,7 @@ class Iam(pulumi.ComponentResource):
         return node.arn, profile.arn.apply(lambda arn: {"ArnEquals": {"ec2:InstanceProfile": arn}})
 
     def _login(self, known: pulumi.Output[dict[str, Any]]) -> None:
-        """Make the login node's role; `known` is what a scheduler there must be allowed."""
+        """Create the login node's role; `known` has the values for the scheduler's permissions."""
         name, wanted = self._name, self._wanted
         login = self._role("login")
         self.parameter = login.name.apply(lambda role: f"/busbar/{role}/host-key")
@@ -101,7 +101,7 @@ class Iam(pulumi.ComponentResource):
         self.login_profile = self._usable("login", login, its, own)
 
     def _people(self, count: int) -> None:
-        """Make the role of login nodes beside the controller: anybody may be there, so all it may do is publish host keys."""
+        """Create the role of login nodes beside the controller: anybody may log in there, so it may only publish host keys."""
         name, wanted = self._name, self._wanted
         people = self._role("people")
         folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")
@@ -126,7 +126,7 @@ class Iam(pulumi.ComponentResource):
     def _usable(
         self, noun: str, role: iam.Role, profile: iam.InstanceProfile, *policies: pulumi.CustomResource
     ) -> pulumi.Output[str]:
-        """Return the name of a profile once its role has its policies."""
+        """Return the name of a profile, usable once its role has its policies."""
         attached = self._attached(noun, role, "session-manager", _SESSION_MANAGER)
         return after(profile.name, attached.id, *(each.id for each in policies))
 
@@ -160,7 +160,7 @@ def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any])
 
 
 def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
-    """Return what a scheduler's calls need, in this cluster only; scheduler/elastic/aws.py makes them.
+    """Return the permissions for a scheduler's calls (scheduler/elastic/aws.py), limited to this cluster.
 
     Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, less what its own programs call.
     """
@@ -178,10 +178,10 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
     passed = {"iam:PassedToService": _service(wanted.region)}
     made = {"ec2:CreateAction": "RunInstances"}
     found: list[dict[str, Any]] = [
-        # Describe calls take no resource and, but for a few, no condition.
+        # Describe calls take no resource and, with few exceptions, no condition.
         *({"Effect": "Allow", "Action": one, "Resource": "*"} for one in seen),
         {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": start + held},
-        # Who may tag a running machine could make it one of ours, and end it.
+        # Whoever may tag any running machine could make it one of ours and terminate it.
         {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": start, "Condition": {"StringEquals": made}},
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": f"{ec2}:instance/*", "Condition": ours},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},

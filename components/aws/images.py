@@ -1,6 +1,6 @@
-"""Finds machine images that the stack file does not name: AWS's newest Deep Learning image of the family, by its parameter.
+"""Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the family, by its SSM parameter.
 
-An image is looked up for machines that are made; those that run keep theirs (`components.aws.compute`, `login_node`).
+The look-up is for machines that are created; running machines keep their AMI (`components.aws.compute`, `login_node`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def looked_up(wanted: Aws) -> Aws:
     """Return `wanted` with the id of every image.
 
     Raises:
-        pulumi.RunError: a public parameter could not be read; the sentence begins with the key that would do without it.
+        pulumi.RunError: a public parameter could not be read; the message begins with the key to set instead.
     """
     kinds = [architecture(one.type) for _, _, one in wanted.located]
     image = wanted.image or _named("aws.image", wanted.family, kinds[0])

@@ -1,4 +1,4 @@
-"""What machines on AWS are launched with: network, groups, profile, image, file systems and disk."""
+"""Launch settings of machines on AWS: network, groups, profile, image, file systems and root volume."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from cloudinit.aws import Mounts
 from components.left_behind import this_stack
 from config.aws.model import Aws, Volume
 
-#: Tag of everything but the login node: which stack's it is.
+#: Tag of every resource but the login node; its value is the stack.
 STACK_TAG = "busbar:stack"
-#: Tag of a login node, which is none of the nodes: which stack's it is.
+#: Tag of a login node, so that it is not counted as a node; its value is the stack.
 LOGIN_TAG = "busbar:login-of"
 
 
 def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
-    """Return the tags of what the stack makes as `noun`: by them it is known again in an account of several stacks."""
+    """Return the tags of the resource `noun`; they identify it in an account with several stacks."""
     return wanted.named(noun) | {STACK_TAG: this_stack()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchInputs:
-    """What machines of one kind are launched into.
+    """Launch settings that are common to machines of one kind.
 
     Attributes:
         subnet_id: their subnet.
@@ -32,8 +32,8 @@ class LaunchInputs:
         profile: their instance profile.
         image: id of their image.
         mounts: their file systems.
-        controller_key: public key of Slurm's controller, which makes dynamic nodes members; None without Slurm.
-        parameter: name of the SSM parameter in which they publish their host key; empty for nodes.
+        controller_key: public key of Slurm's controller, with which it joins dynamic nodes to the cluster; None without Slurm.
+        parameter: name of the SSM parameter to which they write their host key; empty for nodes.
     """
 
     subnet_id: pulumi.Input[str]
@@ -46,5 +46,5 @@ class LaunchInputs:
 
 
 def gp3(root: Volume) -> dict[str, Any]:
-    """Return a root volume as every machine of EC2 takes it."""
+    """Return the arguments of a root volume, the same for every EC2 machine."""
     return {"volume_type": "gp3", "volume_size": root.size_gib, "iops": root.iops, "throughput": root.throughput_mib_s}

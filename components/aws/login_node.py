@@ -1,7 +1,7 @@
-"""The login node: the only machine with a public address, which takes SSH only from named networks.
+"""The login node: the only machine with a public address; it accepts SSH only from configured networks.
 
 Its host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its id
-and key into an SSM parameter that only its role may write, and the program reads the parameter over the cloud's API.
+and key to an SSM parameter that only its role may write, and the program reads the parameter through the cloud's API.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _UNSET = "not written yet"
 
 
 class LoginNode(pulumi.ComponentResource):
-    """A login node whose first boot is done and whose host key is known; from `number` 1 on, one beside Slurm's controller.
+    """A login node with finished first boot and known host key; from `number` 1 on, one beside Slurm's controller.
 
-    Creates: SSM parameter, instance, its Elastic IP address (where wanted), a Command that waits for it here, a Command that
-    asks how its first boot ended.
+    Creates: SSM parameter, instance, its Elastic IP address (if configured), a Command that waits for it on the operator's
+    machine, and a Command that asks for the result of its first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -53,7 +53,7 @@ class LoginNode(pulumi.ComponentResource):
             f"{name}-host-key",
             name=parts.parameter,
             type="String",
-            insecure_value=_UNSET,  # a public key; as a secret it would hide every address that is shown beside it
+            insecure_value=_UNSET,  # a public key; a secret would also hide every address that is shown with it
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
             tags=stack_tags(wanted, f"{label}-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
@@ -83,7 +83,7 @@ class LoginNode(pulumi.ComponentResource):
             ebs_optimized=True,
             tags=wanted.named(label) | place,
             volume_tags=stack_tags(wanted, label),
-            # An image that AWS names changes with AWS's releases, and would be another login node each time.
+            # Without a configured image, AWS's releases change the image, and each change would replace the login node.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[parameter],
@@ -93,7 +93,7 @@ class LoginNode(pulumi.ComponentResource):
         )
         address = instance.public_ip
         if login.elastic_ip and not number:
-            # It takes the place of the machine's own public address in place, and moves to the machine's successor.
+            # It replaces the machine's own public address without a replacement of the machine, and moves to a successor.
             address = ec2.Eip(
                 f"{name}-address", domain="vpc", instance=instance.id, tags=stack_tags(wanted, "login"), opts=mine
             ).public_ip
@@ -116,7 +116,7 @@ class LoginNode(pulumi.ComponentResource):
 
 
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
-    """Return its first boot; `key` is that of the controller which sets it up, None of the controller itself."""
+    """Return its first boot; `key` is the public key of the controller that sets it up, None for the controller itself."""
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
@@ -129,7 +129,7 @@ def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> Login
 
 
 def _host_key(instance: str, written: str, said: str) -> str:
-    """Return the host key if this instance wrote it: the key of an earlier one must not be trusted."""
+    """Return the host key if this instance wrote it; an earlier instance's key must not be trusted."""
     owner, _, key = written.partition(" ")
     if owner != instance or len(key.split()) != 2:  # noqa: PLR2004 - type and key
         raise pulumi.RunError(

@@ -1,6 +1,6 @@
-"""The VPC of the tutorial's stack: the login node in a public subnet, nodes in a private one, S3 through a gateway endpoint.
+"""The VPC of the tutorial's stack: login node in a public subnet, nodes in a private one, and S3 through a gateway endpoint.
 
-Routes are resources of their own, because FSx and the S3 endpoint write routes into the same tables.
+Routes are separate resources, because FSx and the S3 endpoint write routes into the same tables.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _ANYWHERE = "0.0.0.0/0"
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a public subnet and one or two private ones, or one that exists.
+    """A VPC with a public subnet and one or two private ones, or an existing VPC.
 
     Creates: VPC, second network, internet gateway, address and NAT gateway, two route tables with a route each, subnets and
-    their associations, S3 gateway endpoint; nothing where the stack file names subnets that exist.
-    Outputs: `vpc_id`; `private_cidr`, the addresses of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
-    `second_subnet_id` (None without a second zone), usable once their routes are in place; `route_table_ids`, private and
-    public (none of a network that exists).
+    their associations, S3 gateway endpoint; nothing if the stack file names existing subnets.
+    Outputs: `vpc_id`; `private_cidr`, the address range of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
+    `second_subnet_id` (None without a second zone), usable once their routes exist; `route_table_ids`, private and public
+    (empty for an existing network).
     """
 
     vpc_id: pulumi.Output[str]
@@ -69,7 +69,7 @@ class Network(pulumi.ComponentResource):
         public_table, public_route = self._table("public", gateway_id=out.id)
         public = self._subnet("public", zone, cidrs.public_subnet, [])
         public_ready = self._ready("public", public, public_table, public_route)
-        # A node with several interfaces cannot have a public address, so the way out is a gateway that has one.
+        # A node with several interfaces cannot have a public address, so it reaches the Internet through a NAT gateway.
         address = ec2.Eip(f"{name}-address", domain="vpc", tags=stack_tags(wanted, "nat"), opts=self._mine)
         nat = ec2.NatGateway(
             f"{name}-nat",
@@ -120,7 +120,7 @@ class Network(pulumi.ComponentResource):
             availability_zone=zone,
             cidr_block=cidr,
             map_public_ip_on_launch=noun == "public",
-            # By the stack's name its zone is found again: `components.aws.zone`.
+            # `components.aws.zone` finds the stack's zone by these tags.
             tags=stack_tags(self._wanted, noun),
             opts=pulumi.ResourceOptions(
                 parent=self, depends_on=after, retain_on_delete=self._wanted.storage.stays and noun != "public"
@@ -128,7 +128,7 @@ class Network(pulumi.ComponentResource):
         )
 
     def _ready(self, noun: str, subnet: ec2.Subnet, table: ec2.RouteTable, *ways: pulumi.CustomResource) -> pulumi.Output[str]:
-        """Return the subnet's id once machines in it reach what they should."""
+        """Return the subnet's id once its routes exist."""
         joined = ec2.RouteTableAssociation(
             f"{self._name}-{noun}-association", subnet_id=subnet.id, route_table_id=table.id, opts=self._mine
         )

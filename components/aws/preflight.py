@@ -1,6 +1,6 @@
-"""Asks the account what only it knows, before anything is created, and judges all rules with the answers.
+"""Asks the account for facts before anything is created, and judges all rules with the answers.
 
-Data sources cannot do a dry run of RunInstances, so whether the vendor has capacity now shows at the launch.
+Data sources cannot do a dry run of RunInstances, so a lack of capacity shows only at the launch.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _POOL = "AWS::EC2::CapacityReservationPool"
 
 
 def judge(wanted: Aws) -> None:
-    """Judge `wanted` by all rules but the suppressed ones, with what the account says.
+    """Judge `wanted` by all rules but the suppressed ones, with the account's answers.
 
     Raises:
         pulumi.RunError: with one sentence for each error.
     """
-    # Errors that need no account come first: there is no point in asking about a type that does not exist.
+    # Rules that need no account come first: asking about an instance type that does not exist is useless.
     findings = check(RULES, wanted, Facts(), wanted.suppress)
     asked = wanted.preflight and {found.rule for found in findings if found.severity == ERROR} <= {"reservation-missing"}
     on_offer: list[str] = []
@@ -40,13 +40,13 @@ def judge(wanted: Aws) -> None:
 
 
 def _gather(wanted: Aws) -> Facts:
-    """Ask the account what the rules need."""
+    """Return the facts that the rules need, from the account."""
     machines = [one for _, _, one in wanted.located]
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     groups = {one.placement_group for one in machines if one.placement_group}
     unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
-    # By quota: entries that count against the same one have one answer.
+    # By quota, because entries that count towards the same quota have one answer.
     counted = {its: one for one in unreserved if (its := quota.name(one))}
     rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
@@ -74,7 +74,7 @@ def _gather(wanted: Aws) -> Facts:
 
 
 def _running(wanted: Aws, key: str) -> int:
-    """Return how many machines of this stack run for an entry of machines, whoever started them."""
+    """Return how many of this stack's machines run for an entry of machines, no matter who started them."""
     tags = {"busbar:cluster": wanted.name, POOL_TAG: key}
     named = [ec2.GetInstancesFilterArgs(name=f"tag:{name}", values=[value]) for name, value in tags.items()]
     found = ask(
@@ -95,7 +95,7 @@ def _lacks_block(one: Machines) -> bool:
 
 
 def offer(machines: Machines) -> str:
-    """Return the end of a sentence that names a Capacity Block on offer now, and its price; buys nothing."""
+    """Return the end of a sentence, with a Capacity Block that is on offer now and its price; this buys nothing."""
     found = ask(
         f"what Capacity Blocks of {machines.type} are on offer",
         "ec2/getCapacityBlockOffering:getCapacityBlockOffering",
@@ -145,7 +145,7 @@ def _image(image: str) -> Image:
 
 
 def _reservation(name: str, one: Machines) -> Reservation:
-    """Return the reservation of that id, whichever of the two kinds it is: the rules say which one the option needs."""
+    """Return the reservation with that id, of either kind; the rules check which kind the purchase option needs."""
     as_block = partial(
         ask,
         f"reservation {name}",
@@ -168,7 +168,7 @@ def _reservation(name: str, one: Machines) -> Reservation:
 
 
 def _on_demand(name: str) -> Reservation:
-    """Return a reservation as Cloud Control shows it: the provider has no data source for on-demand ones."""
+    """Return a reservation through Cloud Control: the provider has no data source for on-demand reservations."""
     said = resource("AWS::EC2::CapacityReservation", name)
     return Reservation(
         id=name,

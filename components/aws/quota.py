@@ -1,8 +1,8 @@
-"""Quotas: Elastic IP addresses of a region, and vCPUs of a family of instance types; what an account may have and has.
+"""Quotas and their use: Elastic IP addresses of a region, and vCPUs of a family of instance types.
 
-No look-up of the provider reads the metric of a quota's use (CloudWatch, AWS/Usage), so machines are counted: those of the
-catalogue's types. That is the least that is in use: other types of the family and reservations without machines count, too (EC2
-user guide, "On-Demand Instance quotas").
+The provider has no look-up for a quota's use (CloudWatch, AWS/Usage), so this module counts the machines of the catalogue's
+types. The result is a lower bound: other types of the family and reservations without machines count towards the quota, too
+(EC2 user guide, "On-Demand Instance quotas").
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from components.aws.account_lookups import ask, there
 from config.aws.facts import ElasticIps
 from config.aws.model import Aws, Machines
 
-#: Quotas of EC2, counted in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
+#: EC2's quotas in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
 _ON_DEMAND_QUOTA = {
     "p": "Running On-Demand P instances",
     "g": "Running On-Demand G and VT instances",
@@ -30,22 +30,22 @@ _SPOT_QUOTA = {
 }
 _ADDRESSES = "EC2-VPC Elastic IPs"
 _SPOT_P5 = "All P5 Spot Instance Requests"
-#: Types that count against them, as a filter takes them; of standard types there are too many to be looked up.
+#: Filter patterns of the types that count towards each quota. The standard quota has too many types to look up.
 _PATTERNS = {"p": ["p*"], "g": ["g*", "vt*"], "trn": ["trn*"], "hpc": ["hpc*"]}
 _COUNTED = ["pending", "running"]
 
 
 def name(one: Machines) -> str | None:
-    """Return the name of the quota that machines count against; None if that kind is not counted here."""
+    """Return the name of the quota that these machines count towards; None if this module does not count them."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
-        # No source names the quota of P6, and P4's says nothing of it.
+        # No source names the quota of P6, and the name of P4's does not include P6.
         return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
     return _ON_DEMAND_QUOTA.get(letters)
 
 
 def limit(one: Machines) -> float:
-    """Return the vCPUs that the account may run."""
+    """Return the quota's limit in vCPUs."""
     its = name(one) or ""
     return ask(
         f'the quota "{its}"',
@@ -55,7 +55,7 @@ def limit(one: Machines) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return the vCPUs that are surely in use of that quota, in this region, by whomever."""
+    """Return how many vCPUs of the quota are in use at least: in this region, by any user of the account."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0
@@ -72,7 +72,7 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return what the account has of Elastic IP addresses, by region, where the login node takes one."""
+    """Return the account's Elastic IP addresses, by region, if the login node needs one."""
     return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
 
 
@@ -89,7 +89,7 @@ def _elastic_ips(wanted: Aws) -> ElasticIps:
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
-    """Return the ids of all machines of these types that run, limited to some lifecycles."""
+    """Return the ids of all running machines of these types; with `lifecycles`, only of those."""
     filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
     if lifecycles:
         filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))

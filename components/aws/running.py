@@ -1,8 +1,9 @@
-"""The running nodes, as the account shows them, and those that an update would terminate.
+"""The running nodes, as the account reports them, and those that an update would terminate.
 
-They are found by their instance profile where only this stack has it, else by the stack's name in a tag and by the cluster's,
-and then by the tags that every node has had from its launch. The account is asked and not the state: what an update that failed
-half way has left counts, too. The provider's list of instances has ids and addresses and no tags, so each tag is a question.
+They are found by their instance profile if only this stack uses it, else by the tags with the stack's and the cluster's names,
+and then by the tags that every node has from its launch. The source is the account and not the state, so that machines of an
+update that failed halfway count, too. The provider's list of instances has ids and addresses but no tags, so each tag needs a
+query.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ _REPLACED = (
     "(`python -m tools.take_in STACK` takes such a machine into the state)"
 )
 
-#: Private addresses by id.
+#: Private IPv4 address by instance id.
 Machines = dict[str, str]
-#: What is asked of machines: values by filter of the API.
+#: Filters of the API: name -> accepted values.
 _Filters = pulumi.Output[dict[str, list[str]]]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Nodes of one pool that run.
+    """Running nodes of one pool.
 
     Attributes:
         every: all of them.
-        same: those that are made of what would be launched today.
-        stay: those of `same` whose number the stack file still has.
+        same: those with the settings of a launch today.
+        stay: those of `same` whose index is still in the stack file.
         typed: those of `every` whose type is the one in the stack file.
     """
 
@@ -55,21 +56,21 @@ class Pool:
 
 @dataclass(frozen=True)
 class Running:
-    """All nodes of this stack that run, and those of each pool in the stack file."""
+    """All running nodes of this stack, and those of each pool in the stack file."""
 
     everybody: Machines
     pools: Mapping[str, Pool]
 
 
 def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[Running]:
-    """Return the nodes that run; `profile_arn` is of the profile that only this stack has, None if others may have it."""
-    # Machines of a profile that was the stack's, or was not, must be found on the way from one to the other.
+    """Return the running nodes; `profile_arn` is the profile that only this stack uses, None if others may use it."""
+    # Also by tag: when the stack changes to or from a profile of its own, machines with the old profile must be found.
     ways: list[_Filters] = [pulumi.Output.from_input({f"tag:{STACK_TAG}": [this_stack()]})]
     if profile_arn is None:
         ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
     else:
         ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
-    # Those that Slurm started have the same profile, and are its own to end.
+    # Machines that Slurm started have the same profile; Slurm terminates them.
     slurms = _having(pulumi.Output.from_input({"tag-key": [TOKEN_TAG]})) if wanted.slurm else pulumi.Output.from_input({})
     everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), slurms=slurms).apply(
         lambda its: _less({name: at for one in its["some"] for name, at in one.items()}, its["slurms"])
@@ -89,12 +90,12 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
 
 
 def _with_profile(arn: object) -> dict[str, list[str]]:
-    """Return what finds machines of a profile; a preview does not know one that is not made yet, and nothing has it."""
+    """Return the filter by instance profile; at a preview a new profile has no ARN, and no machine uses it."""
     return {"iam-instance-profile.arn": [arn if isinstance(arn, str) else "none"]}
 
 
 def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
-    """Return True once it is judged that the nodes may end which the stack file would end.
+    """Return True once the nodes that the stack file would terminate are judged.
 
     Raises:
         pulumi.RunError: more of them would be replaced than `allowReplace` allows.
@@ -103,9 +104,9 @@ def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
 
 
 def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
-    """Judge, at a preview, the nodes that the engine replaces although the stack file does not request it.
+    """Judge, at a preview, the nodes that the engine replaces although the stack file does not ask for it.
 
-    A preview knows the ids of the nodes that stay: `kept`, by pool. The program is not told of `--replace` in any other way.
+    A preview knows the ids of the nodes that stay: `kept`, by pool. The program has no other way to learn of `--replace`.
 
     Raises:
         pulumi.RunError: more of them would be replaced than `allowReplace` allows.
@@ -119,7 +120,7 @@ def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[s
 
 
 def _having(filters: _Filters) -> pulumi.Output[Machines]:
-    """Return the machines that are alive and pass all of these filters."""
+    """Return the machines that are not terminated or terminating and match all of these filters."""
     asked = filters.apply(lambda its: [ec2.GetInstancesFilterArgs(name=name, values=values) for name, values in its.items()])
     machines = ec2.get_instances_output(filters=asked, instance_state_names=list(ALIVE)).recover(_unseen)
     return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(
@@ -147,7 +148,7 @@ def _judge(wanted: Aws, running: Running) -> bool:
         said.append(_ending(key, one.type, _less(pool.same, pool.stay), asked=True))
         changed = _less(pool.every, pool.same)
         said.append(_ending(key, one.type, _both(changed, pool.typed), asked=False))
-        # The provider's answer has no types, and the price of what takes their place is not theirs.
+        # The provider's answer has no types, and the replacement's price is not theirs.
         others = f"machines of another type than {one.type}"
         said.append(_ending(key, others, _less(changed, pool.typed), asked=False))
     said.append(_ending("no queue", "machines", strays, asked=False))

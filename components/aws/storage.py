@@ -1,7 +1,7 @@
-"""The file systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
+"""File systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-FSx checks the group's rules when it creates a file system, so they must be in place. Only data are protected or retained, as
-`onDestroy` says.
+FSx checks the security group's rules when it creates a file system, so they must exist before. `onDestroy` protects or retains
+only data.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.aws.launch_inputs import stack_tags
 from components.aws.network import Network
 from config.aws.model import Aws, Home, Lustre, Mirror
 
-#: Creation takes some ten minutes, and growing hours (FSx user guides); the provider gives up after thirty.
+#: Creation takes about ten minutes, and growing takes hours (FSx user guides); the provider's default timeout is 30 minutes.
 _CREATE, _UPDATE, _DELETE = "60m", "240m", "60m"
 _EVENTS = ["NEW", "CHANGED", "DELETED"]
 _BACKUP_AT = "19:00"
@@ -25,10 +25,10 @@ _BACKUP_AT = "19:00"
 class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
-    Creates: Lustre file system, its data repository associations and, where a folder names no bucket, one private bucket;
-    OpenZFS file system. File systems that exist are only read: the engine never deletes what it has read
-    (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
-    Outputs: `mounts` (what a first boot mounts; known once associations are available), `bucket` (its name, or None).
+    Creates: Lustre file system, its data repository associations and, if a folder names no bucket, one private bucket; OpenZFS
+    file system. Existing file systems are only read: the engine never deletes a resource that it has read (pulumi 3.259.0:
+    pkg/resource/deploy/step.go, DeleteStep).
+    Outputs: `mounts`, what a first boot mounts, known once the associations are available; `bucket`, its name or None.
     """
 
     mounts: pulumi.Output[Mounts]
@@ -54,7 +54,7 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"bucket": self.bucket})
 
     def _lustre(self, lustre: Lustre) -> pulumi.Output[tuple[str, ...]]:
-        """Return DNS name and mount name, known once all associations are available."""
+        """Return DNS name and mount name, known once all data repository associations are available."""
         if lustre.existing:
             there = fsx.LustreFileSystem.get(f"{self._name}-lustre-existing", lustre.existing, opts=self._mine)
             place = pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id, here=self._network.vpc_id)
@@ -155,7 +155,7 @@ class Storage(pulumi.ComponentResource):
             ),
             subnet_ids=[network.private_subnet_id, *([network.second_subnet_id] if two and network.second_subnet_id else [])],
             preferred_subnet_id=network.private_subnet_id if two else None,
-            # The public table too: otherwise the login node loses its home folders when the address moves.
+            # The public table, too: otherwise the login node loses its home folders when the file system's address moves.
             route_table_ids=list(network.route_table_ids) if two else None,
             security_group_ids=[self._group_id],
             automatic_backup_retention_days=home.backups_days,
@@ -184,7 +184,7 @@ def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | 
 
 
 def _in_vpc(key: str, system: str, its: str, vpc: str, here: str) -> str:
-    """Return `its` DNS name, of a file system in `vpc`, if machines of this stack, which are in the VPC `here`, reach it."""
+    """Return `its` DNS name, of a file system in `vpc`, if this stack's machines, which are in the VPC `here`, can reach it."""
     if vpc != here:
         raise pulumi.RunError(
             f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {here}; its name resolves only in "

@@ -1,4 +1,4 @@
-"""Instances that carry given tags and are neither terminated nor terminating."""
+"""Finds instances by tags, except terminated and terminating ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pulumi_aws import _utilities, ec2
 
 from components.left_behind import LeftBehind
 
-#: What it takes to look for machines by tag.
+#: The permission that a search for machines by tag needs.
 RIGHT = "ec2:DescribeInstances"
-#: States of an instance that is billed, or may be again.
+#: States of an instance that is billed or can be started again.
 ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 async def tagged(tags: Mapping[str, str]) -> list[LeftBehind]:
-    """Return the instances that have all of these tags and are alive."""
+    """Return the instances with all of these tags that are not terminated or terminating."""
     filters = [{"name": f"tag:{tag}", "values": [value]} for tag, value in tags.items()]
-    # An output that fails ends the program with a traceback, whoever has caught its error; so this awaits the call itself.
+    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the call itself.
     found = await pulumi.runtime.invoke_async(
         "aws:ec2/getInstances:getInstances",
         {"filters": filters, "instanceStateNames": list(ALIVE)},

@@ -1,6 +1,6 @@
-"""Finds the zone of a stack file that names none: the one that the stack is in, else the first that offers its types.
+"""Chooses the availability zone if the stack file names none: the one that the stack uses, else the first with all its types.
 
-What is offered may change, and another zone would replace every machine; so a stack that has subnets stays where they are.
+The offers may change, and another zone would replace every machine, so a stack that has subnets stays in their zone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def chosen(wanted: Aws) -> Aws:
     """Return `wanted` with its zone.
 
     Raises:
-        pulumi.RunError: what is given needs a certain zone, no zone offers all types, or the account could not be asked.
+        pulumi.RunError: the stack file's values require a certain zone, no zone offers all types, or a look-up failed.
     """
     if wanted.zone is not None:
         return wanted
@@ -35,7 +35,7 @@ def chosen(wanted: Aws) -> Aws:
 
 
 def _present(wanted: Aws) -> str | None:
-    """Return the zone of the subnet that the stack file names, or that this stack has made; None without one."""
+    """Return the zone of the subnet that the stack file names or that this stack created; None without one."""
     own = wanted.network.existing
     if own:
         return _asked(f"subnet {own.private_subnet}", "getSubnet", lambda: _zone(ec2.get_subnet(id=own.private_subnet)))
@@ -49,7 +49,7 @@ def _zone(subnet: ec2.GetSubnetResult) -> str:
 
 
 def _offering(wanted: Aws) -> str:
-    """Return the first zone that offers every type, and say so; a local zone lacks services, so only its name asks for it."""
+    """Return the first zone that offers every type, and log it; a local zone lacks services, so it is never chosen."""
     kinds = dict.fromkeys((wanted.login.type, *(one.type for _, _, one in wanted.located)))
     offered = {kind: _offers(kind) for kind in kinds}
     both = sorted(set.intersection(*map(set, offered.values())))
@@ -71,7 +71,7 @@ def _offers(kind: str) -> list[str]:
 
 
 def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
-    """Return what `question` returns, which `preflight: false` does not spare."""
+    """Return what `question` returns; it is asked even with `preflight: false`."""
     try:
         return question()
     except Exception as error:  # noqa: BLE001 - the SDK raises no other

@@ -1,4 +1,4 @@
-"""An existing Kubernetes cluster: one Command applies the stack's objects, waits for the pods, and removes them at the end."""
+"""An existing Kubernetes cluster: one Command applies the stack's objects and waits for the pods; a destroy removes them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from manifests.objects import objects, text
 class KubernetesCluster(pulumi.ComponentResource):
     """Pods with GPUs and rails on an existing cluster.
 
-    Creates: one Command where kubectl works, however many nodes there are. In the cluster that makes a namespace, a
-    definition of each rail, a service account with a role, and a headless service with an Indexed Job, or an MPIJob. Where
-    the stack brings GPU Operator, Multus or whereabouts, a Command for each of those comes before.
-    Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, by the names of the cluster's nodes and
-    the addresses of the pods. Another pod is another identity. Raising `measure.run` looks for the pods again, and makes those
-    anew that are gone.
+    Creates: one Command on the machine that runs kubectl. In the cluster, it creates a namespace, a network definition for each
+    rail, a service account with a role, and a headless service with an Indexed Job, or an MPIJob. If the stack installs GPU
+    Operator, Multus or whereabouts, a Command for each of those comes before.
+    Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of its cluster node and the
+    address of the pod. Another pod means another identity. Raising `measure.run` looks for the pods again, and recreates
+    missing ones.
     """
 
     planned: tuple[PlannedSet, ...]
@@ -48,7 +48,7 @@ class KubernetesCluster(pulumi.ComponentResource):
             "devices": list(wanted.devices),
             "rdma": wanted.rdma,
         }
-        # GPUs are offered and rails are given once these are there, and what takes them comes after.
+        # These provide GPUs and rails, so the objects that use them come after.
         before: list[pulumi.Resource] = []
         if wanted.gpu_operator is not None:
             before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, host, measure, self)]
@@ -81,7 +81,7 @@ class KubernetesCluster(pulumi.ComponentResource):
 
 
 def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str, str], measure: Measure) -> dict[str, Any]:
-    """Return what only the program that applies the objects is told."""
+    """Return the arguments that only the program that applies the objects gets."""
     return {
         "server": wanted.server,
         "nodes": list(wanted.nodes),

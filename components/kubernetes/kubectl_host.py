@@ -1,4 +1,4 @@
-"""The machine that kubectl works on: the control plane's host over SSH, or the one that runs Pulumi."""
+"""The machine that runs kubectl: the control plane's host over SSH, or the one that runs Pulumi."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from config.kubernetes.model import Kubernetes
 
 
 class KubectlHost(ABC):
-    """What a stack needs of that machine; `named` is what sentences call it."""
+    """What a stack needs of that machine; `named` is its name in messages."""
 
     named: ClassVar[str]
 
@@ -31,7 +31,7 @@ class KubectlHost(ABC):
     @property
     @abstractmethod
     def _command(self) -> Callable[..., local.Command | remote.Command]:
-        """What registers a Command there."""
+        """The kind of Command that runs there."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -43,7 +43,7 @@ class KubectlHost(ABC):
         triggers: Sequence[Any] = (),
         delete: str | None = None,
     ) -> local.Command | remote.Command:
-        """Register a Command there; what it prints is its own, and its errors are shown."""
+        """Register a Command there; it does not get its previous output in its environment, and its errors are shown."""
         return self._command(
             name,
             create=create,
@@ -58,11 +58,11 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Bring the local `file` where programs there find it by the name `there`; None if nothing has to be registered."""
+        """Copy the local `file` to where programs there find it by the name `there`; None if no resource is needed for that."""
 
     @abstractmethod
     def shell(self, there: str) -> str:
-        """Return the command line by which a person runs the command line `there`, with a terminal."""
+        """Return the command line with which a person runs the command line `there`, with a terminal."""
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ class ControlPlane(KubectlHost):
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """The jump host, and the control plane's."""
+        """The jump host and the control plane's host."""
         return (*([self.jump] if self.jump else []), self.machine)
 
     @property
     def _command(self) -> Callable[..., local.Command | remote.Command]:
-        """What registers a Command over SSH."""
+        """A Command over SSH."""
         return partial(remote.Command, connection=self._connection, logging=remote.Logging.STDERR)
 
     def copy(
@@ -109,18 +109,18 @@ class ControlPlane(KubectlHost):
 
 @dataclass(frozen=True)
 class Here(KubectlHost):
-    """The machine that runs Pulumi; the kubeconfig and its credentials stay there and in no state."""
+    """The machine that runs Pulumi; kubeconfig and credentials stay there and never enter a state."""
 
     named = "this machine"
 
     @property
     def machines(self) -> tuple[Machine, ...]:
-        """No machine: nothing is reached over SSH."""
+        """No machines: nothing is reached over SSH."""
         return ()
 
     @property
     def _command(self) -> Callable[..., local.Command | remote.Command]:
-        """What registers a local Command."""
+        """A local Command."""
         return partial(local.Command, logging=local.Logging.STDERR)
 
     def copy(
@@ -132,17 +132,17 @@ class Here(KubectlHost):
         triggers: Sequence[Any],  # noqa: ARG002
         opts: pulumi.ResourceOptions,  # noqa: ARG002
     ) -> pulumi.Resource | None:
-        """Keep it in the user's cache, where the programs look for it."""
+        """Copy it to the user's cache, where the programs look for it."""
         kept(Path(file).read_bytes(), there)
         return None
 
     def shell(self, there: str) -> str:
-        """Return it for a shell, which finds out the pod's name."""
+        """Return it as a local shell command, which looks up the pod's name."""
         return f"sh -c {shlex.quote(there)}"
 
 
 def of(wanted: Kubernetes) -> KubectlHost:
-    """Return the machine that a stack's kubectl works on."""
+    """Return the machine that runs a stack's kubectl."""
     if wanted.control_plane is None:
         return Here()
     jump = _machine("jump", wanted.jump, wanted) if wanted.jump else None

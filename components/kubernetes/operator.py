@@ -1,4 +1,4 @@
-"""GPU Operator by a pinned chart: rendered on this machine, so that a preview shows what comes, and applied by kubectl."""
+"""GPU Operator from a pinned chart: rendered on this machine, so that a preview shows its objects, and applied by kubectl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from config.kubernetes.model import GpuOperator, Kubernetes
 from config.measure import Measure
 from manifests import operator, vendors
 
-#: The release's name in the objects of the chart.
+#: Name of the Helm release in the chart's objects.
 _RELEASE = "gpu-operator"
 _RENDER_S = 120
 _PART = Part("gpu-operator", "kubernetes_operator")
@@ -36,10 +36,10 @@ def brought(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
 
 
 def rendered(asked: GpuOperator) -> str:
-    """Return what `helm template` makes of the chart, without a cluster.
+    """Return the output of `helm template` for the chart, without a cluster.
 
     Raises:
-        pulumi.RunError: there is no helm, or it refuses chart or values.
+        pulumi.RunError: helm is not installed, or it refuses the chart or the values.
     """
     helm = shutil.which("helm")
     if helm is None:
@@ -50,7 +50,7 @@ def rendered(asked: GpuOperator) -> str:
     chart = str(Path(asked.chart).expanduser())
     words = [helm, "template", _RELEASE, chart, "--namespace", asked.namespace, "--include-crds", "--no-hooks", "--values", "-"]
     try:
-        # Nothing of the user's own: no repository, plugin or registry of theirs may change what comes.
+        # No repository, plugin or registry of the user's own Helm configuration may change the objects.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("HELM_")}
         done = subprocess.run(
             words, input=json.dumps(asked.values), capture_output=True, text=True, timeout=_RENDER_S, check=False, env=kept

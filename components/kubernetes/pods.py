@@ -1,4 +1,4 @@
-"""Reach by kubectl on one machine: nothing goes further than there, and `kubectl exec` goes into the pods."""
+"""Reach through the machine that runs kubectl: commands run there, and `kubectl exec` runs them in the pods."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from components import remote_scripts
 from components.kubernetes.kubectl_host import KubectlHost
 from components.reach import Head, Ran
 
-#: The interface of a pod's default network; the container runtime gives every pod's that name (CRI).
+#: Interface of a pod's default network; the container runtime gives it this name in every pod (CRI).
 _FRONT = "eth0"
 
 
 @dataclass(frozen=True)
 class Pods:
-    """Reach into the pods of a stack.
+    """Reach of a stack's pods.
 
     Attributes:
-        host: the machine that kubectl works on.
-        ask: what every program there is told: how kubectl finds the cluster, namespace, selector of the pods, rails.
+        host: the machine that runs kubectl.
+        ask: arguments of every program there: how kubectl finds the cluster, namespace, selector of the pods, rails.
         node: the first node, whose pod is the head.
-        files: what was brought to that machine for the head's home folder.
+        files: files that were copied to that machine for the head's home folder.
     """
 
     host: KubectlHost
@@ -35,18 +35,18 @@ class Pods:
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """The default network's interface, for MPI's own traffic: nodes have different networks for their pods."""
+        """The interface of the default network, for MPI's own traffic: the pod networks of nodes differ."""
         return pulumi.Output.from_input(_FRONT)
 
     @property
     def copies_transcripts(self) -> bool:
-        """Whether transcripts are copied off the nodes while they are made: to the machine that kubectl works on."""
+        """Whether transcripts are copied off the nodes during a measurement: here, to the machine that runs kubectl."""
         return True
 
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Look into the pods of `nodes`; return the JSON line that says what they are. Another `salt` looks again."""
+        """Contact the pods of `nodes`; return the JSON line with their facts. Another `salt` contacts them again."""
         look = remote_scripts.read("kubernetes_contact")
 
         def program(nodes: Sequence[Any], salt: str) -> str:
@@ -71,9 +71,9 @@ class Pods:
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Bring the local `file` to that machine; the next run copies it into the pod."""
+        """Copy the local `file` to that machine; the next run copies it into the pod."""
         self.files.append(there)
-        # No pod yet, no copy: the machine is not ours before the pods are.
+        # Copy only once the pods exist: before that, the check that the cluster is the right one has not passed.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -1,4 +1,4 @@
-"""Multus and whereabouts by their vendors' manifests: fetched and checked on this machine, applied and removed by kubectl."""
+"""Installs Multus and whereabouts from their vendors' manifests, which this machine fetches and checks and kubectl applies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manifests import secondary_networks, vendors
 def brought(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
     name: str, wanted: Kubernetes, asked: SecondaryNetworks, host: KubectlHost, measure: Measure, parent: pulumi.Resource
 ) -> list[pulumi.Resource]:
-    """Register what is to be installed: a Command for each, so that one of them can be left to the cluster later."""
+    """Register what is to be installed, with a Command for each, so that one can be left to the cluster later."""
     return [_one(f"{name}-{each}", each, wanted, asked, host, measure, parent) for each in asked.install]
 
 

@@ -1,4 +1,4 @@
-"""A vendor's manifest on a cluster: a copy of it on the machine of kubectl, and the Command that applies or removes it."""
+"""A vendor's manifest on a cluster: its copy on the host of kubectl, and the Command that applies or removes it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from manifests import objects, ours, vendors
 
 @dataclass(frozen=True)
 class Part:
-    """A manifest by its name, such as gpu-operator.
+    """A vendor's manifest, such as that of gpu-operator.
 
     Attributes:
         name: part of file names and labels.
-        program: what applies and removes it, a name of `components/remote_scripts`.
+        program: the program of `components/remote_scripts` that applies and removes it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Part:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of its objects: a destroy of the pods' objects must not find them, nor the other way round."""
+        """Labels of its objects; they differ from those of the pods' objects, so destroying one does not select the other."""
         mine = ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"]
         return {"app.kubernetes.io/instance": mine, "app.kubernetes.io/part-of": f"busbar-{self.name}"}
 
@@ -45,7 +45,7 @@ def applied(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
     measure: Measure,
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """Register the objects `found` of a manifest; `ask` is what its program is told beside what all are."""
+    """Register the objects `found` of a manifest; `ask` has arguments of its program besides those that every program gets."""
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"busbar-{part.name}-{digest}.yaml"

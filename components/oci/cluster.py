@@ -53,7 +53,7 @@ class OciCluster(pulumi.ComponentResource):
         ]
         images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
         parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images, controller_key=joins)
-        # By its name: other pools may come, go and change places, and its machines stay.
+        # By its name: other pools may be added, removed or reordered without replacing its machines.
         pools = [
             (Pool if pool.cluster_network else Single)(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine)
             for pool in wanted.pools

@@ -1,4 +1,4 @@
-"""The login node as Slurm's controller: its rights in the tenancy, and how it launches each pool's dynamic nodes."""
+"""The login node as Slurm's controller: its permissions in the tenancy, and how it launches each pool's dynamic nodes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 @dataclass(frozen=True)
 class Starts:
-    """What Slurm may start of one pool: the pool as wanted, and the component that has its instance configuration."""
+    """The dynamic nodes of one pool: the pool's settings, and the component that has its instance configuration."""
 
     wanted: WantedPool
     made: Pool
 
 
 class Rights(pulumi.ComponentResource):
-    """What the controller may do: launch and end machines in the stack's compartment.
+    """Permissions of the controller to launch and terminate machines in the stack's compartment.
 
-    Creates: a dynamic group that has the login node alone, and its policy in the compartment.
-    Outputs: none; machines can be launched once `resources` exist.
+    Creates: a dynamic group whose only member is the login node, and its policy in the compartment.
+    Outputs: none; the controller can launch machines once `resources` exist.
     """
 
     resources: tuple[pulumi.Resource, ...]
@@ -93,10 +93,10 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     needed: Sequence[pulumi.Resource],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[Machine]:
-    """Register the Slurm cluster of `pools`; return its controller once jobs can be submitted there."""
+    """Register the Slurm cluster of `pools`; return its controller once it accepts jobs."""
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
-    # No tag of the stack's own machines: previews would take those that Slurm started for them.
+    # Not the tags of the stack's own machines: a preview would mistake machines that Slurm started for those.
     tags = {**wanted.tags, OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
     cloud = pulumi.Output.all(region=controller.region, subnet=subnet_id).apply(
         lambda its: {"region": its["region"], "compartment": wanted.compartment, "subnet": its["subnet"], "tags": tags}

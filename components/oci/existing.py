@@ -16,13 +16,13 @@ from config.oci.model import Network, Oci
 
 _RIGHT = "read virtual-network-family in its compartment"
 _ANYWHERE = "0.0.0.0/0"
-#: The vendor keeps the first two addresses and the last one of a subnet.
+#: The vendor reserves the first two addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 3
 
 
 @dataclass(frozen=True)
 class Found:
-    """What was looked up of the network: `wanted` with its addresses, DNS domain of the nodes' subnet, OCID of its VCN."""
+    """The network from the look-up: `wanted` with its address ranges, DNS domain of the nodes' subnet, and OCID of its VCN."""
 
     wanted: Oci
     domain: str
@@ -30,18 +30,18 @@ class Found:
 
 
 def looked_up(wanted: Oci) -> Found:
-    """Return what the nodes' network is; of one that is made, what the stack file says.
+    """Return the nodes' network; if the stack creates it, with the stack file's values.
 
     Raises:
-        pulumi.RunError: a subnet is not there, or may not be looked up.
+        pulumi.RunError: a subnet does not exist, or may not be looked up.
     """
     own = wanted.network.existing
     if own is None:
         return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
-    # File systems serve only the nodes, so that subnet tells the VCN.
+    # Only the nodes mount file systems, so the VCN is that of the nodes' subnet.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
-    # The rules still have to see which keys the stack file sets.
+    # The rules must still see which keys the stack file sets.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})
     return Found(wanted.model_copy(update={"network": network}), private.subnet_domain_name or "", private.vcn_id)
 
@@ -57,7 +57,7 @@ def _subnet(key: str, name: str) -> core.GetSubnetResult:
 
 
 def subnets(wanted: Oci) -> dict[str, Subnet]:
-    """Return what the account says of the subnets that are named, by their OCIDs."""
+    """Return the account's data on the subnets that the stack file names, by OCID."""
     own = wanted.network.existing
     pairs = {"publicSubnet": own.public_subnet, "privateSubnet": own.private_subnet} if own else {}
     return {name: _facts(name, _subnet(key, name)) for key, name in pairs.items()}
@@ -78,7 +78,7 @@ def _facts(name: str, found: core.GetSubnetResult) -> Subnet:
 
 
 def _way_out(name: str, found: core.GetSubnetResult) -> str | None:
-    # The provider has no look-up of one table.
+    # The provider has no look-up of a single route table.
     tables = look_up(
         "oci",
         f"the route table of {name}",

@@ -1,7 +1,7 @@
-"""Images by name: subscribes the compartment to a listing of the Marketplace, or imports an image from Object Storage.
+"""Images by name: subscribes the compartment to a Marketplace listing, or imports an image from Object Storage.
 
-An image of the Marketplace cannot be launched before its terms are accepted (oci-hpc b5285a68: marketplace.tf), and an imported
-one only on shapes that were added to it (image.tf there).
+A Marketplace image cannot be launched before its terms are accepted (oci-hpc b5285a68: marketplace.tf), and an imported image
+launches only on shapes that were added to it (image.tf there).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from components.after import after
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
 
-#: A subscription repeats the whole agreement.
+#: Fields of the agreement that a subscription must repeat.
 _AGREED = ("listing_id", "listing_resource_version", "oracle_terms_of_use_link", "eula_link", "signature", "time_retrieved")
 _CREATE_TIMEOUT = "20m"
 
@@ -24,9 +24,9 @@ _CREATE_TIMEOUT = "20m"
 class Images(pulumi.ComponentResource):
     """The images that the pools name.
 
-    Creates: an agreement and a subscription for each of the Marketplace, which are free and end with the stack; each other one
-    as an image of the compartment, which is billed by its size until the stack ends, with the shapes of its pools.
-    Outputs: `ocids`, by name, usable once the compartment may launch it on those shapes.
+    Creates: for each Marketplace image an agreement and a subscription, which are free and are deleted with the stack; each
+    other image as a custom image with the shapes of its pools, billed by its size until the stack is deleted.
+    Outputs: `ocids`, by name, usable once the compartment may launch the image on those shapes.
     """
 
     ocids: dict[str, pulumi.Output[str]]
@@ -64,7 +64,7 @@ class Images(pulumi.ComponentResource):
             display_name=row.name,
             freeform_tags=stack_tags(wanted),
             image_source_details=core.ImageImageSourceDetailsArgs(
-                # No `source_image_type`: that is for QCOW2 and VMDK, and these have the vendor's own format.
+                # No `source_image_type`: it is for QCOW2 and VMDK, and these images have the vendor's own format.
                 source_type="objectStorageUri",
                 source_uri=row.url,
                 operating_system=IMAGES[row.family].operating_system,

@@ -1,4 +1,4 @@
-"""What a node of a pool is launched with: image, volume, agent, keys and first boot."""
+"""The launch details of a pool's nodes: image, boot volume, agent, keys and first boot."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from components.oci.tagged_machines import stack_tags
 from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, Oci, Pool
 
-#: Rails of images that address them in first boot, and of those whose agent does (oci-hpc; seed 000, section 1-1). The agent
-#: takes the first network, too, where the image has no rdma_network.json.
+#: Networks of the rails, by who addresses them: first boot or the image's agent (oci-hpc; seed 000, section 1-1). Without
+#: rdma_network.json in the image, the agent uses the first network, too.
 _RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
 BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchInputs:
-    """What other parts of the cluster hand to its nodes.
+    """What the nodes need from other parts of the cluster.
 
     Attributes:
         subnet_id: their subnet.
-        mounts: file systems that they mount; None for none.
-        images: OCIDs of the images that are given by name.
-        controller_key: public key of Slurm's controller, which makes its dynamic nodes members; None without Slurm.
+        mounts: file systems that they mount; None if there are none.
+        images: OCIDs of the images that the stack file names, by name.
+        controller_key: public key of Slurm's controller, with which it joins dynamic nodes to the cluster; None without Slurm.
     """
 
     subnet_id: pulumi.Input[str]
@@ -41,14 +41,14 @@ class LaunchInputs:
 
 
 def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
-    """Return the tags by which a preview knows the machines of `pool` again."""
+    """Return the tags by which a preview recognizes the machines of `pool`."""
     return {**stack_tags(wanted), MADE_FOR: wanted.machines(pool)}
 
 
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
-        # Each cluster network names its own, one of several.
+        # With several possible domains, each cluster network names its own.
         availability_domain=None if pool.fallback_domains else place.availability_domain,
         compartment_id=wanted.compartment,
         freeform_tags=wanted.all_tags,
@@ -82,7 +82,7 @@ def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
 
 
 def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pulumi.Input[str]:
-    """Return the first boot of the nodes of `pool`, in base64; without file systems it is known before anything exists."""
+    """Return the user data of the nodes of `pool`, in base64; without file systems it is known before anything exists."""
     if parts.mounts is None:
         return _user_data(wanted, pool, place, ())
     return parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found))
@@ -103,8 +103,8 @@ def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...])
 def plugins(pool: Pool) -> dict[str, str]:
     """Return the states of the agent's plugins by name.
 
-    The vendor's RDMA plugins are on where they address the rails, and off where first boot does, for they would fight, or where
-    no cluster network is behind the rails.
+    The vendor's RDMA plugins are enabled if they address the rails. They are disabled if first boot does, because the two would
+    conflict, and if the rails are in no cluster network.
     """
     rdma = "ENABLED" if pool.cluster_network and pool.family.rdma == "agent" else "DISABLED"
     return {

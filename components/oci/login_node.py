@@ -24,13 +24,14 @@ from config.measure import Measure
 from config.oci.model import Oci
 
 _ED25519, _KEY_BYTES = b"\0\0\0\x0bssh-ed25519\0\0\0\x20", 32
-_CONSOLE_BYTES = 1024 * 1024  # the API keeps no more
+_CONSOLE_BYTES = 1024 * 1024  # the API returns no more
 
 
 class LoginNode(pulumi.ComponentResource):
-    """The login node, with its first boot done and its host key known; from `number` 1 on, one beside Slurm's controller.
+    """The login node with finished first boot and known host key; from `number` 1 on, one beside Slurm's controller.
 
-    Creates: instance, a Command that waits for it here, its console history, a Command that asks how its first boot ended.
+    Creates: instance, a Command that waits for it on the operator's machine, its console history, and a Command that asks for
+    the result of its first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -64,18 +65,18 @@ class LoginNode(pulumi.ComponentResource):
             shape_config=core.InstanceShapeConfigArgs(ocpus=login.ocpus, memory_in_gbs=login.memory_gb),
             source_details=core.InstanceSourceDetailsArgs(source_type="image", source_id=place.login_image),
             create_vnic_details=core.InstanceCreateVnicDetailsArgs(
-                # No host name: a replacement exists beside it for a moment, and a name can be used only once.
+                # No host name: a replacement exists beside the old machine for a moment, and a name can be used only once.
                 subnet_id=subnet_id,
                 assign_public_ip="true",
             ),
             instance_options=core.InstanceInstanceOptionsArgs(are_legacy_imds_endpoints_disabled=True),
             metadata={
-                # The controller sets up those beside it.
+                # The controller sets up the other login nodes over SSH.
                 "ssh_authorized_keys": controller_key.apply(lambda key: f"{own}\n{key}") if controller_key else own,
                 "user_data": user_data(wanted, place, mounts, controller=not number),
             },
-            # The provider would put another image on the running instance, and nothing here would learn of its new host key.
-            # The newest image of one day is not that of another, and the login node stays.
+            # The provider would change the image of the running instance, and the program would not learn the new host key. The
+            # newest image changes from day to day, and the login node must stay.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
@@ -113,10 +114,10 @@ class LoginNode(pulumi.ComponentResource):
 def user_data(
     wanted: Oci, place: Place, mounts: pulumi.Output[tuple[Mount, ...]] | None, *, controller: bool = True
 ) -> pulumi.Input[str]:
-    """Return a login node's first boot, in base64.
+    """Return a login node's user data, in base64.
 
-    Slurm's controller mounts home folders, too, and lets nodes call it, and so does a login node beside it. The controller
-    lets those in before there are any, because another first boot would be another controller.
+    Slurm's controller and each login node beside it also mount the home folders and accept connections from the nodes. The
+    controller accepts other login nodes before any exist, because changed user data would replace the controller.
     """
     trusted = (wanted.network.private, *(() if wanted.network.existing else (wanted.network.public,)))
     if wanted.slurm is None or mounts is None:
@@ -140,9 +141,10 @@ def _encoded(boot: LoginBoot) -> str:
 
 
 def _host_key(instance: str, console: str) -> str:
-    """Return the last host key that first boot wrote to the console, which keeps its text over reboots.
+    """Return the last host key that first boot wrote to the console, whose text survives reboots.
 
-    The kernel writes there too and may cut or change a line, so a key counts only if it is whole and there twice.
+    The kernel writes to the console, too, and may cut or change a line, so a key counts only if it is complete and appears
+    twice.
     """
     lines = [line.partition(CONSOLE_KEY)[2].split()[:2] for line in console.splitlines() if CONSOLE_KEY in line]
     whole = [" ".join(words) for words in lines if len(words) == 2 and _is_ed25519(*words)]  # noqa: PLR2004 - type and key
@@ -156,7 +158,7 @@ def _host_key(instance: str, console: str) -> str:
 
 
 def _is_ed25519(kind: str, encoded: str) -> bool:
-    """Tell whether these words are a whole public key (RFC 8709, section 4): two texts, each after its length."""
+    """Tell whether these words are a complete public key (RFC 8709, section 4): two strings, each after its length."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except binascii.Error:

@@ -1,4 +1,4 @@
-"""Nodes of one shape in one cluster network: instance configuration, pool, and its nodes."""
+"""Nodes of one shape in one cluster network: instance configuration, cluster network and nodes."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import in_jobs, job_folder
 
-#: The vendor allows half an hour for every twenty nodes begun (oci-hpc:locals.tf).
+#: The vendor allows half an hour for each started group of twenty nodes (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
-#: What the vendor's provider gives a single instance; its 20 minutes for a cluster network are short for bare metal
+#: The provider's default for a single instance; its 20 minutes for a cluster network are too short for bare metal
 #: (terraform-provider-oci 8.28.0: core_instance_resource.go).
 DELETE = "75m"
 
 
 @dataclass(frozen=True)
 class Member:
-    """What a pool says of one machine; a class of ours, because Pulumi turns the SDK's own into dictionaries in apply."""
+    """A machine as the pool lists it; our own class, because Pulumi turns the SDK's classes into dictionaries in apply."""
 
     ocid: str
     name: str
@@ -39,9 +39,9 @@ class Member:
 class Pool(pulumi.ComponentResource):
     """A cluster network of GPU nodes.
 
-    Creates: instance configuration; cluster network, where there are nodes.
-    Outputs: `configuration`; `made`, its nodes, as many as are wanted. A pool that is short of members has failed: the vendor
-    bills them, and a ring needs all.
+    Creates: instance configuration; cluster network, if there are nodes.
+    Outputs: `configuration`; `made`, its nodes, exactly as many as configured. A pool with fewer members is an error: the
+    vendor bills them, and the ring needs all.
     """
 
     made: pulumi.Output[NodeSet]
@@ -65,7 +65,7 @@ class Pool(pulumi.ComponentResource):
             display_name=f"{label}-node",
             source="NONE",
             instance_details=details(wanted, pool, place, parts),
-            # Only new nodes follow a changed configuration; the pool must point at the new one before the old one may go.
+            # Only new nodes use a changed configuration; the pool must refer to the new one before the old one can be deleted.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:
@@ -88,8 +88,8 @@ class Pool(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=_timeouts(pool.nodes),
-                # The pool follows a changed configuration, and its machines stay as they are: keys, time zone and first boot
-                # matter to new ones only. Another image is another machine. Capacity is scarce, so the old ones go first.
+                # A changed configuration (keys, time zone, first boot) updates the pool in place and affects only new machines.
+                # Another image replaces the machines. Capacity is scarce, so the old machines are terminated first.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
                 hooks=never_twice(
@@ -116,7 +116,7 @@ class Pool(pulumi.ComponentResource):
 
 
 def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
-    """Return the nodes of `pool` as they are known before anything exists."""
+    """Return the nodes of `pool` as far as they are known before anything exists."""
     folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and pool.dynamic
     return PlannedSet(
         name=pool.name,
@@ -135,7 +135,7 @@ def planned(wanted: Oci, pool: WantedPool) -> PlannedSet:
 
 
 def create_timeout(nodes: int) -> str:
-    """Return how long a cluster network of `nodes` nodes may take to come up, in the engine's notation."""
+    """Return the create timeout of a cluster network of `nodes` nodes, in the engine's notation."""
     return f"{(nodes // 20 + 1) * _MINUTES_PER_TWENTY_NODES}m"
 
 
@@ -158,12 +158,12 @@ def _address_by_vnic(addresses: Sequence[Any]) -> dict[str, str]:
 def _nodes(
     members: tuple[Member, ...], vnic_by_instance: dict[str, str], address_by_vnic: dict[str, str], pool: WantedPool
 ) -> tuple[Node, ...]:
-    """Join three listings into nodes, however many there are; refuse a pool that is short.
+    """Join three listings into nodes; refuse a pool that has too few.
 
-    Ordered by fault domain, then name, so that neighbours in the ring are near each other.
+    They are ordered by fault domain, then by name, so that neighbours in the ring are near each other.
     """
     running = [member for member in members if member.state == "RUNNING"]
-    # A preview lists what runs today, and a pool that is about to grow or shrink is not short.
+    # A preview lists the machines that run now; before the pool grows or shrinks, their number may differ.
     if len(running) != pool.nodes and not (running and pulumi.runtime.is_dry_run()):
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
@@ -175,11 +175,11 @@ def _nodes(
 
 
 def node_set(pool: WantedPool, nodes: Sequence[Node], ocids: Sequence[str]) -> NodeSet:
-    """Return what a pool has: its nodes, and an identity that follows from their OCIDs."""
+    """Return the node set of a pool: its nodes, and an identity that follows from their OCIDs."""
     return NodeSet(pool.name, tuple(nodes), identity(pool, ocids))
 
 
 def identity(pool: WantedPool, ocids: Sequence[str]) -> str:
-    """Return the hash that changes where the machines of `pool` do, given their OCIDs, or their image."""
+    """Return a hash of the OCIDs and image of the machines of `pool`: it changes when they are replaced."""
     parts = [pool.shape, pool.image, *sorted(ocids)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

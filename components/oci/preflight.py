@@ -1,4 +1,4 @@
-"""Asks the account what only it knows, before anything is created: where machines go, and whether they are offered there."""
+"""Asks the account for facts before anything is created: where machines go, and whether they are offered there."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a cluster goes.
+    """The location of a cluster.
 
     Attributes:
         availability_domain: of machines and file systems.
@@ -32,7 +32,7 @@ class Place:
         search_domain: DNS domain of the nodes' subnet.
         vcn: OCID of the VCN, if it exists.
         tenancy: its OCID; empty if it was not looked up.
-        staying: names of the pools whose machines run already, and are what the stack file asks for.
+        staying: names of the pools whose machines already run with the stack file's settings.
     """
 
     availability_domain: str
@@ -44,7 +44,7 @@ class Place:
 
 
 def judge(wanted: Oci) -> Place:
-    """Judge `wanted` by all rules but the suppressed ones, with what the account says; return where the cluster goes.
+    """Judge `wanted` by all rules but the suppressed ones, with the account's answers; return where the cluster goes.
 
     Raises:
         pulumi.RunError: with one sentence for each error.
@@ -66,12 +66,12 @@ def _staying(wanted: Oci, facts: Facts) -> frozenset[str]:
 
 
 def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns, or end in a sentence: see `look_up`."""
+    """Return what `ask` returns; if it fails, end the program with a message (`look_up`)."""
     return look_up("oci", what, right, ask)
 
 
 def _tenancy(compartment: str) -> str:
-    """Return the tenancy: the compartment above all others."""
+    """Return the OCID of the tenancy: the root compartment."""
     while not compartment.startswith(_TENANCY):
         here = compartment
         compartment = _ask(
@@ -83,8 +83,8 @@ def _tenancy(compartment: str) -> str:
 
 
 def _identity(function: str, **arguments: str) -> dict[str, Any]:
-    """Call a function of the SDK's identity module by its token: importing that module costs half a second of every start."""
-    # An invoke names the version of its SDK, as the module's own functions do.
+    """Call a function of the SDK's identity module by its token: importing that module costs half a second at every start."""
+    # An invoke includes the version of its SDK, as in the module's own functions.
     found = pulumi.runtime.invoke(f"oci:Identity/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults())
     answer: dict[str, Any] = found.value
     return answer
@@ -139,7 +139,7 @@ def _image(compartment: str, image: str) -> Image | None:
 
 
 def _newest(compartment: str, login: Login) -> str | None:
-    """Return the newest platform image of the login node's family that fits its shape; None if there is none."""
+    """Return the newest platform image of the login node's family that supports its shape; None if there is none."""
     family = login.family
     found = _ask(
         f"platform images of {login.image_family}",
@@ -165,7 +165,7 @@ def _is_absent(error: Exception) -> bool:
 
 
 def _existing(wanted: Oci) -> Facts:
-    """Return what cluster networks and single instances this stack has already."""
+    """Return the facts about cluster networks and single instances that this stack already has."""
     found = _ask(
         f"the cluster networks in {wanted.compartment}",
         "read compute-management-family in the compartment",
@@ -192,7 +192,7 @@ def _existing(wanted: Oci) -> Facts:
 
 
 def _single(compartment: str) -> dict[str, Mapping[str, str]]:
-    """Return the tags of this stack's instances that no cluster network has, by display name; nodes of one have no such tag."""
+    """Return the tags of this stack's single instances by display name; nodes of cluster networks lack its tag."""
     found = _ask(
         f"the instances in {compartment}",
         "read instance-family in the compartment",
@@ -203,7 +203,7 @@ def _single(compartment: str) -> dict[str, Mapping[str, str]]:
 
 
 def _oldest(compartment: str, network: str) -> tuple[str, ...]:
-    """Return the names of a cluster network's nodes in the order in which the vendor ends them."""
+    """Return the names of a cluster network's nodes in the order in which the vendor terminates them."""
     found = _ask(
         f"the nodes of {network}",
         "read compute-management-family in the compartment",
@@ -213,7 +213,7 @@ def _oldest(compartment: str, network: str) -> tuple[str, ...]:
 
 
 def _available(tenancy: str, domain: str, limit: str) -> int | None:
-    """Return what is left of a limit; None where the service does not say.
+    """Return what is available of a limit; None if the service does not report it.
 
     "Not all resource limits support this API. If the value is not available, the API returns a 404" (provider's documentation).
     """

@@ -18,7 +18,7 @@ from config.oci.model import Pool as WantedPool
 class Single(pulumi.ComponentResource):
     """One GPU instance.
 
-    Creates: instance, where one is wanted.
+    Creates: instance, if one is configured.
     Outputs: `made`, its one node.
     """
 
@@ -69,9 +69,9 @@ class Single(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(1), update=create_timeout(1), delete=DELETE),
-                # Another shape, image or volume is another machine, and capacity is scarce, so the old one goes first. The
-                # provider would replace it for another key or first boot, too, and put another image on it while it runs: a
-                # machine that is to stay keeps what it was launched with.
+                # Another shape, image or volume means another machine, and capacity is scarce, so the old one is terminated
+                # first. For another key or first boot the provider would replace the machine, too, and it would change the
+                # image of a running one; so a machine that stays keeps the settings of its launch.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
                 hooks=never_twice(

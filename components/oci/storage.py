@@ -1,6 +1,6 @@
-"""File systems of the vendor's own: File Storage (NFS) for home folders or shared software, and Lustre for data.
+"""The vendor's file systems: File Storage (NFS) for home folders or shared software, and Lustre for data.
 
-The private subnet's rules let clients in, and a first boot mounts what `mounts` says. Sources: oci-hpc:fss.tf, lustre.tf.
+The private subnet's rules admit clients, and first boot mounts what `mounts` lists. Sources: oci-hpc:fss.tf, lustre.tf.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from config.oci.model import Export, Home, Lustre, Oci
 
 #: The provider's own for Lustre; less would halve them (terraform-provider-oci 8.28.0, lustre_file_storage).
 _CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
-#: Path that clients name, independent of where they mount it: an export set takes a file system once, so it cannot change.
+#: Export path, independent of the mount point: an export set accepts a file system only once, so the path cannot change.
 _EXPORT = "/files"
 
 
 class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
-    Creates: file system, mount target and export; Lustre file system. Those that exist are only read: the engine never deletes
-    what it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
+    Creates: file system, mount target and export; Lustre file system. Existing ones are only read: the engine never deletes a
+    resource that it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
     Outputs: `mounts`, each known once it can be mounted.
     """
 
@@ -78,7 +78,8 @@ class Storage(pulumi.ComponentResource):
                     source=self._wanted.network.vcn,
                     access="READ_WRITE",
                     identity_squash="NONE",
-                    # A plain user's program cannot speak NFS as root then; Linux mounts from such a port by itself, nfs(5).
+                    # Prevents unprivileged programs from speaking NFS as root; Linux mounts from a privileged port by default,
+                    # nfs(5).
                     require_privileged_source_port=True,
                 )
             ],

@@ -1,6 +1,6 @@
 """Programs that run on other machines through `python3 -`: Python 3.6 or later, standard library only, never imported.
 
-A program is sent with its call appended, so no file and no quoted argument is needed.
+A program is sent with its call appended, so it needs neither a file there nor quoted arguments.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: A program may be made of several files of this folder, each with one duty.
+#: A program may consist of several files of this folder, which import each other.
 _PART = re.compile(r"^from components\.remote_scripts\.(\w+) import .*\n", re.MULTILINE)
-#: The command that runs them: isolated and without its site, so that no user's environment changes what they see.
+#: Command that runs them: isolated mode without site-packages, so that no user's environment affects them.
 PYTHON = "python3 -IS -"
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program as text; it is read before the engine has any output, so that no output reads a file.
+    """One program as text. It is read before the engine has any output, so that no output reads a file.
 
     Attributes:
         source: the program without a call; its parts come first, each once.

@@ -1,6 +1,6 @@
-"""Starts the exporter of RDMA counters in this pod, or ends it: a pod has no systemd, so it runs as long as the pod does.
+"""Starts or stops the exporter of RDMA counters in this pod; a pod has no systemd, so the exporter runs as long as the pod.
 
-Its word is the address of the pod, which it listens on.
+Its argument is the address of the pod, on which it listens.
 """
 
 import json
@@ -14,15 +14,15 @@ from typing import Any, Dict
 
 from components.remote_scripts.wait_for_answer import wait_for_answer
 
-#: Where it is kept, below the pod's home folder.
+#: Its folder, below the pod's home folder.
 FOLDER = os.path.join(os.path.expanduser("~"), ".busbar", "exporter")
 _ENDS_S = 10
 
 
 def main(program: str, ask: Dict[str, Any]) -> None:
-    """Start `program`, or end it; print whether it is there, or exit with a sentence.
+    """Start `program`, or stop it; print whether it is running, or exit with a message.
 
-    `ask` has `exporter`, whether it is to be there, `port`, and `readers`, the networks that may read.
+    `ask` has `exporter` (whether it is to run), `port`, and `readers` (the networks that may read).
     """
     _end()
     if not ask["exporter"]:
@@ -46,7 +46,7 @@ def main(program: str, ask: Dict[str, Any]) -> None:
 
 
 def _end() -> None:
-    """End the one that runs, if it is still the exporter that has its number."""
+    """Stop the running one, if the process with its pid is still the exporter."""
     try:
         with open(os.path.join(FOLDER, "pid")) as source:
             pid = int(source.read())
@@ -62,7 +62,7 @@ def _end() -> None:
 
 
 def _words_of(pid: int) -> bytes:
-    """Return the command line of a process; nothing of one that has ended."""
+    """Return the command line of a process; empty if it has exited."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as source:
             return source.read()

@@ -1,7 +1,7 @@
-"""Puts the exporter of RDMA counters onto this machine as a systemd unit, or takes it away; runs as root.
+"""Installs the exporter of RDMA counters on this machine as a systemd unit, or removes it; runs as root.
 
-Its words are $SSH_CONNECTION, whose third part is the address by which this machine is reached and so the one it listens
-on, and the address of the machine that people's connections come from, which may read.
+It listens on the third field of $SSH_CONNECTION, the address by which this machine is reached. Its readers include the machine
+that SSH connections come from.
 """
 
 import ipaddress
@@ -19,12 +19,12 @@ UNIT = "busbar-rdma-exporter"
 PROGRAM = "/usr/local/lib/busbar/rdma_exporter.py"
 UNIT_FILE = "/etc/systemd/system/" + UNIT + ".service"
 _USER = "busbar-rdma"
-#: What the vendor's Ubuntu images on OCI restore at boot (cloudinit.steps.trust).
+#: Rules that the vendor's Ubuntu images on OCI restore at boot (cloudinit.steps.trust).
 _RULES = "/etc/iptables/rules.v4"
 _TIMEOUT_S = 60
-#: The first systemd with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of the same name.
+#: The first systemd release with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of that name.
 _DYNAMIC = 235
-#: The unit, for `format`.
+#: The unit file, as a template of `str.format`.
 TEXT = """[Unit]
 Description=Counters of RDMA devices for Prometheus (busbar)
 After=network-online.target
@@ -59,10 +59,10 @@ WantedBy=multi-user.target
 
 
 def main(program: str, ask: Dict[str, Any]) -> None:
-    """Install `program`, or remove it; print whether it is there, or exit with a sentence.
+    """Install `program`, or remove it; print whether it is installed, or exit with a message.
 
-    `ask` has `exporter`, whether it is to be there, `port`, and `readers`, networks that may read beside the machine that
-    people's connections come from.
+    `ask` has `exporter` (whether it is to be installed), `port`, and `readers` (networks that may read, besides the machine
+    that SSH connections come from).
     """
     if not ask["exporter"]:
         _remove(ask["port"])
@@ -125,7 +125,7 @@ def _readers_of_unit() -> List[str]:
 
 
 def _user() -> None:
-    """Make the user where systemd is too old to make one for as long as the unit runs."""
+    """Create the user if systemd is too old for a dynamic one."""
     found = re.search(r"systemd (\d+)", _run("systemctl", "--version")[1])
     if found and int(found.group(1)) < _DYNAMIC and _run("id", _USER)[0] != 0:
         _do("useradd", "--system", "--no-create-home", "--shell", "/sbin/nologin", _USER)
@@ -134,7 +134,7 @@ def _user() -> None:
 def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
     """Open or close the port in the machine's own firewall, if it is one of the two that vendors' images have.
 
-    firewalld opens it to whom the cloud's rules let in, and the exporter answers only its readers.
+    firewalld opens it to every address that the cloud's rules admit; the exporter answers only its readers.
     """
     if _run("firewall-cmd", "--state")[0] == 0:
         verb = "add" if opened else "remove"
@@ -154,7 +154,7 @@ def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
 
 
 def _write(path: str, text: str) -> None:
-    """Write a file as a whole, readable by all."""
+    """Write a file atomically, readable by all."""
     os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
     with open(path + ".new", "w") as target:
         os.fchmod(target.fileno(), 0o644)

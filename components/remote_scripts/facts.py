@@ -1,4 +1,4 @@
-"""Prints what one machine is, as one JSON line: GPUs, RDMA devices, the front-end network and the folder of MPI.
+"""Prints the facts of one machine as one JSON line: GPUs, RDMA devices, the front-end network and the folder of MPI.
 
 It changes nothing on the machine.
 """
@@ -42,7 +42,7 @@ def _hca(name: str) -> List[Any]:
 def _front(address: str) -> Dict[str, str]:
     """Return interface and network of the front end: those of `address`, else those of the default route.
 
-    A machine behind address translation does not have the address that others use, and a loopback address is no help.
+    A machine behind NAT does not have the address that others use, and a loopback address is useless.
     """
     rows = [line.split() for line in _output(["ip", "-4", "-o", "address", "show"]).splitlines()]
     held = [(row[1], row[3]) for row in rows if len(row) > 3 and row[2] == "inet"]  # noqa: PLR2004 - index, name, inet, CIDR
@@ -70,7 +70,7 @@ def _matches(globs: List[str]) -> List[str]:
 
 
 def _has_mpirun(path: str) -> bool:
-    """Tell whether a folder is a complete Open MPI, or Debian's, whose programs are in /usr/bin."""
+    """Tell whether a folder has a complete Open MPI, or is Debian's, whose programs are in /usr/bin."""
     debian = path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return debian or os.path.exists(os.path.join(path, "bin", "mpirun"))
 

@@ -1,7 +1,7 @@
 """Makes first contact with the nodes from the operator's machine: waits for them, learns or checks host keys, asks for facts.
 
-It makes a key pair on the head node and authorises its public half on every node; no private key leaves a machine. It prints
-one JSON line below 64 KiB, or exits with a sentence that names every missing node and what it last said.
+It creates a key pair on the head node and authorizes its public key on every node; no private key leaves a machine. It prints
+one JSON line below 64 KiB, or exits with a message that names every missing node and its last answer.
 """
 
 import json
@@ -20,21 +20,21 @@ from components.remote_scripts.node_look import Failed, Seen, look
 from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 
 _PAUSE_S = 0.5
-#: How long others may still take once one node has failed: the update ends soon, and says of all where they were.
+#: How long to wait for the others once one node has failed; the message then reports the state of all.
 _GRACE_S = 20
-#: At most this many kinds of machine are in the line, so that it stays short at any number of nodes.
+#: At most this many kinds of machine are in the line, to limit its length for any number of nodes.
 _GROUPS = 16
 
 
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
-    """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a sentence.
+    """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a message.
 
-    A key that is not pinned is asked for on the jump host, over the cloud's private network.
+    A key that is not pinned is learned on the jump host, over the cloud's private network.
 
-    `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node is told to accept; `hcas`, the
-    rails that must be up; `authenticated`, whether by 802.1X, too; `first_boot`, whether cloud-init must have ended; `jump`,
-    the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for it; `row`, name of
-    the shape with number and model of the GPUs that each node must have.
+    `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node must accept; `hcas`, the rails
+    that must be up; `authenticated`, whether they must be authenticated by 802.1X, too; `first_boot`, whether cloud-init must
+    have finished; `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for
+    it; `row`, name of the shape with number and model of the GPUs that each node must have.
     """
     jump = ask.get("jump")
     folder = tempfile.mkdtemp(prefix="busbar-")
@@ -90,18 +90,18 @@ def line(nodes: List[Node], seen: List[Seen]) -> str:
 
 
 class Waiting:
-    """Waits for all nodes in turns, so that silent ones do not delay the others, nor all of them one that has failed."""
+    """Waits for all nodes in turn, so that silent nodes do not delay the others, and one failed node ends the wait for all."""
 
     def __init__(self, nodes: List[Node], way: Way) -> None:
         self._nodes, self._way, self._deadline = nodes, way, way.deadline
         self._last = {}  # type: Dict[str, str]
-        # ^ what each node last said, by name
+        # ^ each node's last answer, by name
         self._found = {}  # type: Dict[str, Seen]
         self._lock = threading.Lock()
         self._turns = queue.Queue()  # type: queue.Queue[Node]
 
     def end(self, window: int) -> List[Seen]:
-        """Return what every node reported, in order, or exit naming the missing ones."""
+        """Return the report of every node, in order, or exit with the names of the missing ones."""
         for node in self._nodes:
             self._note(node, "no contact yet")
             self._turns.put(node)
@@ -146,7 +146,7 @@ class Waiting:
 
 
 def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
-    """Refuse machines that differ in GPUs or rails, naming the difference: they have no common ring."""
+    """Refuse machines that differ in GPUs or rails, and name the difference: they cannot form one ring."""
 
     def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
         rails = [f"{hca[0]} at {hca[1]} Gbit/s" for hca in facts["hca"] if hca[3] and hca[2] != facts["front"]]

@@ -21,15 +21,15 @@ class Answer(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The last line of the error, without the words that kubectl puts before it."""
+        """The last line of standard error, without the prefix that kubectl adds."""
         lines = [line for line in (self.err or self.out).strip().splitlines() if not line.startswith("command terminated")]
         return (lines or [f"exit status {self.status}"])[-1].replace("Error from server ", "")[:500]
 
 
 class Kubectl:
-    """kubectl of this machine, in a namespace.
+    """kubectl on this machine, in one namespace.
 
-    `its` has `kubeconfig` and `context`, None for what kubectl takes, and `host`, what sentences call this machine.
+    `its` has `kubeconfig` and `context` (None for kubectl's defaults) and `host`, this machine's name in messages.
     """
 
     def __init__(self, its: Dict[str, Any], namespace: str) -> None:
@@ -41,7 +41,7 @@ class Kubectl:
         self.words = [self.program, *given, "--namespace", namespace]
 
     def __call__(self, *words: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
-        """Run it; nothing is raised."""
+        """Run kubectl; this raises no exception."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         argv = [*self.words, f"--request-timeout={int(timeout_s)}s", *words]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -54,7 +54,7 @@ class Kubectl:
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def get(self, *words: str) -> Any:
-        """Return what `kubectl get` finds, as data; None where there is no such object; exit with a sentence otherwise."""
+        """Return the objects that `kubectl get` finds, as data; None if there are none; on an error, exit with a message."""
         found = self("get", *words, "--output", "json", "--ignore-not-found")
         if "(Forbidden)" in found.err:
             sys.exit(f"the kubeconfig's user may not list {words[0]} (RBAC): {found.why}")
@@ -70,9 +70,9 @@ class Kubectl:
 
 
 def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[str]) -> bool:
-    """Tell whether kubectl of another machine was the last to apply a stack's objects.
+    """Tell whether kubectl on another machine was the last to apply a stack's objects.
 
-    `noted` is kind and name of the object that says so, and `way` is [its annotation, our value].
+    `noted` is kind and name of the object that records it, and `way` is [its annotation, our value].
     """
     found = (kubectl.get(*noted) or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
     if found == way[1]:
@@ -85,7 +85,7 @@ def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[st
 
 
 def brought(name: str) -> str:
-    """Return the path of a file that an update has brought here: in the home folder over SSH, in the user's cache otherwise."""
+    """Return the path of a file that an update has copied here: in the home folder over SSH, in the user's cache otherwise."""
     over_ssh = os.path.join(os.path.expanduser("~"), name)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return over_ssh if os.path.exists(over_ssh) else os.path.join(cache, "busbar", name)
@@ -105,7 +105,7 @@ def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def disrupted(pod: Optional[Dict[str, Any]]) -> str:
-    """Return by whom a pod that is being deleted is ended, such as an eviction; empty if the cluster does not say."""
+    """Return what deletes a pod that is being deleted, such as an eviction; empty if the cluster does not report it."""
     for one in (pod or {}).get("status", {}).get("conditions", []):
         # Kubernetes 1.26: EvictionByEvictionAPI, DeletionByTaintManager, PreemptionByScheduler, TerminationByKubelet ...
         if pod is not None and one["type"] == "DisruptionTarget" and one["status"] == "True":
@@ -114,7 +114,7 @@ def disrupted(pod: Optional[Dict[str, Any]]) -> str:
 
 
 def ended(pods: List[Dict[str, Any]], node: str) -> str:
-    """Return why the last pod of a node ended, as the cluster says; empty if it does not say."""
+    """Return why the last pod of a node terminated, according to the cluster; empty if it reports no reason."""
     for pod in pods:
         status = pod["status"]
         if pod["spec"].get("nodeName") == node and status.get("phase") == "Failed":

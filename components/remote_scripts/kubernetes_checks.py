@@ -1,4 +1,4 @@
-"""Looks whether a cluster can run a stack's pods before anything is created: is it the right one, nodes, rails, permissions."""
+"""Checks before anything is created whether a cluster can run a stack's pods: right cluster, nodes, rails, permissions."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -6,7 +6,7 @@ from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import Kubectl
 
-#: What the kubeconfig's user must be able to do with objects of the namespace.
+#: Permissions that the kubeconfig's user needs for objects of the namespace.
 _NEEDED = (
     ("list", "pods"),
     ("create", "pods/exec"),
@@ -15,18 +15,18 @@ _NEEDED = (
     ("patch", "roles.rbac.authorization.k8s.io"),
     ("patch", "rolebindings.rbac.authorization.k8s.io"),
 )
-#: The same for what makes the pods, by its kind.
+#: The same for the object that creates the pods, by its kind.
 _JOBS = {
     "job.batch": (("patch", "jobs.batch"), ("delete", "jobs.batch"), ("patch", "services")),
     "mpijob.kubeflow.org": (("patch", "mpijobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("delete", "pods")),
 }
 _RAILS = (("patch", "network-attachment-definitions.k8s.cni.cncf.io"),)
-#: API groups that rails need, and who brings them.
+#: API groups that rails need, and the software that provides them.
 _GROUPS = (("k8s.cni.cncf.io", "Multus"), ("whereabouts.cni.cncf.io", "whereabouts"))
 
 
 def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a sentence unless the cluster is the one that is meant and can run the pods."""
+    """Exit with a message unless the cluster is the intended one and can run the pods."""
     refuse_other(kubectl, ask)
     _refuse_nodes(kubectl, ask)
     if ask["rails"]:
@@ -47,7 +47,7 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a sentence unless the kubeconfig leads to the cluster that is meant, and its API server is ready."""
+    """Exit with a message unless the kubeconfig leads to the intended cluster, and its API server is ready."""
     named = kubectl("config", "view", "--minify", "--output", "jsonpath={.clusters[0].cluster.server}")
     if named.status != 0 or not named.out.strip():
         where = ask["kubectl"]["kubeconfig"] or "not set"
@@ -81,7 +81,7 @@ def _refuse_nodes(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _unfit(node: Dict[str, Any], ask: Dict[str, Any]) -> List[str]:
-    """Return why a node cannot take a pod."""
+    """Return the reasons why a node cannot run a pod."""
     ready: Dict[str, Any] = next((one for one in node["status"].get("conditions", []) if one["type"] == "Ready"), {})
     if ready.get("status") != "True":
         return ["is NotReady ({}); kubectl describe node says more".format(ready.get("message") or "its kubelet is silent")]

@@ -1,6 +1,6 @@
-"""Makes first contact with a stack's pods from the machine of kubectl, and lets the first pod start ranks in all.
+"""Makes first contact with a stack's pods from the machine that runs kubectl, and enables the first pod to start ranks in all.
 
-It prints the same JSON line as first contact over SSH does, or exits with a sentence that names every pod with a fault.
+It prints the same JSON line as first contact over SSH, or exits with a message that names every faulty pod.
 """
 
 import json
@@ -14,7 +14,7 @@ from components.remote_scripts.kubectl import HOME, Kubectl, ended, on_node, pod
 
 _WINDOW = 16
 _COPY_S = 120
-#: `kubectl exec` in ssh's place: an address, then a shell command. The list beside it says which pod has which address.
+#: `kubectl exec` in place of ssh: an address, then a shell command. A list in the same folder maps addresses to pods.
 IN_POD = """#!/bin/sh
 # in-pod ADDRESS COMMAND...: run a shell command in another pod, as ssh does on another machine.
 address=$1
@@ -29,11 +29,11 @@ exec {home}/kubectl --namespace {namespace} exec --stdin "$pod" --container rank
 
 
 def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
-    """Look into the pods of `nodes` ({name, address}) and print the line.
+    """Contact the pods of `nodes` ({name, address}) and print the line.
 
     `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `host_key` of this machine, `devices`
-    (RDMA devices of the rails), `rails` (their interfaces in a pod), `rdma` (the mode that is asked for), `gpus`, `facts` (the
-    program that each pod runs) and `mpi` (globs for it).
+    (RDMA devices of the rails), `rails` (their interfaces in a pod), `rdma` (the requested mode), `gpus`, `facts` (the program
+    that each pod runs) and `mpi` (globs for it).
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
@@ -60,7 +60,7 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
 
 
 def _look(kubectl: Kubectl, node: Dict[str, str], pod: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what one pod is, or what is wrong with it."""
+    """Return the facts of one pod, or its fault."""
     call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": ask["mpi"]}))
     answer = kubectl.inside(pod, "python3 -IS -", stdin=ask["facts"] + call, timeout_s=_COPY_S)
     if answer.status != 0:
@@ -71,7 +71,7 @@ def _look(kubectl: Kubectl, node: Dict[str, str], pod: str, ask: Dict[str, Any])
 
 
 def _wrong(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str, Any]) -> str:
-    """Return what is wrong with a pod; empty if nothing is."""
+    """Return the fault of a pod; empty if it has none."""
     if facts["gpus"] != ask["gpus"]:
         return "nvidia-smi shows {} GPUs, and kubernetes.gpus is {}".format(facts["gpus"], ask["gpus"])
     if not facts["mpi"]:
@@ -103,22 +103,22 @@ def _wrong_rdma(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str
 
 
 def _of_rails(facts: Dict[str, Any], ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts with the rails' devices only; without devices, the rails' interfaces carry NCCL's sockets."""
+    """Return the facts with only the rails' devices; without devices, NCCL uses sockets on the rails' interfaces."""
     kept = [hca for hca in facts["hca"] if hca[0] in ask["devices"]]
     front = facts["front"] if ask["devices"] or not ask["rails"] else ",".join(ask["rails"])
     return dict(facts, hca=kept, front=front)
 
 
 def _join(kubectl: Kubectl, nodes: List[Dict[str, str]], named: Dict[str, str], ask: Dict[str, Any]) -> None:
-    """Let the first pod start commands in the others, and prove that it can."""
+    """Enable the first pod to start commands in the others, and verify it."""
     head = named[nodes[0]["name"]]
     script = IN_POD.format(home=HOME, namespace=ask["namespace"])
     places = "".join("{} {}\n".format(node["address"], named[node["name"]]) for node in nodes)
-    # Only the first pod starts commands in others, but Open MPI's daemons end where the program of that name is not.
+    # Only the first pod starts commands in others, but Open MPI's daemons exit where the program of that name is missing.
     with ThreadPoolExecutor(_WINDOW) as pool:
         list(pool.map(lambda pod: _put(kubectl, pod, "in-pod", script.encode()), named.values()))
     _put(kubectl, head, "pods", places.encode())
-    # An operator's machine may have another processor or system than the pods: an image may bring its own.
+    # The operator's machine may have another architecture than the pods, so an image's own kubectl is preferred.
     if kubectl.inside(head, f'its=$(command -v kubectl) && ln -sf "$its" {HOME}/kubectl').status != 0:
         with open(os.path.realpath(kubectl.program), "rb") as program:
             _put(kubectl, head, "kubectl", program.read())
@@ -141,7 +141,7 @@ def _join(kubectl: Kubectl, nodes: List[Dict[str, str]], named: Dict[str, str], 
 
 
 def _put(kubectl: Kubectl, pod: str, name: str, data: bytes) -> None:
-    """Write an executable file into a pod's home; it appears complete, or not at all."""
+    """Write an executable file to a pod's home folder, atomically."""
     there = f"{HOME}/{name}"
     done = kubectl.inside(pod, f"cat > {there}.part && chmod 755 {there}.part && mv {there}.part {there}", data, _COPY_S)
     if done.status != 0:

@@ -1,7 +1,7 @@
-"""Keeps on the machine of kubectl what the runner holds in a pod of its measurements, and gives it to the next pod.
+"""Keeps what the runner writes in a pod during measurements on the machine that runs kubectl, and copies it to the next pod.
 
-A pod's home folder ends with the pod. What a request has written so far is copied out while it runs and when it ends, below
-`~/.busbar/kubernetes/CLUSTER`, so that a pod that is evicted takes no transcript with it.
+A pod's home folder is deleted with the pod. So the files of a request are copied to `~/.busbar/kubernetes/CLUSTER` while it
+runs and when it ends: if the pod is evicted, the transcript is not lost.
 """
 
 import base64
@@ -15,14 +15,14 @@ from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import HOME, Kubectl
 
-#: Kinds of requests whose results are evidence; what others leave is built again.
+#: Kinds of requests whose results are evidence; the results of others are simply built again.
 _KINDS = ("measure", "search")
 _EVERY_S, _COPY_S = 15.0, 60
-#: What is given back to a new pod: this many runs, the newest.
+#: This many runs, the newest ones, are copied to a new pod.
 _GIVEN_BACK = 16
-#: A path below the runner's folder that is kept: files of a run, and the looks that the next run begins with.
+#: Paths below the runner's folder that are kept: files of a run, and the looks that the next run starts with.
 _PATH = re.compile(r"(runs/[0-9A-Za-z]+|looks)/[A-Za-z0-9_.-]+")
-#: In the pod: print the files of some folders that are not as they were, as {path: [size, time, base64]}.
+#: In the pod: print the files of some folders that have changed, as {path: [size, time, base64]}.
 _TAKE = """
 import base64, json, os, sys
 asked, found = json.load(sys.stdin), {}
@@ -37,7 +37,7 @@ for folder in asked["folders"]:
             found[path] = [seen.st_size, seen.st_mtime, base64.b64encode(source.read()).decode()]
 print(json.dumps(found))
 """
-#: In the pod: write the files that are not there.
+#: In the pod: write the files that do not exist.
 _GIVE = """
 import base64, json, os, sys
 os.umask(0o077)
@@ -52,7 +52,7 @@ for path, data in json.load(sys.stdin).items():
 
 
 class Evidence:
-    """The evidence of one request, kept from where it is entered to where it is left."""
+    """Context manager that keeps the evidence of one request while it runs."""
 
     def __init__(self, kubectl: Kubectl, cluster: str, pod: str, request: Dict[str, Any]) -> None:
         self._kubectl, self._pod = kubectl, pod
@@ -65,18 +65,18 @@ class Evidence:
 
     @property
     def kept(self) -> str:
-        """The folder of what is kept of this request; empty if there is nothing."""
+        """The folder of this request's kept files; empty if there are none."""
         folder = os.path.join(self.folder, "runs", self._run)
         return folder if self._run and os.path.isdir(folder) else ""
 
     def __enter__(self) -> "Evidence":  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Begin to copy."""
+        """Start to copy."""
         if self._run:
             self._copier.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Copy what came last; where the pod is gone, what came before is what there is."""
+        """Copy the last files; if the pod is gone, the earlier copies remain."""
         if self._run:
             self._ended.set()
             self._copier.join()
@@ -89,7 +89,7 @@ class Evidence:
             self.take()
 
     def take(self) -> str:
-        """Copy what is new out of the pod; return why that failed, empty if it did not."""
+        """Copy new files out of the pod; return why that failed, empty if it did not."""
         asked = {"folders": ["runs/" + self._run, "looks"], "known": self._known}
         answer = self._kubectl.inside(self._pod, _python(_TAKE), json.dumps(asked), _COPY_S)
         if answer.status != 0:
@@ -104,7 +104,7 @@ class Evidence:
         return ""
 
     def give_back(self) -> None:
-        """Copy what is kept of earlier runs into a pod that lacks it; a failure is only said."""
+        """Copy the kept files of earlier runs to a pod that lacks them; a failure is only reported."""
         listed = self._kubectl.inside(self._pod, "ls ~/.busbar/runs 2>/dev/null || true")
         missing = [run for run in _newest(os.path.join(self.folder, "runs")) if run not in listed.out.split()]
         files = {}
@@ -127,7 +127,7 @@ def _names(folder: str) -> List[str]:
 
 
 def _newest(folder: str) -> List[str]:
-    """Return the newest runs that have ended; one that was cut off begins anew where it is asked for again."""
+    """Return the newest finished runs; an interrupted run starts from the beginning when it is requested again."""
     ended = [run for run in _names(folder) if os.path.exists(os.path.join(folder, run, "line.json"))]
     return sorted(ended, key=lambda run: os.path.getmtime(os.path.join(folder, run, "line.json")))[-_GIVEN_BACK:]
 

@@ -1,7 +1,7 @@
 """Applies a stack's objects to a cluster and waits until every pod runs with all its rails; called with `remove`, removes them.
 
-Server-side apply without force, after a look for objects of the same names: what is not labelled as the stack's is never
-changed. It prints one JSON line, or exits with a sentence.
+It uses server-side apply without force, after a check for objects of the same names: an object without the stack's labels is
+never changed. It prints one JSON line, or exits with a message.
 """
 
 import json
@@ -15,7 +15,7 @@ from components.remote_scripts.kubernetes_pending import events, events_seen, wh
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
-#: The job's name in the manifest, and the conditions of a Job or an MPIJob that makes no pods any more.
+#: The job's name in the manifest, and the conditions of a Job or an MPIJob that creates no more pods.
 _JOB = "busbar-ranks"
 _ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
 
@@ -25,8 +25,8 @@ def main(ask: Dict[str, Any]) -> None:
 
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
     their interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and its value), `pods` (their
-    selector), `job` (kind of what makes them), `former` ([kind, name] of what another kind leaves), `template` (annotation of
-    the job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
+    selector), `job` (kind of the object that creates them), `former` ([kind, name] of objects that another kind left),
+    `template` (annotation of the job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -60,7 +60,7 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
 
 
 def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a sentence if an object of one of our names is not ours."""
+    """Exit with a message if an object with one of our names is not ours."""
     foreign = []
     for kind, name in ask["objects"]:
         found = kubectl.get(kind, name)
@@ -76,12 +76,12 @@ def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _end(kubectl: Kubectl, kind: str, name: str) -> None:
-    # In the foreground: it is gone only once its pods are, and with them what holds the GPUs.
+    # Foreground deletion: the job is gone only after its pods, which hold the GPUs.
     _check(kubectl("delete", kind, name, "--wait", "--ignore-not-found", "--cascade=foreground", timeout_s=_REMOVE_S))
 
 
 def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove the job of another kind that the stack had before, and its service, by whose name MPI Operator may make one."""
+    """Remove the stack's previous job of another kind, and its service, because MPI Operator may create one of that name."""
     for kind, name in ask["former"]:
         found = kubectl("get", kind, name, "--output", "json", "--ignore-not-found")
         # A kind that the cluster does not know has no objects.
@@ -91,7 +91,7 @@ def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Delete pods that have ended where nobody makes successors: MPI Operator keeps those of workers."""
+    """Delete finished pods that nothing replaces: MPI Operator keeps the pods of finished workers."""
     if ask["job"] == "job.batch":
         return
     for pod in pods_of(kubectl, ask["pods"]):
@@ -100,7 +100,7 @@ def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a job has another template, which nobody can change in place, or has ended."""
+    """Tell whether a job has another pod template, which is immutable, or has finished."""
     conditions = job.get("status", {}).get("conditions", [])
     return (
         any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)
@@ -145,7 +145,7 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
                 sys.exit(f"{name} cannot start: {why}")
         if time.monotonic() > deadline:
             lacking = [node for node, pod in found.items() if pod is None]
-            # A pod that was deleted meanwhile says nothing of those that are there.
+            # Events of a pod that was deleted meanwhile do not apply to the present pods.
             there = {pod["metadata"]["name"] for pod in pods}
             said = "; ".join(f"{name}: {why}" for name, why in sorted(last.items()) if name in there)
             said = said or _no_pod(kubectl, ask)
@@ -154,7 +154,7 @@ def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
-    """Return why there is no pod at all, as far as events of the job say."""
+    """Return why there is no pod at all, according to the job's events."""
     found = events(kubectl, f"involvedObject.name={_JOB},type=Warning")
     said = found[-1].get("message", "")[:300] if found else ""
     whose = "the cluster" if ask["job"] == "job.batch" else "MPI Operator"
@@ -162,7 +162,7 @@ def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
 
 
 def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
-    """Return the pod of a node that runs and is ready; None if there is none."""
+    """Return the running and ready pod of a node; None if there is none."""
     for pod in pods:
         ready = [one for one in pod["status"].get("conditions", []) if one["type"] == "Ready" and one["status"] == "True"]
         if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running" and ready:
@@ -171,7 +171,7 @@ def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what the line says of a pod; exit with a sentence if it lacks a rail, which Multus can lose without a word."""
+    """Return the line's entry for a pod; exit with a message if a rail is missing, which Multus may cause silently."""
     text = pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]")
     held = {one.get("interface"): (one.get("ips") or [""])[0] for one in json.loads(text)}
     lacking = [name for name in ask["rails"] if not held.get(name)]
@@ -188,7 +188,7 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove what has all our labels, and the namespace if it is ours and nothing else is in it."""
+    """Remove all objects with all our labels, and the namespace if it is ours and otherwise empty."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     space = kubectl.get("namespace", ask["namespace"])
     if space is None:
@@ -197,7 +197,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, name in ask["objects"]:
         if name != ask["namespace"]:
             kinds[kind] = None
-    # The job first, so that nothing makes its pods again; a kind that the cluster does not know has no objects.
+    # The job first, so that it does not recreate its pods; a kind that the cluster does not know has no objects.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)
@@ -213,7 +213,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _strangers(kubectl: Kubectl) -> List[str]:
-    """Return objects of the namespace that are neither ours nor the cluster's own."""
+    """Return the objects of the namespace that belong neither to us nor to the cluster."""
     kinds = (
         "pods,jobs.batch,deployments.apps,daemonsets.apps,statefulsets.apps,services,secrets,configmaps,persistentvolumeclaims"
     )

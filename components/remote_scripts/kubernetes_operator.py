@@ -1,7 +1,7 @@
 """Applies GPU Operator's objects to a cluster and waits until the nodes offer their GPUs; called with `remove`, removes them.
 
-As with the pods: server-side apply without force, and nothing of somebody else is changed. It prints one JSON line, or exits
-with a sentence.
+As for the pods, it uses server-side apply without force and never changes foreign objects. It prints one JSON line, or exits
+with a message.
 """
 
 import json
@@ -40,7 +40,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
-    """Return the GPUs that each node offers, once that is enough; exit with what the operator's pods lack otherwise."""
+    """Return the GPUs that each node offers, once there are enough; otherwise exit with what the operator's pods lack."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     while True:
         known = {node["metadata"]["name"]: node for node in (kubectl.get("nodes") or {}).get("items", [])}

@@ -1,12 +1,12 @@
-"""Says why a pod does not run yet, in the cluster's own words and what they mean, and whether waiting may help."""
+"""Reports why a pod does not run yet, from the cluster's own messages, their meaning, and whether waiting may help."""
 
 import re
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from components.remote_scripts.kubectl import Kubectl
 
-#: What an event of a pod that gets no network contains -> what that means, and how long it may still pass by itself (s): a
-#: node takes its time to get an interface back from the pod before.
+#: Text in an event of a pod without network -> its meaning, and how long (s) it may still resolve by itself: a node needs some
+#: time to get an interface back from the previous pod.
 _NETWORK = (
     ("Could not allocate IP", "the addresses of the rail's range are used up: give kubernetes.rails a wider range", 20),
     ("cannot find a network-attachment-definition", "the rail's NetworkAttachmentDefinition is gone", 10),
@@ -22,19 +22,19 @@ _NETWORK = (
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
 )
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-#: How long what helps itself may take (s): a scheduler that waits for GPUs of pods that end, a registry that stumbles.
+#: How long (s) transient causes may last: a scheduler that waits for GPUs of terminating pods, a registry that fails briefly.
 _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 
 def events_seen(kubectl: Kubectl) -> Set[str]:
-    """Return the versions of all events that are there, for `why_pending`."""
+    """Return the versions of all present events, for `why_pending`."""
     return {_version(one) for one in events(kubectl)}
 
 
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
-    """Return why a pod does not run, and after how many seconds of that waiting is hopeless; None for never.
+    """Return why a pod does not run, and after how many seconds waiting for that is useless; None for never.
 
-    An event in `old` was there before the update, which may have taken away its cause: a node tries again within some seconds.
+    Events in `old` are older than the update, which may have removed their cause: a node retries within some seconds.
     """
     status = pod["status"]
     for one in status.get("conditions", []):
@@ -56,13 +56,13 @@ def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old:
 
 
 def events(kubectl: Kubectl, selector: str = "") -> List[Dict[str, Any]]:
-    """Return the namespace's events, or those that a field selector chooses."""
+    """Return the namespace's events, or those that match a field selector."""
     chosen = ("--field-selector", selector) if selector else ()
     return list((kubectl.get("events", *chosen) or {}).get("items", []))
 
 
 def _version(event: Dict[str, Any]) -> str:
-    # Another one each time that the event happens again.
+    # It changes each time that the event occurs again.
     return str(event["metadata"]["resourceVersion"])
 
 

@@ -1,7 +1,7 @@
-"""Runs a command in the pod of one node, from the machine of kubectl: standard input and output are the command's own.
+"""Runs a command in the pod of one node, from the machine that runs kubectl; standard input and output are the command's.
 
-Files that a stack brought to this machine are copied into the pod first, if it lacks them, and what the runner keeps
-of a measurement is copied out. If the pod ends, the reason is the answer, in the form in which the runner refuses.
+Files that a stack copied to this machine are first copied into the pod if it lacks them, and the runner's files of a
+measurement are copied out. If the pod terminates, the answer is the reason, in the form of a refusal by the runner.
 """
 
 import json
@@ -20,8 +20,8 @@ _SCHEMA = 2
 def main(ask: Dict[str, Any]) -> None:
     """Run the `command` of `ask`.
 
-    It has also `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` and `cluster` (the
-    folder of what is kept of its measurements).
+    It also has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` and `cluster` (the
+    folder of the kept files of its measurements).
     """
     given = sys.stdin.buffer.read()
     request = _request(given)
@@ -49,7 +49,7 @@ def main(ask: Dict[str, Any]) -> None:
     evidence.give_back()
     with evidence:
         ran = subprocess.run(words, input=given, check=False)
-        # A pod that was evicted is gone in a moment, and with it who did that.
+        # An evicted pod disappears in a moment, and with it the reason of the eviction.
         last = kubectl.get("pods", name) if ran.returncode != 0 else None
     if ran.returncode == 0:
         return
@@ -68,7 +68,7 @@ def _gone(said: str, node: str, kept: str, host: str) -> str:
 
 
 def _request(given: bytes) -> Dict[str, Any]:
-    """Return the request to the runner that a command gets; nothing for a command that gets something else."""
+    """Return the runner's request that a command gets; empty for a command with other input."""
     try:
         found = json.loads(given.decode() or "{}")
     except ValueError:
@@ -84,7 +84,7 @@ def _refuse(asked: Dict[str, Any], why: str) -> None:
 
 
 def bring(kubectl: Kubectl, pod: str, files: List[str]) -> None:
-    """Copy the files that the pod lacks; their names have hashes of their contents."""
+    """Copy the files that the pod lacks; their names contain hashes of their contents."""
     for name in files:
         there = f"{HOME}/{name}"
         if kubectl.inside(pod, f"test -s {there}").status == 0:

@@ -1,7 +1,7 @@
 """Applies Multus's or whereabouts's objects and waits until it works on the stack's nodes; called with `remove`, removes them.
 
-Server-side apply without force, and nothing of somebody else is changed. Where something uses it, nothing is removed: a pod
-that has a network of theirs would lose it at its next start. It prints one JSON line, or exits with a sentence.
+It uses server-side apply without force and never changes foreign objects. If something uses the network, nothing is removed: a
+pod with a secondary network would lose it at its next start. It prints one JSON line, or exits with a message.
 """
 
 import json
@@ -14,9 +14,9 @@ from components.remote_scripts.kubernetes_checks import refuse_other
 from components.remote_scripts.kubernetes_manifest import apply_manifest, foreign_objects, pods_wait_for, remove_manifest
 
 _PAUSE_S = 1.0
-#: Neither has a probe: what fails ends soon after its start, and a node's configuration is written then, too.
+#: Neither has a readiness probe. If it fails, it exits within this time; if not, it has written the node's configuration.
 _STEADY_S = 4.0
-#: What a pod says that has a network beside the default one, or another default one (Multus, docs/configuration.md).
+#: Annotations of a pod that has a network beside the default one, or another default one (Multus, docs/configuration.md).
 _ASKED = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
 _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 
@@ -24,9 +24,9 @@ _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 def main(ask: Dict[str, Any]) -> None:
     """Apply or remove.
 
-    `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `title` and `name` of what
-    is installed, `namespace` and `daemon_set` of what puts it on the nodes, `way` (annotation of that and its value), `nodes`
-    and `timeout_s`.
+    `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `title` and `name` of the
+    software, `namespace` and `daemon_set` that puts it on the nodes, `way` (annotation of the daemon set and its value),
+    `nodes` and `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -46,7 +46,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Return once it runs on every node of the stack, and has not started anew for some seconds; exit with who lacks it."""
+    """Return once it runs on every node of the stack and has not restarted for some seconds; exit with the nodes without it."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     restarts = {}  # type: Dict[str, int]
     since = time.monotonic()
@@ -76,7 +76,7 @@ def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _pods(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return its pods of the template that was applied last; none before the cluster has seen that."""
+    """Return its pods of the template that was applied last; empty before the cluster has processed that."""
     found = kubectl.get("daemonset.apps", ask["daemon_set"])
     if found is None or found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
         return []
@@ -100,7 +100,7 @@ def _restarts(pod: Dict[str, Any]) -> int:
 
 
 def _said(kubectl: Kubectl, pods: List[Dict[str, Any]], nodes: List[str]) -> str:
-    """Return the last line of a pod on one of these nodes: Multus ends well whatever it lacks, and only that says why."""
+    """Return the last log line of a pod on one of these nodes: Multus exits with 0 on errors, too, and only logs them."""
     for pod in pods:
         if pod["spec"].get("nodeName") in nodes:
             lines = kubectl("logs", pod["metadata"]["name"], "--tail=1").out.strip()
@@ -121,12 +121,12 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             flush=True,
         )
         return
-    # In the foreground: only a pod of Multus that ends takes its configuration from its node.
+    # Foreground deletion: Multus removes its configuration from a node only when its pod terminates.
     remove_manifest(kubectl, ask, ask["title"], "--cascade=foreground")
 
 
 def _users(kubectl: Kubectl, name: str) -> List[str]:
-    """Return the definitions and pods that use it, or may: a definition without a configuration has it on the nodes."""
+    """Return the definitions and pods that use it, or may: a definition without a configuration uses the one on the nodes."""
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
     # A kind that the cluster does not know has no objects.

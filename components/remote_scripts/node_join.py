@@ -1,4 +1,4 @@
-"""Lets the head node into every node, and the operator's present key too; no private key leaves a machine."""
+"""Authorizes the head node's key on every node, and the operator's current key, too; no private key leaves a machine."""
 
 import shlex
 import sys
@@ -7,7 +7,7 @@ from typing import List
 
 from components.remote_scripts.ssh_way import Node, Way, call
 
-#: Adds lines that are missing and changes no other: users may have their own in these files.
+#: Adds missing lines and changes no others: users may have their own in these files.
 JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
 add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
@@ -22,9 +22,9 @@ cat ~/.ssh/id_ed25519.pub
 
 
 def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
-    """Make the head node's key pair if it has none, and let its public half and `way.accept` into every node, or exit.
+    """Create the head node's key pair if it has none, authorize its public key and `way.accept` on every node, or exit.
 
-    `keys` are the nodes' host keys, which every node learns; at most `window` nodes are reached at once.
+    `keys` are the nodes' host keys, which every node learns; at most `window` nodes are contacted at once.
     """
     accepted, known = [way.accept] if way.accept else [], ""
     if len(nodes) > 1:  # one node has no other to reach

@@ -1,4 +1,4 @@
-"""Looks at one node: its host key, whether its first boot has ended and its rails work, and what it is."""
+"""Checks one node: its host key, whether its first boot has finished and its rails work, and its facts."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
 
 Note = Callable[[str], None]
 
-#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init ends), and the rails that are up, with a
-#: `!` after those that are not authenticated; then, where first boot has failed, the end of its log.
+#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init finishes), and the rails that are up, with
+#: a `!` after each that is not authenticated; then, if first boot has failed, the end of its log.
 STATE = """
 # Until there is a result it still runs, and rails come last. Asking cloud-init itself takes half a second of the node's time.
 rails=
@@ -57,14 +57,14 @@ class Failed(Exception):  # noqa: N818 - not a defect
 
 
 class Seen(NamedTuple):
-    """What a ready node reported: its public host key and its facts, {} if none were asked for."""
+    """The report of a ready node: its public host key and its facts, {} if none were asked for."""
 
     host_key: str
     facts: Dict[str, Any]
 
 
 def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
-    """Return what the node reports; None while it is not ready."""
+    """Return the node's report; None while it is not ready."""
     key = node.get("host_key") or host_key(node, way, note)
     if not key or (way.first_boot and not _is_booted(node, way, note)):
         return None
@@ -84,10 +84,10 @@ def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
 
 
 def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
-    """Refuse a machine that is not the one that is asked for."""
+    """Refuse a machine whose GPUs are not the requested ones, or that lacks Open MPI."""
     if way.row:
         name, number, model = way.row
-        # Newer drivers add the board to the model's name.
+        # Newer drivers append the form factor to the model's name.
         if facts["gpus"] != number or not (facts["gpu"] == model or facts["gpu"].startswith(model + " SXM")):
             raise Failed(
                 "it has {} x {}, and shape {} has {} x {}; correct it, or set shape: detect".format(
@@ -103,10 +103,10 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
 def host_key(node: Node, way: Way, note: Note) -> str:
     """Learn the host key over the cloud's private network, where no machine can take another's address.
 
-    It is asked for each time, because first boot may replace a key of the image.
+    It is queried each time, because first boot may replace a host key of the image.
 
     Raises:
-        Failed: the jump host does not let the operator in, although its own first boot is over.
+        Failed: the jump host refuses the operator's login, although its own first boot has finished.
     """
     status, out, err = run_here([*way.near, "ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
@@ -124,7 +124,7 @@ _KNOWN_LOCK = threading.Lock()
 
 
 def _remember(known: str, node: Node, key: str) -> None:
-    """Write the key of one node in place of an earlier one; ssh may read the file at any moment."""
+    """Replace the key of one node in the file, atomically, because ssh may read it at any moment."""
     line = "{} {}\n".format(node["address"], key)
     with _KNOWN_LOCK:
         with open(known) as source:
@@ -137,10 +137,10 @@ def _remember(known: str, node: Node, key: str) -> None:
 
 
 def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -> Optional[str]:
-    """Return what `command` has printed there; None while SSH does not accept logins.
+    """Return what `command` printed on the node; None while SSH does not accept logins.
 
     Raises:
-        Failed: the host key is not the pinned one, or the command failed; waiting helps with neither.
+        Failed: the host key is not the pinned one, or the command failed; waiting does not help.
     """
     status, out, err = found
     if status == 0:
@@ -168,7 +168,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # read while it was written; it is read again soon
+        return False  # read while it was being written; it is read again soon
     if mark.get("status") == "failed":
         end = " | ".join(text.strip() for text in log if text.strip())
         raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))

@@ -1,15 +1,15 @@
 """Shows the counters of this machine's RDMA devices to Prometheus, over HTTP on one private address.
 
-What is exported is what the kernel shows, file by file, so that a driver with other names is read as well; a file that is not
-there, or that holds no number ("N/A (no PMA)"), makes no sample. Nothing is written and no program is started.
+It exports what the kernel shows, file by file, so that drivers with other counter names work as well. A file that does not
+exist, or has no number in it ("N/A (no PMA)"), gives no sample. The exporter writes nothing and starts no program.
 
-Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OFED: "RDMA Counters") and what files become:
+Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OFED: "RDMA Counters") and their metrics:
 
     <device>/ports/<port>/counters/X       busbar_rdma_X_total
     <device>/ports/<port>/hw_counters/X    busbar_rdma_hw_X_total
     <device>/hw_counters/X                 busbar_rdma_device_hw_X_total
 
-A device's and a port's hw_counters may count the same events (mlx5), so they have names of their own and no sum has them twice.
+A device's and a port's hw_counters may count the same events (mlx5), so their names differ, and no sum counts them twice.
 """
 
 import argparse
@@ -27,12 +27,12 @@ PREFIX = "busbar_rdma_"
 #: Files that count words of four bytes (the ABI page: "divided by 4"; InfiniBand Architecture, PortXmitData, PortRcvData).
 WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
 _WORD_BYTES = 4
-#: How long a driver's answer is kept, in ms, which people may write; no counter (drivers/infiniband/core/sysfs.c).
+#: A setting among the counters: how long the driver caches its answer, in ms (drivers/infiniband/core/sysfs.c).
 NOT_COUNTED = frozenset({"lifespan"})
-#: What exists now and what existed at most, which can fall (drivers/infiniband/hw/bnxt_re/hw_counters.c: active_qps,
+#: Current values and their maxima, which can fall, so they are gauges (drivers/infiniband/hw/bnxt_re/hw_counters.c: active_qps,
 #: watermark_qps).
 _LEVEL = re.compile(r"(active|watermark)_")
-#: The most that a counter's file holds is 20 digits and a newline.
+#: Bytes to read of a counter's file; the longest number is 20 digits and a newline.
 _LONGEST = 64
 _IDLE_S = 5
 
@@ -40,7 +40,7 @@ Labels = Tuple[Tuple[str, str], ...]
 
 
 class File(NamedTuple):
-    """What a file of a counter becomes: its metric with type and help, its series, and what its number is multiplied by."""
+    """The metric of a counter's file, with type and help, its series, and the factor for its number."""
 
     metric: str
     kind: str
@@ -50,7 +50,7 @@ class File(NamedTuple):
 
 
 class Text:
-    """Builds the text format, version 0.0.4: the lines of a metric stand together below its help and its type."""
+    """Builds the text format, version 0.0.4, in which the lines of a metric follow its help and its type."""
 
     def __init__(self) -> None:
         self.metrics: Dict[str, List[str]] = {}
@@ -62,7 +62,7 @@ class Text:
         return found
 
     def gauge(self, name: str, explained: str, labels: Labels, value: Any) -> None:
-        """Add a sample of the exporter's own."""
+        """Add a sample of the exporter's own metrics."""
         metric = PREFIX + name
         (self.metrics.get(metric) or self.begin(metric, "gauge", explained)).append(f"{_series(metric, labels)} {value}")
 
@@ -81,7 +81,7 @@ def _escaped(text: str) -> str:
 
 
 def collect(base: str) -> bytes:
-    """Return every counter below `base`, /sys/class/infiniband, as Prometheus reads it."""
+    """Return every counter below `base`, /sys/class/infiniband, in Prometheus' text format."""
     began = time.time()
     text, unread = Text(), 0
     for device in _entries(base):
@@ -99,7 +99,7 @@ def collect(base: str) -> bytes:
 
 
 def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
-    """Add the counters of a folder; return how many of its files held no number."""
+    """Add the counters of a folder; return how many of its files had no number."""
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -120,21 +120,21 @@ def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
             samples = text.metrics.get(metric) or text.begin(metric, kind, explained)
             samples.append(f"{series} {int(found) * factor}")
     except OSError:
-        return 0  # a device that goes away is absent
+        return 0  # the device was removed meanwhile
     else:
         return unread
     finally:
         os.close(place)
 
 
-#: What was made of each file before, by folder and name: names do not change from scrape to scrape.
+#: The metric of each file, by folder and name: names do not change from scrape to scrape.
 _KNOWN: Dict[str, Dict[str, File]] = {}
-#: Series that a file has, by its port's folder: each is one file's.
+#: Series in use, by the folder of the port: each belongs to one file.
 _TAKEN: Set[Tuple[str, str]] = set()
 
 
 def _file(folder: str, name: str, group: str, labels: Labels) -> File:
-    """Return what a file becomes; one whose name does not fit the format, or is another's by then, has its own in a label."""
+    """Return the metric of a file. If its name is invalid in the format or already used, a label has the name instead."""
     found = _described(folder, name, group, labels)
     plain, port = _plain(name), os.path.dirname(folder)
     if not re.match(r"[a-zA-Z0-9_]+$", plain) or (port, found.series) in _TAKEN:
@@ -158,7 +158,7 @@ def _described(folder: str, name: str, group: str, labels: Labels) -> File:
 
 
 def _port(text: Text, device: str, port: str, labels: Labels) -> None:
-    """Add what a port is and whether it works; what its files do not say is left out."""
+    """Add a port's description and state; values that its files do not give are left out."""
     about = (
         ("driver", os.path.basename(os.path.realpath(device + "/device/driver")) if _exists(device + "/device/driver") else ""),
         ("firmware", _line(device + "/fw_ver")),
@@ -194,7 +194,7 @@ def _line(path: str) -> str:
 
 
 def _bytes(path: str, folder: Optional[int] = None) -> bytes:
-    """Return the start of a file; of a file that cannot be read, nothing. Python's own buffers would take longer."""
+    """Return the start of a file; empty if it cannot be read. It avoids Python's own buffers, which are slower."""
     try:
         file = os.open(path, os.O_RDONLY, dir_fd=folder)
     except OSError:
@@ -208,12 +208,12 @@ def _bytes(path: str, folder: Optional[int] = None) -> bytes:
 
 
 def _plain(name: str) -> str:
-    """Return a name whose bytes are no UTF-8 with these bytes written out."""
+    """Return a name in which bytes that are not valid UTF-8 are escaped."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Answers the addresses in `allowed` and its own; others get no answer."""
+    """Answers the clients in `allowed` and this machine itself; others get no answer."""
 
     daemon_threads = True
 
@@ -224,7 +224,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         http.server.HTTPServer.__init__(self, address, Handler)
 
     def server_bind(self) -> None:
-        """Bind, without asking a name service who this is."""
+        """Bind without a reverse DNS look-up of the own address."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -234,17 +234,17 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         return any(client in network for network in self.allowed)
 
     def handle_error(self, _request: Any, _client_address: Any) -> None:
-        """Forget a client that went away."""
+        """Ignore a client that disconnected."""
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """GET /metrics, and nothing else."""
+    """Serves GET /metrics only."""
 
     timeout = _IDLE_S
     server_version, sys_version = "busbar-rdma-exporter", ""
 
     def do_GET(self) -> None:
-        """Answer one scrape; they take turns, because some drivers ask the device's firmware for each."""
+        """Answer one scrape; scrapes take turns, because some drivers query the device's firmware for each."""
         if self.path.partition("?")[0] != "/metrics":
             self.send_error(404, "only /metrics is here")
             return
@@ -258,11 +258,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
-        """Log nothing: a scrape every few seconds is no event."""
+        """Log nothing: a scrape occurs every few seconds."""
 
 
 def main(argv: Sequence[str]) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     parser = argparse.ArgumentParser(description="Counters of RDMA devices for Prometheus.")
     parser.add_argument("--listen", required=True, help="private IPv4 address of this machine")
     parser.add_argument("--port", type=int, required=True)

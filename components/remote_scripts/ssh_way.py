@@ -102,7 +102,7 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
     """Run `command` on a node; return its exit status, standard output and standard error.
 
-    If `way.shares`, all calls to a node use one connection. Set it only once first boot has ended: before that, the host key
+    If `way.shares`, all calls to a node use one connection. Set it only once first boot has finished: before that, the host key
     may still change, and a reboot would leave the connection hanging.
     """
     shared = _SHARED if way.shares else ()

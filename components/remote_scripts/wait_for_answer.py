@@ -8,9 +8,9 @@ _ANSWERS_S = 15
 
 
 def wait_for_answer(address: str, hint: str) -> None:
-    """Return once `address` answers, or exit with what was last said and where more is."""
+    """Return once `address` answers, or exit with the last error and `hint`, where to look further."""
     deadline, last = time.time() + _ANSWERS_S, ""
-    # No proxy of the environment comes between a machine and itself.
+    # No proxy from the environment for connections of a machine to itself.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.time() < deadline:
         try:

@@ -11,8 +11,8 @@ _PAUSE_S = 0.5
 def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
     """Print what the host announces: that it is ready, or after `failure` the step in which its first boot failed.
 
-    Exits with a sentence that says what it last did if it announces neither in time. A failure is no error here: whoever logs
-    in next can say why.
+    Exits with a message that has its last state if it announces neither in time. A failure is no error here: the next step logs
+    in and can report the cause.
     """
     deadline = time.monotonic() + timeout_s
     last, said = "nothing was tried", ""

@@ -1,4 +1,4 @@
-"""Waits until a moment, such as the start of capacity that was reserved; runs on the operator's machine."""
+"""Waits until a point in time, such as the start of reserved capacity; runs on the operator's machine."""
 
 import json
 import sys
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 
 def main(start: str, what: str, limit_s: float) -> None:
-    """Return once `start` (RFC 3339) has come, or exit at once with a sentence if that takes longer than `limit_s`."""
+    """Return at `start` (RFC 3339), or exit at once with a message if that takes longer than `limit_s`."""
     begins = datetime.strptime(start.replace("Z", "+0000").replace("+00:00", "+0000"), "%Y-%m-%dT%H:%M:%S%z")
     left = (begins - datetime.now(UTC)).total_seconds()
     if left > limit_s:

@@ -1,4 +1,4 @@
-"""Makes a cloud's login node the controller of a Slurm cluster, and ends what it started when the stack is destroyed."""
+"""Makes a cloud's login node the controller of a Slurm cluster, and terminates Slurm's machines when the stack is destroyed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Submitting:
 
     Attributes:
         machine: how the operator reaches it.
-        id, address: what the cloud calls it, and where the controller reaches it.
+        id, address: its id in the cloud, and the address at which the controller reaches it.
     """
 
     machine: pulumi.Output[Machine]
@@ -50,9 +50,9 @@ class DynamicSet:
     Attributes:
         queue: their partition.
         name: unique in the queue.
-        key: unique in the stack; jobs may ask for it with --constraint.
+        key: unique in the stack; jobs may select it with --constraint.
         always_on: how many of the `dynamic` nodes always run.
-        spec: what the cloud's module of `scheduler.elastic` launches a machine by.
+        spec: launch settings, as the cloud's module of `scheduler.elastic` takes them.
     """
 
     queue: str
@@ -67,9 +67,9 @@ class DynamicSet:
 class Controller(pulumi.ComponentResource):
     """The login node as Slurm's controller.
 
-    Creates: a copy of the programs, a Command that makes the controller's key; with `install`, one that starts Slurm, and one
-    that ends all machines that Slurm started when it is destroyed.
-    Outputs: `public_key`, which dynamic nodes must accept; `region`, as the machine's metadata says it.
+    Creates: a copy of the programs, and a Command that creates the controller's key; with `install`, one that starts Slurm, and
+    one that terminates all machines that Slurm started when it is destroyed.
+    Outputs: `public_key`, which dynamic nodes must accept; `region`, from the machine's metadata.
     """
 
     public_key: pulumi.Output[str]
@@ -118,32 +118,32 @@ class Controller(pulumi.ComponentResource):
         logins: Sequence[Submitting],
         needed: Sequence[pulumi.Resource],
     ) -> pulumi.Output[Machine]:
-        """Register Slurm's start; return the machine once jobs can be submitted there.
+        """Register Slurm's start; return the machine once it accepts jobs.
 
         Args:
-            wanted: its timers.
-            sets: its nodes, the first one's queue the default.
+            wanted: Slurm's settings, such as its timers.
+            sets: its nodes; the queue of the first set is the default.
             address: the controller's, as the nodes reach it.
-            cloud: which cloud, as its module of `scheduler.elastic` takes it, without its name.
+            cloud: settings of the cloud's module of `scheduler.elastic`, without its name.
             user: login user on the nodes.
-            home: where all machines mount home folders.
-            shared: folder there for what the test job needs and keeps.
-            logins: login nodes where jobs can be submitted, too.
-            needed: what Slurm's calls of the cloud take, so that it goes after the machines that Slurm started.
+            home: mount point of the home folders on all machines.
+            shared: folder below `home` with the files of the test job.
+            logins: login nodes that also accept jobs.
+            needed: resources that Slurm's calls to the cloud need; they are deleted after the machines that Slurm started.
         """
         known = pulumi.Output.all(
             facts=self._facts,
             address=address,
             cloud=cloud,
             specs=pulumi.Output.all(*(one.spec for one in sets)),
-            # Each once its first boot is done.
+            # Each once its first boot has finished.
             logins=pulumi.Output.all(
                 *(pulumi.Output.all(machine=one.machine, id=one.id, address=one.address) for one in logins)
             ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
         text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
         installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
-        # Nothing of it changes with the cluster, so it is never replaced: its deletion would end running jobs.
+        # Its inputs do not depend on the cluster, so it is never replaced: its deletion would terminate running jobs.
         remote.Command(
             f"{self._name}-sweep",
             connection=self._connection,
@@ -169,7 +169,7 @@ class Controller(pulumi.ComponentResource):
         specs: Sequence[dict[str, Any]],
         logins: dict[str, list[str]],
     ) -> str:
-        """Return what `scheduler.elastic.controller.install` reads."""
+        """Return the document that `scheduler.elastic.controller.install` reads."""
         cluster = slurm_cluster(wanted, sets, facts, address)
         launched = {
             f"{one.queue}/{one.name}": LaunchSet(
@@ -222,11 +222,11 @@ class Controller(pulumi.ComponentResource):
 
 
 def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str, Any], address: str) -> Cluster:
-    """Return the cluster of `sets`, given what the controller at `address` says of itself (`scheduler.slurm_facts`)."""
+    """Return the cluster of `sets`, given the facts that the controller at `address` reports (`scheduler.slurm_facts`)."""
     by_queue: dict[str, list[NodeSet]] = {}
     for one in sets:
         by_queue.setdefault(one.queue, []).append(NodeSet(one.name, one.hardware, (), one.dynamic, (one.key,), one.always_on))
-    # Slurm counts until slurmd answers, and that starts after the test.
+    # Slurm's resume timeout runs until slurmd answers, and slurmd starts after the entry test.
     patience_s = wanted.start_timeout_s + (wanted.entry_timeout_s + GRACE_S if wanted.entry_test else 0)
     queues = [
         Queue(name, nodes, default=not index, idle_min=wanted.idle_min, start_timeout_s=int(patience_s))
@@ -238,7 +238,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         address,
         queues,
         uses_cgroups([facts]),
-        # No blocks: Slurm before 23.11 has none, and they have one fixed size, which machines that come and go do not fill.
+        # Not blocks: Slurm before 23.11 lacks them, and their fixed size does not suit machines that are added and removed.
         topology=Topology("tree"),
         scripts=True,
         accounting=wanted.accounting,

@@ -1,4 +1,4 @@
-"""What of Slurm first boot puts on a machine."""
+"""The Slurm software that first boot installs on a machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from scheduler import plugins
 def software(
     packages: SlurmPackages | None, wanted: Scheduler | None, *, scratch: str, toolkit: str = "", controller: bool = False
 ) -> Slurm | None:
-    """Return what a machine gets whose image has `packages`; None without Slurm, or if its image has none.
+    """Return the Slurm software of a machine; None without Slurm, or if its image has no packages of it.
 
     Args:
-        packages: those of its image.
-        wanted: the cluster's.
-        scratch: where the machine's own disks are mounted.
-        toolkit: version of what gives containers the GPUs, if the image lacks it.
-        controller: whether it is the controller.
+        packages: the image's.
+        wanted: the cluster's settings.
+        scratch: mount point of the machine's own disks.
+        toolkit: version of the NVIDIA container toolkit, if the image lacks it.
+        controller: whether the machine is the controller.
     """
     if wanted is None or packages is None:
         return None

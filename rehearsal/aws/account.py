@@ -1,6 +1,6 @@
-"""What the account has from the start: capacity reservations, a group of them, a placement group and offerings.
+"""The account's initial resources: capacity reservations, a group of them, a placement group and offerings.
 
-They are in the first zone of every region, and no program creates or deletes them. Ids are made up.
+They are in the first zone of every region, and no program creates or deletes them. Their ids are invented.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from rehearsal.aws.places import ACCOUNT, partition, zones
 
 @dataclass(frozen=True)
 class Reservation:
-    """Capacity that is held for the account.
+    """A capacity reservation of the account.
 
     Attributes:
         id: `cr-...`.
         type: instance type.
-        count: machines in all.
-        zone: where.
-        block: a Capacity Block; else an on-demand reservation.
-        placement_group: name of the group that it was made in; empty for none.
+        count: number of machines in total.
+        zone: availability zone.
+        block: whether it is a Capacity Block; otherwise it is an on-demand reservation.
+        placement_group: name of the group that it was created in; empty for none.
         match: `open` or `targeted`.
         start, end: when a Capacity Block begins and ends, RFC 3339; other reservations have no end.
     """
@@ -38,7 +38,7 @@ class Reservation:
 
     @property
     def state(self) -> str:
-        """What the vendor calls its state; machines may be launched into one that is active."""
+        """The vendor's state of it; machines can be launched into an active one."""
         if datetime.now(UTC) < datetime.fromisoformat(self.start):
             return "scheduled"
         over = self.end and datetime.fromisoformat(self.end) <= datetime.now(UTC)
@@ -49,7 +49,7 @@ class Reservation:
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
 
 OFFERED_USD_PER_HOUR = "31.464"
-#: Resource group that pools the two reservations below, which were made in no placement group.
+#: Resource group with the two reservations below, which are in no placement group.
 GROUP = "rehearsed-pool"
 
 PLACEMENT_GROUP = "rehearsed-cluster"

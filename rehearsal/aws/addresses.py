@@ -1,4 +1,4 @@
-"""CIDRs and private addresses: what is valid, what the service reserves, and what is free."""
+"""CIDRs and private addresses: which are valid, which the service reserves, and which are free."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.addresses import cidr
 from rehearsal.plugin.store import Database, Record
 
-#: VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, of a VPC as of a subnet.
+#: VPC user guide, "VPC CIDR blocks": a block is from /16 to /28, for a VPC and for a subnet.
 WIDEST, NARROWEST = 16, 28
 
-#: VPC user guide, "Subnet sizing": the first four addresses and the last one are kept.
+#: VPC user guide, "Subnet sizing": the first four addresses and the last one are reserved.
 _FIRST_HOST = 4
 
 _RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4"))
@@ -29,7 +29,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 def block(path: str, text: str, code: str) -> Problem | None:
-    """Return why a VPC or a subnet cannot have a range, or None."""
+    """Return why a VPC or a subnet cannot have this range; None if it can."""
     found = cidr(text)
     if found is None:
         return malformed(path, text)
@@ -52,7 +52,7 @@ def taken(database: Database) -> set[str]:
 
 
 def usable(subnet: Record) -> int:
-    """Return the number of addresses that a subnet can give out."""
+    """Return the number of addresses that a subnet can assign."""
     return ip_network(subnet.inputs["cidrBlock"]).num_addresses - _FIRST_HOST - 1
 
 
@@ -75,6 +75,6 @@ def room(database: Database, subnet: Record) -> int:
 
 
 def within(address: str, subnet: Record) -> bool:
-    """Return whether an address can be given out in a subnet."""
+    """Return whether an address can be assigned in a subnet."""
     network = ip_network(subnet.inputs["cidrBlock"])
     return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]

@@ -1,7 +1,7 @@
-"""What a role may do: its policies' statements on an action, a resource and the request's context.
+"""Evaluates a role's policies for an action, a resource and the request's context.
 
-Source: IAM user guide, "Policy evaluation logic", "IAM JSON policy elements: Condition operators". An operator that is not
-played allows nothing.
+Source: IAM user guide, "Policy evaluation logic", "IAM JSON policy elements: Condition operators". A condition with an operator
+that is not rehearsed allows nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rehearsal.plugin.store import Database, Record
 
 Context = Mapping[str, list[str]]
 
-#: Actions of the vendor's own policies, as far as they are EC2's.
+#: EC2 actions in the vendor's managed policies.
 _MANAGED: Mapping[str, tuple[str, ...]] = {
     "AdministratorAccess": ("*",),
     "AmazonEC2ReadOnlyAccess": ("ec2:Describe*",),
@@ -54,7 +54,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def _covers(statement: Mapping[str, Any], element: str, value: str, folded: Callable[[str], str]) -> bool:
-    """Return whether an element, or else its negation, covers a value."""
+    """Return whether an element (or, if it is absent, its negation) covers a value."""
     if element in statement:
         return any(fnmatchcase(value, folded(one)) for one in _listed(statement[element]))
     return not any(fnmatchcase(value, folded(one)) for one in _listed(statement[f"Not{element}"]))

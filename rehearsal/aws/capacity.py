@@ -75,7 +75,7 @@ def quota_left(database: Database, kind: str) -> float:
 
 
 def problems(launch: Launch, database: Database, region: str, count: int) -> Iterator[Problem]:
-    """Yield what the service refuses for lack of capacity, as far as the inputs are known."""
+    """Yield the service's refusals for lack of capacity, as far as the inputs are known."""
     kind = launch.type
     if kind is None:
         return
@@ -86,7 +86,7 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
         )
     needed = kind.vcpus * count
-    # Machines in a reservation do not count against the on-demand quota: the reservation counted when it was created.
+    # Machines in a reservation do not count towards the on-demand quota: the reservation counted when it was created.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
             "instanceType",
@@ -130,7 +130,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
         return
     yield from _mismatches(launch, found, database)
     if found.state != "active":
-        # Instances are launched into a block from its start time on (EC2 user guide, Capacity Blocks for ML).
+        # A block accepts launches from its start time on (EC2 user guide, Capacity Blocks for ML).
         when = f"begins at {found.start}; it is not active yet" if found.state == "scheduled" else f"ended at {found.end}"
         yield invalid(_TARGET, f"The Capacity Block {found.id} is {found.state} and {when}.")
     if used(database, found.id) + count > found.count:
@@ -147,7 +147,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
 
 
 def _mismatches(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
-    """Yield how a reservation differs from what is launched into it."""
+    """Yield each difference between a reservation and a launch into it."""
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
@@ -220,7 +220,7 @@ class CapacityBlock(Kind):
         if old is not None:
             return
         cloud.wait(60)
-        # The purchase is over once the block is active or scheduled; a fault says how many seconds later it begins
+        # The purchase is complete once the block is active or scheduled; a fault delays its start by some seconds
         # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
         later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
         if later:
@@ -231,12 +231,12 @@ class CapacityBlock(Kind):
 
 
 def _a_day_after(time: str) -> str:
-    """Return when a block ends that is as short as blocks are sold."""
+    """Return the end of the shortest block that is sold."""
     return f"{datetime.fromisoformat(time) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def offering_id(kind: str, count: int) -> str:
-    """Return the id of an offering of `count` machines of type `kind`; it encodes both, so offerings are not stored."""
+    """Return the id of an offering of `count` machines of type `kind`; the id encodes both, so offerings are not stored."""
     listed = sorted(TYPES)
     return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
 

@@ -1,4 +1,4 @@
-"""The vendor's part of the cloud: its name, resource types, and how its networks are rendered."""
+"""The vendor's part of the cloud: its name, its resource types, and the rendering of its networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cloud(cloud.Cloud):
     """The AWS of one world.
 
     Attributes:
-        region: where a program is that names no region with a resource.
+        region: default region, for a program that gives a resource no region.
     """
 
     name = "aws"
@@ -38,15 +38,15 @@ class Cloud(cloud.Cloud):
         return ServiceError(refused("", "InvalidParameterValue", f"{resource_id} does not exist"), "EC2", "Modify")
 
     def render(self, vcn_id: object) -> None:
-        """Make a VPC in the world what the database says of it."""
-        # One at a time in all processes, so that an older picture of the same VPC never overtakes a newer one.
+        """Make a VPC of the world match the database."""
+        # One process at a time, so that an older state of a VPC never replaces a newer one.
         with self.rendering, wires.locked(self.world, "render"):
             database = self.store.read()
             record = database.find(vcn_id, VPC)
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources of a stack do not change the network; another process may have drawn it since.
+            # Most resources of a stack do not change the network; another process may have rendered it since.
             if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = (plan, self._stamp(plan.id))

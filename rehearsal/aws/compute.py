@@ -29,7 +29,7 @@ _FRONT = "ens5"
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
-    """Start an instance's host on its network, unless it runs already."""
+    """Start an instance's host on its network, unless it is running."""
     cloud.render(record.private["vpc"])
     database = cloud.store.read()
     private, kind = record.private, TYPES[record.private["type"]]
@@ -78,14 +78,14 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
 
 
 def _topology(kind: Type) -> tuple[int, int, int]:
-    """Return sockets, cores of each and threads of each core, as Linux shows them; the API tells cores and threads only."""
+    """Return sockets, cores per socket and threads per core, as Linux shows them; the API reports only cores and threads."""
     threads = 2 if kind.architecture == "x86_64" else 1
     sockets = 2 if kind.vcpus >= 96 else 1  # noqa: PLR2004 - p4d, p5 and their like have two processors
     return sockets, kind.vcpus // threads // sockets, threads
 
 
 def stop(cloud: ResourceCloud, record: Record) -> None:
-    """Stop an instance's host, and remove what only it needed."""
+    """Stop an instance's host, and delete what only it used."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
         cloud.render(record.private["vpc"])
@@ -94,7 +94,7 @@ def stop(cloud: ResourceCloud, record: Record) -> None:
 
 
 def needed(record: Record) -> Iterator[str]:
-    """Yield what a running instance needs."""
+    """Yield the resources that a running instance needs."""
     private = record.private
     yield f"{SUBNET} {private.get('subnet')}"
     for nic in private.get("nics", ()):
@@ -131,7 +131,7 @@ class Instance(Kind):
                 code, sentence, status = MISSING[TEMPLATE]
                 yield refused(path, code, sentence.format(named), status)
         wanted = launch.of_instance(asked.inputs, asked.database)
-        # An instance that is changed has its capacity and its addresses already.
+        # An existing instance already has its capacity and its addresses.
         if wanted is None or asked.itself is not None:
             return
         region = region_of(asked.inputs)
@@ -153,7 +153,7 @@ class Instance(Kind):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
-            # The provider asks again where there is no capacity, as often as its SDK retries anything
+            # Without capacity, the provider retries as often as its SDK retries other errors
             # (terraform-provider-aws:internal/service/ec2/service_package.go: RunInstances).
             if not cloud.faults.capacity_after_retries(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])
@@ -163,7 +163,7 @@ class Instance(Kind):
             return
         with cloud.store.change() as database:
             mine = database.records[record.id]
-            # UpdateTags (terraform-provider-aws:internal/tags): what is not given any more goes; EC2's own stay.
+            # UpdateTags (terraform-provider-aws:internal/tags): tags that are no longer given are removed, except EC2's own.
             own = {key: value for key, value in mine.private["tags"].items() if key.startswith("aws:")}
             mine.private["tags"] = own | dict(mine.inputs.get("tags") or {})
             mine.computed.update(tags=mine.private["tags"], tagsAll=mine.private["tags"])
@@ -184,7 +184,7 @@ class Instance(Kind):
     @override
     def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
-        # As the provider keeps it in its state: a hash, because user data may be long.
+        # The provider keeps a hash in its state, because user data may be long.
         if record.private["user_data"] and not {"userData", "userDataBase64"} & set(record.inputs):
             data = record.private["user_data"].encode(errors="surrogateescape")
             own["userData"] = hashlib.sha1(data, usedforsecurity=False).hexdigest()

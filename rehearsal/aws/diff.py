@@ -1,4 +1,4 @@
-"""Which changed properties make the vendor's provider replace a resource.
+"""Decides which changed properties make the vendor's provider replace a resource.
 
 These are the properties that the provider's documentation and schema mark as forcing a new resource.
 """
@@ -16,7 +16,7 @@ _ALL = frozenset({"*"})
 _RULE = frozenset({"securityGroupId"})
 _SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"})
 
-#: Type token -> properties whose change is a replacement; `*`: all of them but tags.
+#: Type token -> properties whose change replaces the resource; `*`: all of them except tags.
 REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/vpc:Vpc": frozenset({"cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"}),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": _ALL,
@@ -79,19 +79,19 @@ REPLACED: Mapping[str, frozenset[str]] = {
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Changes:
-    """Return what an update from old to new inputs changes and what it replaces.
+    """Return what an update from old to new inputs changes, and what it replaces.
 
-    `state` is what the provider has read back: an instance's tags are compared with it, and not with what was given.
+    `state` is what the provider has read back: an instance's tags are compared with that, and not with the old inputs.
     """
     if state and token.endswith(":Instance"):
-        # `tags` is optional and not computed, and Read sets all that the instance has, those of its launch template, too
+        # `tags` is optional and not computed, and Read sets all tags of the instance, including those of its launch template
         # (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
         old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
         new = {**new, "tags": new.get("tags") or {}}
     replaced = REPLACED[token]
 
     def updatable(path: str, field: Field) -> bool:  # noqa: ARG001
-        # Whatever is in another region is another resource.
+        # A change of region always replaces the resource.
         return path != "region" and path not in replaced and ("*" not in replaced or path == "tags")
 
     found = compare(old, new, SDK.inputs(token), updatable)
@@ -103,7 +103,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
 
 
 def _instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
-    """Return an instance's changes: user data replaces it if so asked; another version of its template changes nothing."""
+    """Return an instance's changes: changed user data replaces it if requested; another template version changes nothing."""
     if new.get("userDataReplaceOnChange"):
         found.replaced += [name for name in ("userData", "userDataBase64") if name in found.changed]
     before, after = old.get("launchTemplate") or {}, new.get("launchTemplate") or {}

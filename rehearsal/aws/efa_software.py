@@ -1,7 +1,7 @@
-"""What AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
+"""Software that AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
 
-What first boot installs is in image/packages.py. Folders and versions: AWS Deep
-Learning AMI release notes, EFA installer 1.43.2 with aws-ofi-nccl 1.16.3 and libfabric 2.1 as AWS tested them together.
+image/packages.py has what first boot installs. Folders and versions: AWS Deep Learning AMI release notes, EFA installer 1.43.2
+with aws-ofi-nccl 1.16.3 and libfabric 2.1, as AWS tested them together.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NCCL = "2.27.7"
 #: Versions that the compiled plugin prints, by macro.
 VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
 
-#: Instance types on which the plugin picks its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); elsewhere messages.
+#: Instance types on which the plugin selects its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); on others, messages.
 _WRITES = re.compile(r"p([5-9]|\d\d)|g7e")
 
 _EFA_LIBRARIES = "/opt/amazon/efa/lib"
@@ -29,11 +29,11 @@ def protocol(instance_type: str) -> str:
 
 
 def plugin_folder(family: str) -> str:
-    """Return where the installer puts NCCL's plugin: the architecture's folder on Debian and Ubuntu, lib64 elsewhere."""
+    """Return the folder of the installer for NCCL's plugin: the architecture's on Debian and Ubuntu, lib64 elsewhere."""
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Where the rehearsed installer finds what it installs: the same files as the image has.
+#: Source folder of the rehearsed installer; the image has the same files.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 
@@ -68,7 +68,7 @@ def texts(family: str) -> dict[str, tuple[str, int]]:
 
 
 def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
-    """Return what /sys/class/dmi/id says on EC2 to every user, by file."""
+    """Return the contents of /sys/class/dmi/id on EC2 that every user can read, by file."""
     return {
         "sys_vendor": "Amazon EC2",
         "chassis_asset_tag": "Amazon EC2",

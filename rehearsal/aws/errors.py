@@ -1,4 +1,4 @@
-"""AWS's refusals: code and sentence, as its provider prints them."""
+"""AWS's refusals: code and message, as its provider prints them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rehearsal.plugin import errors
 
 
 class Problem(errors.Problem):
-    """A reason to refuse, in the vendor's words."""
+    """A reason to refuse, in the vendor's wording."""
 
     def answer(self, service: str, operation: str) -> str:
         """Return the refusal as the vendor's provider prints it."""
@@ -21,7 +21,7 @@ class Problem(errors.Problem):
 
 
 def refused(path: str, code: str, message: str, status: int = 400) -> Problem:
-    """Return a refusal with its code."""
+    """Return a refusal with this code."""
     return Problem(path, message, status, code)
 
 
@@ -36,5 +36,5 @@ def combination(path: str, message: str) -> Problem:
 
 
 def not_played(path: str, message: str) -> Problem:
-    """Return the refusal of what the vendor offers and the rehearsal does not."""
+    """Return the refusal of a feature that the vendor offers and the rehearsal does not."""
     return refused(path, "NotRehearsed", message, 501)

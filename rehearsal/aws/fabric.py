@@ -1,4 +1,4 @@
-"""Which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups decide who reaches whom.
+"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups decide who reaches whom.
 
 EFA traffic is matched by rules that name a group by its id and allow everything; a rule that names a network, however
 wide, does not match it (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
@@ -25,14 +25,14 @@ def fabric_id(vpc: Record, zone: str) -> str:
 
 
 def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
-    """Make the fabric with at least that many rails, and allow what the groups allow."""
+    """Create the fabric with at least that many rails, and allow what the groups allow."""
     with wires.locked(cloud.world, fabric):
         network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
         guard(cloud, fabric)
 
 
 def leave(cloud: ResourceCloud, fabric: str) -> None:
-    """Remove the fabric with its last host; several may leave at once."""
+    """Delete the fabric with its last host; several hosts may leave at once."""
     with wires.locked(cloud.world, fabric):
         others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
         if others:
@@ -42,7 +42,7 @@ def leave(cloud: ResourceCloud, fabric: str) -> None:
 
 
 def guard(cloud: ResourceCloud, fabric: str) -> None:
-    """Allow on the fabric what the groups allow now; do nothing if its last host has gone."""
+    """Update the fabric to the groups' current rules; do nothing if its last host has left."""
     if not _rails(cloud, fabric):
         return
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))

@@ -1,4 +1,4 @@
-"""Instant fleets: instances of one launch template, launched a few at a time, all of them or as many as capacity allows."""
+"""Instant fleets: instances of one launch template, booted a few at a time; all of them, or as many as capacity allows."""
 
 from __future__ import annotations
 
@@ -106,10 +106,10 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """Record the instances that there is capacity for, before the first one boots; return their records.
+        """Reserve the instances that have capacity before the first one boots; return their records.
 
-        If there is capacity for fewer than the requested minimum, there are none, and no error: CreateFleet answers with errors
-        beside the fleet's id, and the provider keeps only the id
+        If there is capacity for fewer than the requested minimum, the list is empty and there is no error: CreateFleet returns
+        errors together with the fleet's id, and the provider keeps only the id
         (terraform-provider-aws:internal/service/ec2/ec2_fleet.go, resourceFleetCreate; aws-parallelcluster-node PR 528).
         """
         room = next((index for index in range(wanted) if not cloud.faults.capacity_left(index)), wanted)
@@ -131,7 +131,7 @@ class Fleet(Kind):
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Return nothing: the fleet's instances say what they need."""
+        """Return nothing: the fleet's instances have the dependencies."""
         return iter(())
 
 

@@ -1,7 +1,7 @@
 """FSx file systems: what the service refuses, and the servers behind them.
 
 FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
-OpenZFS, where a missing rule shows as mounts that hang.
+OpenZFS, where mounts hang if a rule is missing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _ZFS = {
 }
 _ZFS_GIB = (64, 524_288)
 
-# FSx for OpenZFS user guide, "Availability by AWS Region" (read in awsome-distributed-ai issue 1097): large regions lack the
+# FSx for OpenZFS user guide, "Availability by AWS Region" (as of awsome-distributed-ai issue 1097): large regions lack the
 # first highly available type, small ones the second.
 _WITHOUT_HA_1 = frozenset({
     "us-east-1", "us-east-2", "us-west-2", "eu-central-1", "eu-west-1", "ap-northeast-1", "ap-southeast-1", "ap-southeast-2",
@@ -138,12 +138,12 @@ class FileSystem(Kind):
         )  # fmt: skip
 
     def shut(self, database: Database, record: Record) -> str:  # noqa: ARG002
-        """Return the service's error if the rules shut the file system out of its own network, or ""."""
+        """Return the service's error if the rules block the file system's own traffic, else ""."""
         return ""
 
     @abstractmethod
     def export(self, record: Record) -> str:
-        """Return the export that clients name in a mount."""
+        """Return the export name that clients mount."""
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:

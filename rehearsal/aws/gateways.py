@@ -1,4 +1,4 @@
-"""Ways out of a VPC: internet and NAT gateways, public addresses and endpoints."""
+"""Routes out of a VPC: internet and NAT gateways, public addresses and endpoints."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """An Elastic IP address, of a NAT gateway or of an instance, whose own public address it takes the place of."""
+    """An Elastic IP address of a NAT gateway or of an instance, where it replaces the instance's own public address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
@@ -87,7 +87,7 @@ class Eip(Kind):
 
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
-        """Move it in place from one instance to another (terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update)."""
+        """Move it to another instance in an update (terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update)."""
         before, now = (old or {}).get("instance"), record.inputs.get("instance")
         if before != now:
             _taken_off(cloud, before)
@@ -111,9 +111,9 @@ class Eip(Kind):
 
 
 def _taken_off(cloud: ResourceCloud, named: object) -> None:
-    """Give an instance that loses its Elastic IP address one of the vendor's again, where it was launched with one.
+    """Give an instance that loses its Elastic IP address a public address of the vendor's, if it was launched with one.
 
-    Source: VPC user guide, "Elastic IP addresses": its public address is released, and comes back as another one.
+    Source: VPC user guide, "Elastic IP addresses": its public address is released, and it gets a different one later.
     """
     with cloud.store.change() as database:
         instance = database.find(named, INSTANCE)
@@ -185,8 +185,8 @@ class NatGateway(Kind):
             database = cloud.store.read()
             subnet = database.records[record.private["subnet"]]
             if not leads_out(database, subnet):
-                # A NAT gateway in a subnet without a way out is made, and then fails: VPC user guide, "NAT gateway goes to a
-                # status of failed".
+                # A NAT gateway in a subnet without a route out is created and then fails: VPC user guide, "NAT gateway goes
+                # to a status of failed".
                 raise cloud.failed(
                     record,
                     f"waiting for EC2 NAT Gateway ({record.id}) create: unexpected state 'failed', wanted target 'available'. "
@@ -200,7 +200,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A route to a service without the Internet; a gateway endpoint is a line in route tables."""
+    """A route to a service without the Internet; a gateway endpoint is an entry in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"

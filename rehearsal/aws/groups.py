@@ -1,4 +1,4 @@
-"""Security groups and their rules: what the service refuses, and the plain rules that result."""
+"""Security groups and their rules: the service's refusals, and the resulting rules in normal form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rehearsal.plugin.wire import each
 
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
-#: Protocols that packets here can have, as the API spells them -> the number, -1 for all.
+#: Supported protocols, as the API spells them -> the protocol number, -1 for all.
 NUMBERS = {"-1": "-1", "all": "-1", "tcp": "6", "6": "6", "udp": "17", "17": "17", "icmp": "1", "1": "1"}
 
 _LAST_PORT = 65535
@@ -35,7 +35,7 @@ class Allowed:
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
         protocol: `-1`, `6`, `17` or `1`.
-        ports: first and last; of ICMP type and code, -1 for all; None for every one.
+        ports: first and last; for ICMP type and code, -1 for all; None for all ports.
         group: id of the group on the other side, or empty.
         cidr: the network on the other side, or empty.
     """
@@ -53,7 +53,7 @@ class Allowed:
 
 
 def allowed(database: Database, group: Record) -> list[Allowed]:
-    """Return all that a group allows."""
+    """Return all rules of a group in normal form."""
     found = []
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for rule in group.inputs.get(direction) or []:
@@ -175,7 +175,7 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return what the rule needs: its own group goes with it; a group that it names stays."""
+        """Return the rule's dependencies: it is deleted with its own group; a group that it refers to cannot be deleted."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"

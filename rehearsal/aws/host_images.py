@@ -1,4 +1,4 @@
-"""What AWS's Deep Learning AMIs put on a host's root."""
+"""Contents of AWS's Deep Learning AMIs: what each puts on a host's root file system."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def image(name: str) -> Image:
     """Return the image of that name: ubuntu2204-aws, ubuntu2404-aws or al2023-aws.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such image.
     """
     base, _, kind = name.partition("-")
     if kind != "aws" or base not in _ROWS:

@@ -1,4 +1,4 @@
-"""Roles, policies and instance profiles: checks policy documents, and answers what a host may write."""
+"""Roles, policies and instance profiles: checks policy documents, and computes which parameters a host may write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 ATTACHED = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
-#: The vendor's own policies that exist here (IAM user guide, "AWS managed policies").
+#: The vendor's managed policies that exist here (IAM user guide, "AWS managed policies").
 MANAGED = frozenset(
     """
     AdministratorAccess AmazonSSMManagedInstanceCore AmazonS3ReadOnlyAccess AmazonS3FullAccess
@@ -37,13 +37,13 @@ def _malformed(path: str, why: str) -> Problem:
 
 
 def statements(document: str) -> list[dict[str, Any]]:
-    """Return a policy's statements, a single one as a list of one."""
+    """Return a policy's statements as a list, even if there is only one."""
     found = json.loads(document)["Statement"]
     return found if isinstance(found, list) else [found]
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """Return what the service refuses of a policy document; `trust`: it is a role's trust policy."""
+    """Return the service's refusals of a policy document; with `trust`, of a role's trust policy."""
     try:
         parsed = json.loads(document)
     except ValueError:
@@ -106,7 +106,7 @@ def role_of(database: Database, profile: Record | None) -> Record | None:
 
 
 def _parameter(arn: str) -> str:
-    """Return the parameter names that an ARN covers, as a pattern; "" if it names something else."""
+    """Return the parameter names that an ARN covers, as a pattern; "" if it is no parameter's ARN."""
     if arn == "*":
         return "*"
     _, _, name = arn.partition(":parameter")
@@ -216,12 +216,12 @@ class InstanceProfile(Named):
 
 
 def profile(database: Database, name: str) -> dict[str, Any]:
-    """Return what the data source says of an instance profile; one without a role has no role's fields.
+    """Return the data source's result for an instance profile; without a role, it has no fields of a role.
 
     Source: terraform-provider-aws:internal/service/iam/instance_profile_data_source.go.
 
     Raises:
-        ServiceError: there is none.
+        ServiceError: there is no such profile.
     """
     found = by_name(database, PROFILE, name)
     if found is None:

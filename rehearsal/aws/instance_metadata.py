@@ -1,4 +1,4 @@
-"""What the instance metadata service says about an instance: text by path.
+"""Metadata of an instance, as the instance metadata service returns it: text by path.
 
 Paths: EC2 user guide, "Instance metadata categories".
 """
@@ -15,7 +15,7 @@ _META = "latest/meta-data"
 
 
 def metadata(record: Record, region: str, profile: Record | None, role: str = "") -> dict[str, str]:
-    """Return all that an instance can read about itself; credentials of its `role`, if it has one, are made when asked for."""
+    """Return all metadata of an instance; the credentials of its `role`, if it has one, are created on request."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]
     found = {

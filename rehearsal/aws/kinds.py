@@ -1,4 +1,4 @@
-"""What all of this cloud's resource types share."""
+"""Base classes of this cloud's resource types."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def now() -> str:
 
 
 def fresh_name(urn: str) -> str:
-    """Return an auto-name of the vendor's provider: the resource's logical name and seven hexadecimal digits."""
+    """Return an automatic name as the vendor's provider makes it: the resource's logical name and seven hexadecimal digits."""
     return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
 
 
@@ -76,12 +76,12 @@ class Kind(kinds.Kind):
     """One of this cloud's resource types.
 
     Attributes:
-        prefix: of its ids.
-        space: where its ids are unique if they are names; a role and a bucket may have the same name.
-        arn: its ARN after the account, with `{id}`; empty for what has none.
+        prefix: prefix of its ids.
+        space: namespace in which its ids are unique, if they are names; a role and a bucket may have the same name.
+        arn: its ARN after the account, with `{id}`; empty if it has none.
         arn_service: the ARN's service.
-        seconds: how long its creation takes in life.
-        unplayed: property -> why the rehearsal does not support it; a given one is refused.
+        seconds: how long its creation takes in the real cloud.
+        unplayed: property -> why the rehearsal does not support it; it is refused if given.
     """
 
     service = "EC2"
@@ -109,7 +109,7 @@ class Kind(kinds.Kind):
                 yield not_played(path, f"{path} is given, and {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """Return the service's error while it does not yet know what was created a moment ago."""
+        """Return the service's error while it does not know a resource yet that was created a moment ago."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)
@@ -179,7 +179,7 @@ def by_name(database: Database, token: str, named: object) -> Record | None:
 
 
 def shown(record: Record) -> str:
-    """Return the id by which the engine and the vendor know a record."""
+    """Return the id of a record as the engine and the vendor show it."""
     return record.id.rpartition("|")[2]
 
 
@@ -189,11 +189,11 @@ def _names(record: Record) -> frozenset[str]:
 
 
 class Named(Kind):
-    """A resource whose id is its name, which the provider makes up if none is given.
+    """A resource whose id is its name, which the provider generates if none is given.
 
     Attributes:
-        name_property: where the name is given.
-        duplicate: the service's code for a name that is taken.
+        name_property: property with the name.
+        duplicate: the service's error code for a name that exists.
     """
 
     name_property: ClassVar[str] = "name"
@@ -211,7 +211,7 @@ class Named(Kind):
         return self.key(str(inputs.get(self.name_property) or self.made_up(urn, inputs)))
 
     def made_up(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        """Return a made-up name."""
+        """Return a generated name."""
         prefix = inputs.get(f"{self.name_property}Prefix")
         return f"{prefix}{''.join(secrets.choice(string.digits) for _ in range(26))}" if prefix else fresh_name(urn)
 

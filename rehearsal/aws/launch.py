@@ -1,4 +1,4 @@
-"""A launch, merged from an instance's own properties and its template's."""
+"""A launch, merged from an instance's own properties and those of its template."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TEMPLATE_NAMES = {"imageId": "ami"}
 
 @dataclass(frozen=True)
 class Nic:
-    """One interface: network card, device index on it, kind, subnet, groups, public or not (None: the subnet's default)."""
+    """One interface: network card, device index on it, type, subnet, groups, public or not (None: the subnet's default)."""
 
     card: int
     device: int
@@ -40,11 +40,11 @@ class Nic:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch; what is not given or not known yet is None.
+    """One launch; values that are not given or not known yet are None.
 
     Attributes:
-        inputs: an instance's own properties, or a template's with an instance's names.
-        nics: interfaces in the order given; one if none is given.
+        inputs: an instance's own properties, or a template's under the names of an instance's.
+        nics: interfaces in the given order; one if none is given.
         own_nics: whether interfaces were given.
     """
 
@@ -70,7 +70,7 @@ class Launch:
 
     @property
     def market(self) -> str:
-        """How it is bought: `on-demand`, `spot` or `capacity-block`."""
+        """Its purchase option: `on-demand`, `spot` or `capacity-block`."""
         return str(self.known("instanceMarketOptions.marketType") or "on-demand")
 
     @property
@@ -80,12 +80,12 @@ class Launch:
 
     @property
     def reservation(self) -> str | None:
-        """Id of the reservation that it is to be launched into."""
+        """Id of the reservation to launch into."""
         return _text(self.known(f"{_TARGET}.capacityReservationId"))
 
     @property
     def reservation_group(self) -> str | None:
-        """ARN of the group of reservations that it is to be launched into."""
+        """ARN of the group of reservations to launch into."""
         return _text(self.known(f"{_TARGET}.capacityReservationResourceGroupArn"))
 
     @property
@@ -137,7 +137,7 @@ def _by_name(database: Database, name: object) -> Record | None:
 
 
 def _as_instance(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a template's properties under an instance's names."""
+    """Return a template's properties under the names of an instance's."""
     own = {"name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion"}
     found = {_TEMPLATE_NAMES.get(key, key): value for key, value in data.items() if key not in own}
     text = found.pop("userData", None)
@@ -150,7 +150,7 @@ def _launch(inputs: dict[str, Any], data: Mapping[str, Any], prefix: str) -> Lau
         _nic(one, f"{prefix}networkInterfaces[{at}]") for at, one in enumerate(given or []) if isinstance(one, Mapping)
     )
     tags = {str(one.get("resourceType")): dict(one.get("tags") or {}) for one in known(data.get("tagSpecifications")) or []}
-    # Security groups of an instance without interfaces of its own apply to the one that it gets.
+    # Without interfaces in the request, the instance's security groups apply to its only interface.
     groups = known(inputs.get("vpcSecurityGroupIds"))
     single = Nic(
         0, 0, PLAIN, known(inputs.get("subnetId")), _strings(groups), known(inputs.get("associatePublicIpAddress")), "subnetId",

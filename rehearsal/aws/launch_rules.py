@@ -1,6 +1,6 @@
-"""What the service refuses in a launch: type, image, interfaces and disks.
+"""The service's refusals of a launch: type, image, interfaces and disks.
 
-Sentences are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
+Messages are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IOPS_PER_GIB, _MIBPS_PER_IOPS = 500, 0.25
 
 
 def problems(launch: Launch, database: Database, region: str, count: int = 1) -> Iterator[Problem]:
-    """Yield everything wrong with a launch, as far as the inputs are known."""
+    """Yield every problem of a launch, as far as the inputs are known."""
     yield from _machine(launch, database, region)
     yield from _interfaces(launch, database)
     yield from _addresses(launch, database, count)
@@ -104,7 +104,7 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
 
 
 def layout(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
-    """Yield what is wrong with the interfaces for this instance type."""
+    """Yield the problems of the interfaces on this instance type."""
     places = [(nic.card, nic.device) for nic in nics]
     if (0, 0) not in places:
         yield combination(nics[0].path, "A primary network interface is needed: network card index 0, device index 0.")

@@ -1,4 +1,4 @@
-"""What all data sources share: required arguments, filters and refusals."""
+"""Common parts of all data sources: required arguments, filters and refusals."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
     """Return a required argument.
 
     Raises:
-        ServiceError: it has not.
+        ServiceError: it is missing.
     """
     value = args.get(name)
     if value is None or value is UNKNOWN:
@@ -31,7 +31,7 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
 
 
 def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether some facts pass all of a request's filters; an unknown filter is refused."""
+    """Return whether some facts match all of a request's filters; an unknown filter is refused."""
     for one in args.get("filters") or []:
         name = str(one["name"])
         if name not in facts:

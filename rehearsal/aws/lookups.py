@@ -95,7 +95,7 @@ def _state(record: Record) -> str:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return what filters may ask of an instance in a state."""
+    """Return an instance's values for filters; `state` is its state."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -104,7 +104,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
         "vpc-id": private["vpc"], "subnet-id": private["subnet"], "availability-zone": private["zone"],
         "image-id": private["image"], "private-ip-address": record.computed["privateIp"],
         "placement-group-name": private["placement_group"],
-        # On-demand machines have none (EC2 API, DescribeInstances).
+        # On-demand machines have no lifecycle (EC2 API, DescribeInstances).
         "instance-lifecycle": [] if private.get("market") == "on-demand" else [private.get("market") or ""],
         "tag-key": list(private["tags"]),
         **{f"tag:{key}": value for key, value in private["tags"].items()},
@@ -112,7 +112,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """What filters ask of a machine; one for a tag that it has not is no error, and lets nothing pass."""
+    """A machine's values for filters; a filter for a tag that it lacks is no error, and nothing matches it."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or str(name).startswith("tag:")
@@ -121,7 +121,7 @@ class _Tagged(dict[str, Any]):
         return []
 
 
-#: Token -> what answers it.
+#: Token of the data source -> the function that answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "aws:index/getRegion:getRegion": _region,
     "aws:index/getAvailabilityZones:getAvailabilityZones": _zones,

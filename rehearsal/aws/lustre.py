@@ -103,7 +103,7 @@ class Lustre(FileSystem):
 
 
 def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
-    """Return whether a rule lets a file system's own servers talk on some TCP ports."""
+    """Return whether a rule allows traffic between a file system's own servers on some TCP ports."""
     if rule.direction != direction or rule.protocol not in {"-1", "6"}:
         return False
     if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):

@@ -1,7 +1,7 @@
-"""Which member of the vendor's API each property of a resource becomes; a property that becomes none is listed as such.
+"""Maps each property of a resource to its member of the vendor's API; properties without a member are listed, too.
 
-Most properties have the API's own name in another case, so only the others are listed. Sources: botocore's service models
-and the provider's documentation of each resource.
+Most properties have the API's name in another case, so only the others are listed. Sources: botocore's service models and the
+provider's documentation of each resource.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rehearsal.aws.errors import Problem
 from rehearsal.plugin.sdk import Inputs, ListOf, MapOf, Sdk
 from rehearsal.plugin.wire import Unknown
 
-#: Type token -> service and shape that its properties are members of.
+#: Type token -> service and shape whose members its properties are.
 REQUESTS: Mapping[str, tuple[str, str]] = {
     "aws:ec2/vpc:Vpc": ("ec2", "CreateVpcRequest"),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": ("ec2", "AssociateVpcCidrBlockRequest"),
@@ -64,7 +64,7 @@ _SYSTEM: dict[str, str | None] = {
     "storageCapacity": "CreateFileSystemRequest.StorageCapacity",
     "storageType": "CreateFileSystemRequest.StorageType",
 }
-#: Properties, dotted, whose API member is not the one of their own name; None: the API has no such member.
+#: Properties, dotted, whose API member has another name; None: there is no such member.
 MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/vpc:Vpc": {
         "assignGeneratedIpv6CidrBlock": "CreateVpcRequest.AmazonProvidedIpv6CidrBlock",
@@ -91,7 +91,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/natGateway:NatGateway": {"privateIp": "CreateNatGatewayRequest.PrivateIpAddress"},
     "aws:ec2/routeTable:RouteTable": {
         "propagatingVgws": "EnableVgwRoutePropagationRequest.GatewayId",
-        "routes": None,  # each is a CreateRouteRequest of its own
+        "routes": None,  # each is a separate CreateRouteRequest
     },
     "aws:ec2/route:Route": {"egressOnlyGatewayId": "CreateRouteRequest.EgressOnlyInternetGatewayId"},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {
@@ -99,11 +99,11 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "policy": "CreateVpcEndpointRequest.PolicyDocument",
     },
     "aws:ec2/securityGroup:SecurityGroup": {
-        "egress": None,  # each is an IpPermission of its own
+        "egress": None,  # each is a separate IpPermission
         "ingress": None,
         "name": "CreateSecurityGroupRequest.GroupName",
         "namePrefix": None,
-        "revokeRulesOnDelete": None,  # what the provider does before it deletes
+        "revokeRulesOnDelete": None,  # the provider acts on it before it deletes
     },
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _RULE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _RULE,
@@ -112,7 +112,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "LaunchTemplateName",  # the request itself says String
+        "name": "LaunchTemplateName",  # the request's model has only String
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount": (
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
@@ -120,14 +120,14 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "networkInterfaces.ipv4Addresses": "PrivateIpAddressSpecification.PrivateIpAddress",
         "networkInterfaces.securityGroups": "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.Groups",
         "securityGroupNames": "RequestLaunchTemplateData.SecurityGroups",
-        "updateDefaultVersion": None,  # what the provider does after it made a version
+        "updateDefaultVersion": None,  # the provider acts on it after it created a version
         "vpcSecurityGroupIds": "RequestLaunchTemplateData.SecurityGroupIds",
     },
     "aws:ec2/instance:Instance": {
         "ami": "RunInstancesRequest.ImageId",
         "associatePublicIpAddress": "InstanceNetworkInterfaceSpecification.AssociatePublicIpAddress",
         "availabilityZone": "Placement.AvailabilityZone",
-        "ebsBlockDevices": None,  # its members are those of EbsBlockDevice, judged by the launch
+        "ebsBlockDevices": None,  # its members are those of EbsBlockDevice; the launch's rules check them
         "ephemeralBlockDevices": None,
         "forceDestroy": None,
         "getPasswordData": None,
@@ -141,7 +141,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "placementPartitionNumber": "Placement.PartitionNumber",
         "primaryNetworkInterface": None,
         "privateIp": "RunInstancesRequest.PrivateIpAddress",
-        "rootBlockDevice": None,  # judged by the launch, as ebsBlockDevices
+        "rootBlockDevice": None,  # checked with the launch, like ebsBlockDevices
         "secondaryNetworkInterfaces": None,
         "secondaryPrivateIps": "PrivateIpAddressSpecification.PrivateIpAddress",
         "sourceDestCheck": "ModifyInstanceAttributeRequest.SourceDestCheck.Value",
@@ -152,7 +152,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "vpcSecurityGroupIds": "RunInstancesRequest.SecurityGroupIds",
     },
     "aws:ec2/fleet:Fleet": {
-        "fleetInstanceSets": None,  # what the fleet turned out to be, offered as inputs by the SDK
+        "fleetInstanceSets": None,  # an output that the SDK also has as an input
         "fleetState": None,
         "fulfilledCapacity": None,
         "fulfilledOnDemandCapacity": None,
@@ -200,7 +200,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # calls of their own, like all that follow
+        "corsRules": None,  # separate calls, like all that follow
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -217,34 +217,34 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": {"bucket": "CreateBucketRequest.Bucket", "skipDestroy": None},
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": {"bucket": "CreateBucketRequest.Bucket"},
     "aws:ssm/parameter:Parameter": {
-        "arn": None,  # what it turned out to be, offered as an input by the SDK
+        "arn": None,  # an output that the SDK also has as an input
         "insecureValue": "PutParameterRequest.Value",
         "valueWo": "PutParameterRequest.Value",
         "valueWoVersion": None,
     },
 }
 
-#: Values that the provider takes in a spelling of its own (documentation of aws:ec2:Fleet) -> the API's.
+#: Values that the provider spells differently (documentation of aws:ec2:Fleet) -> the API's spelling.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
 
-#: The provider's own on every resource: calls of their own, and the endpoint that is called.
+#: Properties that the provider adds to every resource: tags, set by separate calls, and the region.
 _EVERYWHERE = frozenset({"tags", "region"})
 
 
 def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield where inputs violate the service model of the members that they become."""
+    """Yield where inputs violate the service model of their API members."""
     service, shape = REQUESTS[token]
     yield from _walk(sdk.inputs(token), (token, service, shape), inputs, "", "")
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
-    """Return a type's properties that are neither a member of the API nor listed as none."""
+    """Return a type's properties that neither map to a member of the API nor are listed without one."""
     service, shape = REQUESTS[token]
     yield from _unmapped(sdk.inputs(token), (token, service, shape), "")
 
 
 def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
-    """Return the shape that a property of a structure becomes, or None."""
+    """Return the shape that a property of a structure maps to, or None."""
     token, service, shape = place
     listed = MEMBERS.get(token, {})
     if dotted in listed:
@@ -252,7 +252,7 @@ def _at(place: tuple[str, str, str], dotted: str, name: str) -> str | None:
         return models.member(service, named) if named else None
     members = models.shapes(service)[models.element(service, shape)].get("members", {})
     spelt = {one.lower(): one for one in members}
-    # The SDK has lists in the plural, and EC2 asks for structures as requests.
+    # The SDK uses plurals for lists, and EC2's request shapes end in `Request`.
     for word in (name, f"{name}s", name.rstrip("s"), name.replace("Ids", "Id"), f"{name}Specification", f"{name}Request"):
         if word.lower() in spelt:
             return str(members[spelt[word.lower()]]["shape"])

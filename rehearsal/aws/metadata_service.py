@@ -1,8 +1,8 @@
 """One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
 
 A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
-The host reaches it at 169.254.169.254:80 and cannot see it otherwise. What the host's role may write to Systems Manager is in
-the host's record, which is read again for each call; credentials are for the API of EC2.
+The host reaches it at 169.254.169.254:80 and cannot see it otherwise. The host's record lists the parameters of Systems Manager
+that its role may write, and is read again for each call; credentials are valid for EC2's API only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is s
 TTL_MOST_S = 21_600
 CREDENTIALS = "latest/meta-data/iam/security-credentials/"
 RENEWED_S = 3600
-#: Not the vendor's: where the image's `aws` hands over what it would send to Systems Manager.
+#: Not a path of the vendor's: here the image's `aws` sends what it would send to Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
 
 
@@ -42,7 +42,7 @@ class Service:
     """The service of one host.
 
     Attributes:
-        tokens: those given out, and the monotonic second at which each ends.
+        tokens: issued tokens, and the monotonic time in seconds at which each expires.
     """
 
     def __init__(self, world: Path, host_id: str) -> None:
@@ -67,8 +67,8 @@ class Service:
         return self._text(spec["metadata"], path)
 
     def _credentials(self, instance: str, role: str) -> str:
-        """Return the role's credentials, which are new every hour; the API starts with the first."""
-        # Few hosts ever call the API, and what it needs to start is as large as all the rest of this process.
+        """Return the role's credentials, which are new every hour; the first request starts the API."""
+        # Few hosts ever call the API, and its imports are as large as all the rest of this process.
         from rehearsal.aws import sessions  # noqa: PLC0415
         from rehearsal.net import services  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
@@ -81,7 +81,7 @@ class Service:
 
     def _token(self, headers: dict[str, str]) -> tuple[int, str]:
         asked = headers.get("x-aws-ec2-metadata-token-ttl-seconds", "")
-        # A request that came by a proxy gets no token.
+        # A request through a proxy gets no token.
         if "x-forwarded-for" in headers:
             return FORBIDDEN, ""
         if not asked.isdecimal() or not 1 <= int(asked) <= TTL_MOST_S:
@@ -106,7 +106,7 @@ class Service:
 
     def _put(self, spec: dict[str, Any], asked: dict[str, Any]) -> tuple[int, str]:
         name = str(asked["Name"])
-        # Few hosts ever write, and what writing needs is as large as all the rest of this process.
+        # Few hosts ever write, and the imports for it are as large as all the rest of this process.
         from rehearsal.aws import parameters  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """The vendor's service models from botocore: types, enumerations, patterns and ranges.
 
-botocore is only data here: nothing is called over a network.
+Only botocore's data files are used; it makes no network calls.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
-#: Parts of patterns that Java has and Python lacks: classes of Unicode, flags in the middle, a class as a range's end.
+#: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a class as the end of a range.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
 
-#: Java's classes of Unicode as parts of a set in Python; letters are a little wider here, by digits and the underscore.
+#: Java's Unicode classes as members of a Python character set; here letters also include digits and the underscore.
 _UNICODE = {"L": r"\w", "M": "", "N": r"\d", "P": r"!-/:-@\[-`{-~", "S": r"$+<=>^`|~", "Z": r"\s", "IsLatin": "A-Za-z"}
 
 _CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
@@ -40,7 +40,7 @@ def present() -> None:
 @cache
 def _model(service: str) -> Mapping[str, Any]:
     present()
-    # The import costs a quarter of a second, which a refused start should not; the package has no types.
+    # The import takes a quarter of a second, which a refused start should not cost; the package has no type hints.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Any] = loaders.Loader().load_service_model(service, "service-2")
     return found
@@ -75,14 +75,14 @@ def member(service: str, path: str) -> str | None:
 
 
 def element(service: str, shape: str) -> str:
-    """Return the shape of a list's elements, however deep; any other shape as it is."""
+    """Return the shape of a list's elements, however deeply nested; any other shape as it is."""
     while shapes(service)[shape]["type"] == "list":
         shape = shapes(service)[shape]["member"]["shape"]
     return shape
 
 
 def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
-    """Yield where a value violates its shape; structures are checked property by property elsewhere."""
+    """Yield a problem for each place where a value violates its shape; structures are checked by property elsewhere."""
     if isinstance(value, Unknown) or value is None:
         return
     model = shapes(service)[shape]
@@ -118,7 +118,7 @@ def _nothing(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG00
 
 
 def _text(model: Mapping[str, Any], value: Any) -> str | None:
-    # A number given where the API takes text is written out, as the provider does.
+    # A number given where the API takes a string is converted, as in the provider.
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "enum" in model and text not in model["enum"]:
         return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004
@@ -131,7 +131,7 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """Return a model's pattern as Python's, or None if Python cannot express it."""
+    """Return a model's pattern compiled for Python, or None if Python cannot express it."""
     plain = _JAVA_ONLY.sub(lambda found: r"\w\-" if found[2] else _UNICODE.get(found[1] or "", ""), text)
     try:
         return re.compile(plain, re.DOTALL)

@@ -1,4 +1,4 @@
-"""The network plan of a VPC, from its records."""
+"""Builds the network plan of a VPC from its records."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
-#: Where the vendor's name service answers in every VPC, beside the second address of its range.
+#: Address of the vendor's name service in every VPC, besides the second address of its range.
 RESOLVER = "169.254.169.253"
 
 _ANYWHERE = "0.0.0.0/0"
 
 
 def inhabited(database: Database, vpc: Record) -> bool:
-    """Return whether something in a VPC has an address; before that its network cannot be seen."""
+    """Return whether any resource in a VPC has an address; before that, nobody can observe its network."""
     return any(_addresses(one) for one in _inhabitants(database, vpc))
 
 
@@ -73,7 +73,7 @@ def _routes(database: Database, subnet: Record) -> Iterator[Route]:
 
 
 def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet", "nat"] | None:
-    """Return where a route leads; None once its gateway is gone, has failed or has no way out."""
+    """Return the target of a route; None if its gateway was deleted, has failed or has no route out."""
     if database.find(route.get("gatewayId"), GATEWAY):
         return "internet"
     nat = database.find(route.get("natGatewayId"), NAT)
@@ -93,7 +93,7 @@ def _inhabitants(database: Database, vpc: Record) -> Iterator[Record]:
 
 
 def _addresses(record: Record) -> list[tuple[str, list[str]]]:
-    """Return a record's addresses, each with its groups."""
+    """Return a record's addresses, each with its security groups."""
     if record.token == INSTANCE:
         return [(nic["address"], nic["groups"]) for nic in record.private.get("nics", ()) if nic["address"]]
     return [(address, record.private["groups"]) for address in record.private.get("addresses", ()) if address]
@@ -101,7 +101,7 @@ def _addresses(record: Record) -> list[tuple[str, list[str]]]:
 
 def _rule(database: Database, one: Allowed) -> Rule | None:
     protocol: Any = "all" if one.protocol == "-1" else one.protocol
-    # Other protocols never leave a host here, so a rule for one changes nothing.
+    # Hosts send no other protocols here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return None
     peer = database.find(one.group, GROUP) if one.group else None

@@ -1,6 +1,6 @@
-"""Data sources of VPCs, subnets, route tables and security groups, by their ids; of subnets by their tags as well.
+"""Data sources of VPCs, subnets, route tables and security groups by id, and of subnets by tags.
 
-What each says when there is none, or more than one, is the provider's own (terraform-provider-aws:
+Messages for no result or several are the provider's own (terraform-provider-aws:
 internal/tfresource/not_found_error.go, internal/service/ec2/vpc_route_table_data_source.go, vpc_subnet_data_source.go).
 """
 
@@ -19,7 +19,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.plugin.store import Database, Record
 
-#: Type -> what the provider calls it, and the operation that lists it.
+#: Type -> the provider's name for it, and the operation that lists it.
 _LISTED = {
     VPC: ("EC2 VPC", "DescribeVpcs"),
     SUBNET: ("EC2 Subnet", "DescribeSubnets"),
@@ -36,7 +36,7 @@ def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: 
     """Return a VPC.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such VPC, or the request is invalid.
     """
     database = cloud.store.read()
     one = _found(args, database, VPC)
@@ -64,7 +64,7 @@ def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noq
     """Return a subnet by its id or its tags, with the number of its free addresses.
 
     Raises:
-        ServiceError: there is none or more than one, or the request is wrong.
+        ServiceError: there is none or more than one, or the request is invalid.
     """
     database = cloud.store.read()
     one = _tagged(args["tags"], database) if args.get("tags") else _found(args, database, SUBNET)
@@ -93,7 +93,7 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
     """Return a route table by its id, or by a subnet that is associated with it.
 
     Raises:
-        ServiceError: there is none, or the request is wrong. A subnet that has only the VPC's main table has none.
+        ServiceError: there is none (such as for a subnet that uses the VPC's main table), or the request is invalid.
     """
     database = cloud.store.read()
     name = args.get("routeTableId")
@@ -124,7 +124,7 @@ def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa
     """Return a security group.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such group, or the request is invalid.
     """
     one = _found(args, cloud.store.read(), GROUP)
     return {
@@ -138,10 +138,10 @@ def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa
 
 
 def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return the ids of rules that pass the filters.
+    """Return the ids of rules that match the filters.
 
     Raises:
-        ServiceError: the request is wrong.
+        ServiceError: the request is invalid.
     """
     rules = _rules(cloud.store.read())
     facts = {name: {"group-id": rule["securityGroupId"], "security-group-rule-id": name} for name, rule in rules.items()}
@@ -152,7 +152,7 @@ def group_rule(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  #
     """Return a rule of a security group.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such rule, or the request is invalid.
     """
     name = needed(args, "securityGroupRuleId", "EC2", "DescribeSecurityGroupRules")
     found = _rules(cloud.store.read()).get(name)
@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by their ids; those that came with a group have ids of their own, too."""
+    """Return all rules of all groups by id; rules that were created inside a group have ids of their own, too."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in database.of(token):
@@ -222,6 +222,6 @@ def _rule(name: str, owner: str, direction: str, given: Mapping[str, Any]) -> An
         "prefixListId": "",
         "cidrIpv6": "",
         **{key: given.get(key) or "" for key in ("cidrIpv4", "referencedSecurityGroupId")},
-        # Of all protocols the API says ports -1.
+        # For all protocols, the API returns ports -1.
         **{key: -1 if every else int(given.get(key) or 0) for key in ("fromPort", "toPort")},
     }

@@ -1,4 +1,4 @@
-"""What the vendor offers: instance types, images and quotas."""
+"""Data sources of the vendor's offers: instance types, images and quotas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # 
     """Return where instance types are offered.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is none, or the request is invalid.
     """
     kind = str(args.get("locationType") or "region")
     if kind not in {"region", "availability-zone", "availability-zone-id"}:
@@ -48,7 +48,7 @@ def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return the facts of an instance type.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such type, or the request is invalid.
     """
     name = needed(args, "instanceType", "EC2", "DescribeInstanceTypes")
     one = TYPES.get(name)
@@ -87,10 +87,10 @@ def _type_facts(one: Type) -> Answer:
 
 
 def image(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return the image that a request asks for.
+    """Return the image that a request selects.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is none, or the request is invalid.
     """
     owners = [str(one) for one in args.get("owners") or []]
     found = [one for one in IMAGES.values() if passes(args, _image_facts(one)) and (not owners or one.owner in owners)]
@@ -146,7 +146,7 @@ def quota(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a quota of the account.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such quota, or the request is invalid.
     """
     service = needed(args, "serviceCode", "Service Quotas", "GetServiceQuota")
     listed = {name: (code, value) for name, code, value in (*QUOTAS.values(), ADDRESS_QUOTA)} | SPOT_QUOTAS

@@ -20,12 +20,12 @@ TYPES = ("String", "StringList", "SecureString")
 
 
 class ExistsError(Exception):
-    """A parameter of that name exists, and overwriting was not asked for."""
+    """A parameter of that name exists, and `overwrite` is false."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter: its name, value, type, and a version that grows by one with each writing, from 1."""
+    """One parameter: its name, value, type, and a version that starts at 1 and grows by one with each write."""
 
     name: str
     value: str
@@ -34,10 +34,10 @@ class Parameter:
 
 
 def put(world: World, name: str, value: str, *, type: str = "String", overwrite: bool = False) -> Parameter:  # noqa: A002 - the API's word
-    """Write a parameter and return it as it is now.
+    """Write a parameter and return its new state.
 
     Raises:
-        ExistsError: it is there, and `overwrite` is false.
+        ExistsError: it exists, and `overwrite` is false.
         ValueError: there is no such type.
     """
     if type not in TYPES:
@@ -60,7 +60,7 @@ def get(world: World, name: str) -> Parameter | None:
 
 
 def delete(world: World, name: str) -> None:
-    """Remove a parameter; idempotent."""
+    """Delete a parameter; idempotent."""
     with _alone(world):
         _file(world, name).unlink(missing_ok=True)
 

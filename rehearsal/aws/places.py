@@ -1,22 +1,22 @@
-"""The account, regions and availability zones; every region name of the vendor's form exists."""
+"""The account, regions and availability zones; every region name in the vendor's format exists."""
 
 from __future__ import annotations
 
 import re
 
-#: The account number of the vendor's own examples.
+#: The account id in the vendor's own examples.
 ACCOUNT = "111122223333"
 
-#: Where a program is that names no region; the vendor's provider refuses such a one, and so does this one's CheckConfig.
+#: Default region. The vendor's provider refuses a program without a region, and so does this provider's CheckConfig.
 REGION = "us-east-1"
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
-#: Zones by their letters where a region's are not a, b and c (VPC console of an ordinary account).
+#: Letters of a region's zones if they are not a, b and c (VPC console of an ordinary account).
 _LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "us-east-1": "abcdef", "us-west-2": "abcd"}
 
 
 def is_region(name: str) -> bool:
-    """Return whether a name has the form of the vendor's regions."""
+    """Return whether a name has the format of the vendor's regions."""
     return _REGION.fullmatch(name) is not None
 
 
@@ -26,7 +26,7 @@ def zones(region: str) -> tuple[str, ...]:
 
 
 def region_of(inputs: object) -> str:
-    """Return the region that some inputs name."""
+    """Return the region in some inputs."""
     named = inputs.get("region") if isinstance(inputs, dict) else None
     return named if isinstance(named, str) else REGION
 

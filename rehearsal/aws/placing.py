@@ -22,10 +22,10 @@ _HEX = "0123456789abcdef"
 
 
 def place(database: Database, record: Record, asked: Launch, index: int) -> None:
-    """Give an instance its addresses and names before it boots, and record what its host will need.
+    """Assign an instance's addresses and names before it boots, and record what its host will need.
 
     Raises:
-        ServiceError: the subnet or the region has no address left.
+        ServiceError: the subnet or the region has no free address.
     """
     kind, image = TYPES[asked.known("instanceType")], IMAGES[asked.known("ami")]
     subnet = asked.subnet(database) or _default_subnet()

@@ -16,10 +16,10 @@ from rehearsal.aws.types import BLOCK, TYPES
 
 
 def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """Return a resource as Cloud Control shows it.
+    """Return a resource in the form of Cloud Control.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such resource, or the request is invalid.
     """
     kind, name = (needed(args, one, "CloudControl", "GetResource") for one in ("typeName", "identifier"))
     found = _CONTROLLED[kind](name, cloud, region) if kind in _CONTROLLED else None
@@ -85,7 +85,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a Capacity Block of the account.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is no such block, or the request is invalid.
     """
     name = needed(args, "id", "EC2", "DescribeCapacityReservations")
     one = capacity.reservations(cloud.store.read(), region).get(name)
@@ -104,7 +104,7 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a Capacity Block offering.
 
     Raises:
-        ServiceError: there is none, or the request is wrong.
+        ServiceError: there is none, or the request is invalid.
     """
     del cloud
     name, operation = needed(args, "instanceType", "EC2", "DescribeCapacityBlockOfferings"), "DescribeCapacityBlockOfferings"

@@ -1,4 +1,4 @@
-"""What EC2 refuses in tags; botocore's model of it has no limits for them, and those of IAM, FSx and SSM are the same.
+"""EC2's refusals of tags: botocore's model has no limits for them; the limits of IAM, FSx and SSM are the same.
 
 EC2 user guide, "Tag your Amazon EC2 resources": tag restrictions.
 """
@@ -14,7 +14,7 @@ _KEY, _VALUE, _MOST = 128, 256, 50
 
 
 def broken(inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a resource's own tags, its volumes' and those that its launch template gives."""
+    """Yield the problems of a resource's own tags, of its volumes' tags and of those in its launch template."""
     for path in ("tags", "volumeTags"):
         yield from _broken(path, inputs.get(path))
     specified = inputs.get("tagSpecifications")

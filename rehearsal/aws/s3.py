@@ -88,7 +88,7 @@ class Bucket(Named):
             raise ServiceError(full_bucket, self.service, self.delete)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
-            place.parent.rmdir()  # another bucket keeps it
+            place.parent.rmdir()  # unless another bucket uses it
 
     @override
     def exists(self, cloud: ResourceCloud, record: Record) -> bool:

@@ -71,7 +71,7 @@ class Provider(server.Provider):
     @override
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
         # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...), and the default
-        # version with it where updateDefaultVersion is set.
+        # version, too, if updateDefaultVersion is set.
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()

@@ -1,7 +1,7 @@
-"""Temporary credentials of an instance's role: the metadata service gives them, and the API knows them again (stdlib only).
+"""Temporary credentials of an instance's role: the metadata service issues them, and the API verifies them (stdlib only).
 
-Nothing is kept: a session token is sealed with the world's own key, and the secret follows from the key's id. Source of the
-form: EC2 user guide, "Retrieve security credentials from instance metadata".
+No session is stored: a session token is sealed with the world's own key, and the secret derives from the key's id. Source of
+the format: EC2 user guide, "Retrieve security credentials from instance metadata".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ID = string.ascii_uppercase + "234567"
 
 @dataclass(frozen=True)
 class Session:
-    """Credentials in use: the instance, its role's name, the secret, and when they end (seconds of the epoch)."""
+    """Valid credentials: the instance, its role's name, the secret, and when they expire (Unix time)."""
 
     instance: str
     role: str
@@ -34,7 +34,7 @@ class Session:
 
 
 def _key(world: Path) -> bytes:
-    """Return the world's key, which is made where there is none."""
+    """Return the world's key; create it if it does not exist."""
     folder = world / _FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     folder.chmod(0o700)
@@ -43,7 +43,7 @@ def _key(world: Path) -> bytes:
         fresh = folder / f"{_KEY}.{os.getpid()}"
         fresh.touch(0o600)
         fresh.write_bytes(secrets.token_bytes(32))
-        with contextlib.suppress(FileExistsError):  # the first one stays
+        with contextlib.suppress(FileExistsError):  # the first one is kept
             os.link(fresh, file)
         fresh.unlink()
     return file.read_bytes()
@@ -58,7 +58,7 @@ def _time(seconds: float) -> str:
 
 
 def issue(world: Path, instance: str, role: str, now: float) -> str:
-    """Return new credentials as the metadata service shows them."""
+    """Return new credentials in the form of the metadata service."""
     key = _key(world)
     key_id = f"ASIA{''.join(secrets.choice(_ID) for _ in range(16))}"
     text = json.dumps({"instance": instance, "role": role, "key": key_id, "end": now + LIFE_S})
@@ -71,7 +71,7 @@ def issue(world: Path, instance: str, role: str, now: float) -> str:
 
 
 def opened(world: Path, key_id: str, token: str) -> Session | None:
-    """Return the session of a key's id and a token, or None if this world gave no such pair."""
+    """Return the session of a key id and a token, or None if this world did not issue them."""
     key = _key(world)
     try:
         data = base64.b64decode(token, validate=True)

@@ -80,7 +80,7 @@ class Parameter(Kind):
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:
-        # A parameter that something else created made this one fail, and stays.
+        # A parameter that existed already made this creation fail, and must not be deleted.
         if cloud.store.read().records[record.id].private.get("written"):
             parameters.delete(cloud.world, shown(record))
 

@@ -1,4 +1,4 @@
-"""Subnets, route tables, routes and associations: what the service refuses, and their outputs."""
+"""Subnets, route tables, routes and associations: the service's refusals, and the outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rehearsal.plugin.wire import Unknown, each
 
 ROUTE = "aws:ec2/route:Route"
 JOINED = "aws:ec2/routeTableAssociation:RouteTableAssociation"
-#: Where a route may lead here: the property that names it -> its type.
+#: Supported targets of a route: property -> type of the resource.
 TARGETS: Mapping[str, str] = {"gatewayId": GATEWAY, "natGatewayId": NAT}
 
 _OTHERS = (
@@ -56,7 +56,7 @@ class Subnet(InVpc):
     def _place(self, asked: Asked, text: str, vpc: Record) -> Iterator[Problem]:
         own = cidr(text)
         ranges = addresses.vpc_cidrs(asked.database, vpc)
-        # A preview cannot tell: the VPC's second range may be made by the same update.
+        # A preview cannot check this: the same update may create the VPC's second range.
         if own and asked.urn is None and _covering(text, ranges) is None:
             yield refused(
                 "cidrBlock", "InvalidSubnet.Range", f"The CIDR '{text}' is invalid: {vpc.id} has {', '.join(ranges)}."
@@ -134,7 +134,7 @@ class RouteTable(InVpc):
 
 
 class Route(Kind):
-    """One line of a route table."""
+    """One entry of a route table."""
 
     token, noun, prefix = ROUTE, "route", "r"
     create, update, delete = "CreateRoute", "ReplaceRoute", "DeleteRoute"
@@ -156,7 +156,7 @@ class Route(Kind):
 
     @override
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        # As the provider makes it: the table and a hash of the destination.
+        # The id in the provider's format: the table and a hash of the destination.
         return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
 
     @override
@@ -176,7 +176,7 @@ class Route(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return what the route needs: its table goes with it; its target cannot go before it."""
+        """Return the route's dependencies: it is deleted with its table; its target cannot be deleted before it."""
         return (one for one in super().needs(record) if not one.startswith(TABLE))
 
 
@@ -242,5 +242,5 @@ class Association(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return what the association needs: its subnet takes it along; its table cannot go before it."""
+        """Return the association's dependencies: it is deleted with its subnet; its table cannot be deleted before it."""
         return (one for one in super().needs(record) if not one.startswith(SUBNET))

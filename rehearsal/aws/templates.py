@@ -1,4 +1,4 @@
-"""Launch templates, placement groups and key pairs: what the service refuses."""
+"""Launch templates, placement groups and key pairs: the service's refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _KEY_TYPES = ("ssh-rsa", "ssh-ed25519")
 
 
 def encoded(path: str, text: str, code: str) -> Problem | None:
-    """Return why user data in base64 is refused, or None."""
+    """Return why the service refuses user data in base64, or None."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -34,14 +34,14 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Return why user data of that many bytes is refused, or None."""
+    """Return why the service refuses user data of that many bytes, or None."""
     if size <= USER_DATA_BYTES:
         return None
     return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, and this has {size}.")
 
 
 class LaunchTemplate(Named):
-    """A launch template with its versions; what it names is checked when it is used."""
+    """A launch template with its versions; references in it are checked when it is used."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"

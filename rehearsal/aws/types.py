@@ -1,9 +1,9 @@
-"""Instance types: GPUs, network cards, EFA devices, disks, and how each may be bought and placed.
+"""Instance types: GPUs, network cards, EFA devices, disks, and the purchase options and placement groups of each.
 
-Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory, disks and line
-rates: karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of
-RDMA devices where a source prints them (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs);
-elsewhere they are made up in the same way, by ascending PCI bus.
+Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go. EFA devices, memory, disks and line rates:
+karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of RDMA
+devices are from published output (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs); for
+other types they are invented in the same way, by ascending PCI bus.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIGA = 10**9
-#: PCI buses at which eight GPUs are shown. No page of the vendor's names them: these are those of OCI's BM.GPU4.8.
+#: PCI buses of the eight GPUs. No page of the vendor names them: these are those of OCI's BM.GPU4.8.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
-#: What the local disks say of themselves (AWS, "SSD instance store volumes").
+#: Model name of the local disks (AWS, "SSD instance store volumes").
 LOCAL_DISK = "Amazon EC2 NVMe Instance Storage"
 _GB = 10**9
 ON_DEMAND, SPOT, BLOCK = "on-demand", "spot", "capacity-block"
@@ -26,15 +26,15 @@ class Type:
     """One instance type.
 
     Attributes:
-        cards: the most interfaces of each network card.
-        efa: the most EFA interfaces; `efa_gbit_s` the line rate of each.
-        hcas: the EFA devices as Linux names them.
+        cards: largest number of interfaces of each network card.
+        efa: largest number of EFA interfaces; `efa_gbit_s` is the line rate of each.
+        hcas: names of the EFA devices in Linux.
         bystanders: other RDMA devices, of driver mlx5: NVLink controllers (aws/sagemaker-hyperpod-cli PR 282).
         front_gbit_s: line rate of IP traffic.
         nvme: bytes of each local disk.
-        usage: how it may be bought.
-        strategies: placement groups that take it.
-        spread: in how many of a region's zones it is offered, from the first on; 0: in all.
+        usage: its purchase options.
+        strategies: strategies of placement groups that accept it.
+        spread: number of a region's zones that offer it, counted from the first; 0: all.
     """
 
     name: str
@@ -146,11 +146,11 @@ SPOT_QUOTAS = {
     "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
 }
 
-#: Elastic IP addresses of a region (VPC user guide, "Amazon VPC quotas": 5 by default), as Service Quotas has them.
+#: Elastic IP addresses per region (VPC user guide, "Amazon VPC quotas": 5 by default): name and code in Service Quotas, value.
 ADDRESS_QUOTA = ("EC2-VPC Elastic IPs", "L-0263D0A3", 5)
 
 
 def letters(name: str) -> str:
-    """Return the quota that a type counts against; the standard types share one."""
+    """Return the quota of a type; the standard types share one."""
     found = _letters(name)
     return found if found in QUOTAS else "m"

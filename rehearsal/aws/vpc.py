@@ -1,4 +1,4 @@
-"""VPCs and their secondary ranges: what the service refuses, adds and does."""
+"""VPCs and their secondary ranges: the service's refusals, additions and effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"protocol": "-1", "fromPort": 0, "toPort": 0}
 
 
 class InVpc(Kind):
-    """A resource in a VPC; a change of it renders the VPC again."""
+    """A resource in a VPC; when it changes, the VPC is rendered again."""
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
@@ -120,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return its ids, and its range for subnets that name only the VPC."""
+        """Return its ids, and its range, because subnets refer only to the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

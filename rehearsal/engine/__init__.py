@@ -1,1 +1,1 @@
-"""Stand-ins for Pulumi plugins, used only where the genuine ones are not installed."""
+"""Stand-ins for Pulumi plugins, used only if the genuine ones are not installed."""

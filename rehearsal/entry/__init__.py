@@ -1,1 +1,1 @@
-"""The way in and out of a rehearsal."""
+"""Entry to a rehearsal, and its cleanup."""

@@ -1,7 +1,7 @@
 """End a rehearsal whatever it left: `python3 -m rehearsal.entry.clear [FOLDER]`; FOLDER is the world's, if not this checkout's.
 
-Hosts, networks, planted faults and the stand-in clouds' records go, also those of a test that was killed. Another world's
-names derive from its own folder, so nothing of it is touched; those that have namespaces here are named.
+It removes hosts, networks, planted faults and the stand-in clouds' records, including those of a test that was killed. The
+names of another world derive from its own folder, so it is not touched; worlds that have namespaces here are listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def clear(world: World) -> None:
     """Demolish `world` and remove its folder.
 
     Raises:
-        RuntimeError: a command is running in it.
+        RuntimeError: a command is running in the world.
     """
     with wires.locked(world, "setup"):
         door = os.open(world.folder("locks") / "door", os.O_RDWR | os.O_CREAT, 0o600)
@@ -40,7 +40,7 @@ def clear(world: World) -> None:
 
 
 def others(world: World) -> dict[str, int]:
-    """Return how many namespaces of other worlds there are, by tag."""
+    """Return the number of namespaces of each other world, by tag."""
     names = [one.name for one in _NAMESPACES.glob("bb??????-*")] if _NAMESPACES.is_dir() else []
     return dict(Counter(name[2:8] for name in names if name[2:8] != world.tag))
 

@@ -1,8 +1,8 @@
-"""Prepare the operator's place on the rehearsed Internet and run a command there.
+"""Set up the operator's namespace on the rehearsed Internet and run a command in it.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`), whose wires are slower the more ranks there would be
-for a core of this machine, unless BUSBAR_SCALE says by how much; `--clear-hosts` ends them after a successful command,
-and planted faults with them.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). Their rails are slowed by the number of ranks per core
+of this machine, unless BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and planted faults after a successful
+command.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ftp_proxy")
 
-#: What the rehearsal needs of the machine, and the Debian package that brings it.
+#: Programs that the rehearsal needs on the machine, and the Debian package of each.
 PACKAGES = {
     "ip": "iproute2",
     "tc": "iproute2",
@@ -48,7 +48,7 @@ PACKAGES = {
 
 
 def lacks(command: list[str]) -> str:
-    """Return why the command cannot be rehearsed on this machine, or ""."""
+    """Return why the command cannot be rehearsed on this machine, or "" if it can."""
     if not command:
         return "say what to run: rehearsal/enter CMD..., for example rehearsal/enter ssh ADDRESS."
     if sys.platform != "linux":
@@ -74,7 +74,7 @@ def _locks(world: World) -> Iterator[int]:
     """Hold the world's entry lock: shared while CMD runs, exclusive to clean up before and after.
 
     Yields:
-        The descriptor that CMD inherits, so that the door stays held if only this process is killed.
+        The descriptor that CMD inherits, so that the lock stays held if only this process is killed.
     """
     with wires.locked(world, "setup"):
         door = os.open(world.folder("locks") / "door", os.O_RDWR | os.O_CREAT, 0o600)
@@ -103,7 +103,7 @@ def _alone(door: int) -> bool:
 
 
 def _operator(world: World) -> None:
-    """Make the operator's namespace, key pair and agent; keep what exists."""
+    """Create the operator's namespace, key pair and agent; keep those that exist."""
     network.ensure_operator(world)
     folder = world.folder("operator")
     key, socket = folder / "id_ed25519", world.agent_socket
@@ -144,7 +144,7 @@ def _run(world: World, command: list[str], door: int) -> int:
     def pass_on(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    # Ctrl-C reaches CMD by itself, which decides what to do; we wait for it. A handler, unlike SIG_IGN, is not inherited.
+    # Ctrl-C reaches CMD directly, which decides what to do; this process waits. Unlike SIG_IGN, a handler is not inherited.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGHUP, pass_on)
@@ -153,7 +153,7 @@ def _run(world: World, command: list[str], door: int) -> int:
 
 
 def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
-    """Return the file of existing hosts, whether they end after CMD, and CMD itself."""
+    """Return the file of existing hosts, whether to remove them after CMD, and CMD itself."""
     if words[:1] == ["--hosts"] and words[1:]:
         _, ends, command = options(words[2:])
         return Path(words[1]), ends, command
@@ -164,7 +164,7 @@ def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
 
 
 def main(words: list[str]) -> int:
-    """Enter, run CMD and leave; return 2 if the machine or the call lacks something, else CMD's exit status."""
+    """Enter, run CMD and leave; return 2 if the machine lacks something or the arguments are wrong, else CMD's exit status."""
     file, ends, command = options(words)
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
@@ -177,7 +177,7 @@ def main(words: list[str]) -> int:
         with _locks(world) as door:
             if faults := os.environ.get("BUSBAR_FAULTS"):
                 shutil.copyfile(faults, world.path / "faults.json")
-            # Others than the engine are run for what they print.
+            # Only for the engine, because the output of other commands is often read by programs.
             if command[:1] == ["pulumi"] and (planted := world.faults()):
                 sys.stderr.write(announced(planted))
             if file is not None:
@@ -194,7 +194,7 @@ def main(words: list[str]) -> int:
 
 
 def announced(planted: list[dict[str, object]]) -> str:
-    """Return the line that says which faults are planted, so that nobody takes them for the program's or the machine's."""
+    """Return the line that lists the planted faults, so that nobody mistakes them for real ones."""
     kinds = ", ".join(f"{one['kind']} on host {one['host']}" if "host" in one else str(one["kind"]) for one in planted)
     return f"rehearsal/enter: {len(planted)} planted faults: {kinds}; `make down` ends them\n"
 

@@ -1,8 +1,8 @@
-"""The engine's home in a world: the user's own, but its plugins are those that PATH has there, laid out as if installed.
+"""The engine's home in a world: the user's own, except that its plugins are those on PATH, linked as if installed.
 
-The engine prefers a plugin on PATH and warns of each, in front of everything else that it has to say. Told to look only among
-the installed ones it says nothing. The stand-ins may not be installed in the user's own home, where an update against a real
-account would find them, so a world has a home of its own.
+The engine prefers a plugin on PATH and warns of each before all other output; if told to use only installed plugins, it prints
+no warning. The stand-ins must not be installed in the user's own home, because an update against a real account would find
+them, so each world has its own home.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from pathlib import Path
 from rehearsal.world.world import World
 
 _PLUGIN = re.compile(r"pulumi-(language|resource|analyzer|converter|tool)-([\w.-]+)")
-#: At least any version that an SDK or an older state asks for: the engine's older search takes the greatest one.
+#: Higher than any version that an SDK or an older state requests: the engine's older search takes the highest one.
 _VERSION = "v999.0.0"
 
 
 def environment(world: World, path: str) -> dict[str, str]:
-    """Make the home whose plugins are those on `path`, and return what the engine needs to use it."""
+    """Create the home with the plugins on `path`, and return the environment variables with which the engine uses it."""
     home, own = world.folder("engine"), Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     for entry in own.glob("*"):
         if entry.name != "plugins":
@@ -38,7 +38,7 @@ def environment(world: World, path: str) -> dict[str, str]:
 
 
 def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
-    """Yield the folder of each plugin and the files in it: the first on `path`, and installed ones that it does not have."""
+    """Yield each plugin's folder and files: the first on `path`, and installed ones that are not on `path`."""
     found: dict[str, Path] = {}
     for folder in path.split(os.pathsep):
         for file in Path(folder or ".").glob("pulumi-*-*"):
@@ -51,7 +51,7 @@ def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Let `link` lead to `target`; what the engine has made there itself stays."""
+    """Make `link` point to `target`; a file that the engine created there is kept."""
     if link.readlink() != target if link.is_symlink() else not link.exists():
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(target)

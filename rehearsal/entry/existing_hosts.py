@@ -1,7 +1,7 @@
 """Existing hosts: machines that no API creates, described by a JSON file.
 
-`rehearsal/enter --hosts FILE CMD...` boots them at entry if they do not run yet, and they run until `--clear-hosts`.
-The operator is given what an operator of such machines has: a login, and their host keys in operator/known_hosts.
+`rehearsal/enter --hosts FILE CMD...` boots them at entry if they are not running; they run until `--clear-hosts`. The operator
+gets what an operator of such machines has: a login, and the host keys in operator/known_hosts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rehearsal.oci.shapes import SHAPES, Shape
 from rehearsal.world.world import PUBLIC_RANGE, World, scale_for, write_whole
 
 SITE, FABRIC = "site00", "sitefab0"
-#: Networks of the site: one that the Internet reaches at public addresses, and one behind the jump host.
+#: Networks of the site: one with public addresses on the Internet, and one behind the jump host.
 PUBLIC, PRIVATE = "10.20.0.0/24", "10.20.1.0/24"
 
 PATIENCE_SECONDS = 60
@@ -34,9 +34,9 @@ WINDOW = 2
 KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "secondaryNetworks", "scale"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
-#: A cluster's API server is reached as SSH is: an operator may work with a kubeconfig of his own.
+#: A cluster's API server is reachable like SSH, because an operator may use a local kubeconfig.
 API_SERVER = network.Rule("ingress", "6", "0.0.0.0/0", ports=(6443, 6443))
-#: Their own firewall lets their network in, as on machines that have run jobs before.
+#: The hosts' own firewall admits their network, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v iptables; then iptables -F; else systemctl stop firewalld; fi
@@ -51,10 +51,10 @@ class Site:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
         image: their image.
         hosts: address by name, in launch order: private behind a jump host, public without one.
-        jump: the jump host's public address, None where the hosts have public addresses themselves.
-        rails: whether they are joined by the shape's rails.
-        kubernetes: name of the jump host, where that is the control plane of a Kubernetes cluster of the hosts.
-        divisor: the divisor of line rates, where the file gives one.
+        jump: the jump host's public address; None if the hosts have public addresses themselves.
+        rails: whether the shape's rails connect them.
+        kubernetes: name of the jump host, if it is the control plane of a Kubernetes cluster of the hosts.
+        divisor: the divisor of line rates, if the file sets one.
         secondary_networks: whether that cluster has Multus and whereabouts.
     """
 
@@ -72,7 +72,7 @@ class Site:
         """Return the site that a file describes.
 
         Raises:
-            ValueError: the file is not such a description; the sentence says what is wrong.
+            ValueError: the file is not a valid description; the message gives the reason.
         """
         try:
             given: dict[str, Any] = json.loads(file.read_text())
@@ -94,20 +94,20 @@ class Site:
 
     @property
     def scale(self) -> int:
-        """The divisor of line rates at which this machine carries what a rank on every GPU sends."""
+        """The divisor of line rates with which this machine can carry the traffic of one rank per GPU."""
         return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:
-        """Return a host's private address, to which a public one is translated."""
+        """Return a host's private address, to which its public one is translated."""
         return address if self.jump else str(ip_network(PUBLIC)[10 + index])
 
 
 def start(world: World, file: Path) -> None:
-    """Boot the hosts of a file, unless they run already.
+    """Boot the hosts of a file, unless they are running.
 
     Raises:
-        RuntimeError: something of the machine refused, or a host has no host key within a minute.
-        ValueError: the file is wrong, or the world has other existing hosts.
+        RuntimeError: the machine refused something, or a host has no host key within a minute.
+        ValueError: the file is invalid, or the world has other existing hosts.
     """
     site, record = Site.read(file), world.folder() / "existing.json"
     text = file.read_text()
@@ -126,7 +126,7 @@ def start(world: World, file: Path) -> None:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
     if site.kubernetes and site.jump:
         for spec in specs:
-            _host_key(world, spec.id)  # a host is booted once it has one
+            _host_key(world, spec.id)  # a host has booted once it has one
         cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:
@@ -162,7 +162,7 @@ def _plan(site: Site) -> network.VcnPlan:
     publics = {_jump_address(): site.jump} if site.jump else publics
     internet = (network.Route("0.0.0.0/0", "internet"),)
     out = (network.Route("0.0.0.0/0", "nat"), network.Route("240.0.0.0/4", "service"))
-    # A cluster's control plane and its nodes reach each other on every port.
+    # A cluster's control plane and nodes may reach each other on every port.
     theirs = tuple(network.Rule("ingress", "all", cidr) for cidr in (PUBLIC, PRIVATE)) if site.kubernetes else ()
     api = (API_SERVER,) if site.kubernetes else ()
     open_ = network.SubnetPlan("sitepub", PUBLIC, (EGRESS, SSH, *api, *theirs), internet)
@@ -225,11 +225,11 @@ def _programs(site: Site) -> dict[str, str]:
 
 
 def _host_key(world: World, host_id: str) -> str:
-    """Return a host's public key, read on its console."""
+    """Return a host's public key, read through its console."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])
-        # cloud-init replaces the key at first boot, and sshd starts after that.
+        # At first boot, cloud-init replaces the key, and sshd starts afterwards.
         if found.returncode == 0 and hosts.enter(world, host_id, ["test", "-e", "/run/sshd.pid"]).returncode == 0:
             return " ".join(found.stdout.split()[:2])
         time.sleep(0.1)

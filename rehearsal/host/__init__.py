@@ -1,1 +1,1 @@
-"""Hosts, file systems and what they are made of."""
+"""Hosts, file systems and their parts."""

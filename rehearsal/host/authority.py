@@ -1,4 +1,4 @@
-"""The certificate authority that every host of a cloud trusts, as images trust those of the Internet; one for each world."""
+"""The certificate authority that all hosts of a cloud trust, as images trust the Internet's; one for each world."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def _made(world: World) -> Path:
-    """Return the authority's folder, which only root reads; made if absent."""
+    """Return the authority's folder, which only root can read; create it if it does not exist."""
     folder = world.folder(_FOLDER)
     with wires.locked(world, "authority"):
         if not (folder / "ca.pem").exists():
@@ -27,7 +27,7 @@ def _made(world: World) -> Path:
 
 
 def texts(world: World) -> dict[str, tuple[str, int]]:
-    """Return the trust store of an image by path below the root: OpenSSL's folder, and each distribution's bundle."""
+    """Return the trust store of an image, by path below the root: OpenSSL's folder, and each distribution's bundle."""
     certificate = _made(world) / "ca.pem"
     name = wires.call(["openssl", "x509", "-noout", "-subject_hash", "-in", str(certificate)]).strip()
     places = (
@@ -40,7 +40,7 @@ def texts(world: World) -> dict[str, tuple[str, int]]:
 
 
 def issue(world: World, names: tuple[str, ...], to: Path) -> tuple[Path, Path]:
-    """Write a server's certificate for some names and its key into a folder; return both files."""
+    """Write a server's certificate for some names, and its key, to a folder; return both files."""
     folder = _made(world)
     key, request, extensions, certificate = (to / f"server.{end}" for end in ("key", "csr", "ext", "pem"))
     alternatives = ",".join(f"DNS:{name}" for name in names)

@@ -1,4 +1,4 @@
-"""A host's cables: its front end, its rails, and what faults do to their speed and content."""
+"""A host's cables: its front end, its rails, and the effect of faults on their rate and packets."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
-#: Type of service that the rehearsed NCCL gives its sockets on the front end.
-#: Only they are shaped to the NIC's scaled rate there, because logins and copies at that rate would take minutes.
+#: Type of service (TOS) that the rehearsed NCCL sets on its front-end sockets. Only these are shaped to the NIC's scaled
+#: rate, because logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
 
-#: One of so many packets is altered by `wrong_values`.
+#: The fault `wrong_values` alters one of this many packets.
 CORRUPTED = 8
 
 GIGABITS_MAX = 1_000_000
-#: A host that boots may rename a rail between the look at it and the setting of its speed.
+#: A booting host may rename a rail after its name was read and before its rate is set; this many tries are made.
 RENAMED_TRIES = 3
 
 
@@ -46,7 +46,7 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
         rate = max(1, spec.front_rate_bits_per_s // scale)
         wires.tc(wires.shaper_of_marked(spec.front_name, rate, NCCL_SOCKET_SERVICE), name)
     if faults.never_answers:
-        # The host's own side drops: seen from outside it is there and silent.
+        # The host drops everything on ingress: from outside it is up but silent.
         hook = f"type filter hook ingress device {spec.front_name} priority 0; policy drop;"
         wires.call([*wires.inside(name), "nft", "-f", "-"], f"table netdev dead {{\nchain in {{\n{hook}\n}}\n}}\n")
 
@@ -62,7 +62,7 @@ def efa_address(front: str, rail: int) -> str:
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
     """Plug each rail into its bridge in the fabric, not shaped yet.
 
-    Only rails of EFA have their address and are up: all others wait for the image to do that.
+    EFA rails have an address and are up; the image configures all others.
 
     Raises:
         ValueError: the host has rails and no fabric.
@@ -89,7 +89,7 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
 def refault(world: World, spec: HostSpec) -> None:
     """Apply the current faults.json to the rates, links and ports of a host's rails, running or not.
 
-    A slow link needs both its ends, so a running host at the far end of one is shaped again too.
+    A slow link is shaped at both ends, so a running host at its far end is shaped again, too.
     """
     if not spec.rails or spec.fabric_id is None:
         return
@@ -128,7 +128,7 @@ def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec
 def _ends(world: World, spec: HostSpec) -> list[tuple[str, str]]:
     """Return name and hardware address of each rail's interface; empty while some cables are missing.
 
-    Rails may have been renamed by the agent: they are found by the far end of their cable.
+    The agent may have renamed rails, so they are found by the far end of their cable.
     """
     fabric = network.fabric_namespace(world, str(spec.fabric_id))
     shown = json.loads(wires.call(["ip", "-n", namespace(world, spec.id), "-json", "link", "show"]))
@@ -171,7 +171,7 @@ def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list
 def _corruption(spec: HostSpec, faults: HostFaults) -> str:
     """Return rules for the fabric's side of a host's rails that overwrite a word of some packets to it.
 
-    Headers stay as they are, and a cable of this machine checks no sum of what it carries: what is altered arrives.
+    Headers stay as they are, and virtual cables verify no checksum, so altered packets arrive.
     """
     table = f"table netdev h{spec.id}"
     if not faults.wrong_values:

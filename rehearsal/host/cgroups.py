@@ -1,4 +1,4 @@
-"""Control groups of hosts that run containers: each below this process's own, so that nothing outside is ever touched."""
+"""Control groups of hosts that run containers: each is below this process's own, so that nothing outside is ever touched."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 from rehearsal.world.world import World
 
 _TOP = Path("/sys/fs/cgroup")
-#: Processes that were killed leave their group a moment later.
+#: How long to wait for killed processes to leave their group.
 _PATIENCE_S = 5
 
 
 def join(world: World, host_id: str) -> str:
-    """Make the groups of a host in every hierarchy; return the shell commands by which a process enters them.
+    """Create a host's groups in every hierarchy; return the shell commands with which a process enters them.
 
     Raises:
         RuntimeError: this machine has only the hierarchy of version 2.
@@ -25,7 +25,7 @@ def join(world: World, host_id: str) -> str:
             "systemd.unified_cgroup_hierarchy=0, or rehearse on another."
         )
     made = [folder / world.netns(f"h{host_id}") for folder in own]
-    # Whoever stops the host may be in other groups.
+    # The process that stops the host may be in other groups.
     (world.folder("hosts", host_id) / "cgroups").write_text("".join(f"{one}\n" for one in made))
     for one in made:
         one.mkdir(exist_ok=True)

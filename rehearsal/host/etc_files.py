@@ -17,7 +17,7 @@ unset one
 """
 
 _TITLES = {"ol": "Oracle Linux Server", "ubuntu": "Ubuntu", "amzn": "Amazon Linux"}
-#: What cloud-init calls them.
+#: cloud-init's names of the distributions.
 _DISTROS = {"ol": "rhel", "ubuntu": "ubuntu", "amzn": "amazon"}
 
 
@@ -28,7 +28,7 @@ def os_release(family: Family, release: str, pretty: str) -> str:
 
 
 def sshd_config(*, includes: bool) -> str:
-    """Return sshd_config; `includes`: it reads /etc/ssh/sshd_config.d."""
+    """Return sshd_config; with `includes`, it reads /etc/ssh/sshd_config.d."""
     first = "Include /etc/ssh/sshd_config.d/*.conf\n" if includes else ""
     return first + (
         "Port 22\nHostKey /etc/ssh/ssh_host_ed25519_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\n"
@@ -40,7 +40,7 @@ def sshd_config(*, includes: bool) -> str:
 
 def cloud_config(family: Family, user: str) -> str:
     """Return cloud.cfg: the vendor's modules without those that need disks or snaps."""
-    # On Oracle and Amazon Linux the module asks systemd to name the host, which has its name from its start.
+    # On Oracle and Amazon Linux, the module asks systemd to set the host name, which the host already has.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
     return f"""# The image's own settings; user data comes over them.

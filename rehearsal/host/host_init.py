@@ -1,8 +1,8 @@
 """Turn a fresh set of namespaces into a rehearsed host, then become its first process.
 
-A program (standard library only), started by hosts.boot as the first process of new mount, pid, UTS, IPC
-and time namespaces: `host_init.py HOST_FOLDER`. Everything it mounts is inside the host's mount namespace, so nothing
-of it outlives the host.
+hosts.boot starts this program (standard library only) as the first process of new mount, pid, UTS, IPC and time
+namespaces: `host_init.py HOST_FOLDER`. All its mounts are inside the host's mount namespace, so none of them outlives the
+host.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: What a host shows of the machine's root: programs and libraries only.
+#: Top-level folders of the machine that a host sees: programs and libraries only.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
 #: Empty folders of the host's own; everything else at the machine's top level is hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
 
-#: What a host may see of the machine's /etc: an allow list, because the rest may hold secrets.
+#: What a host sees of the machine's /etc: an allow list, because the rest may contain secrets.
 KEPT_ETC = [
     "alternatives", "bash.bashrc", "adduser.conf", "ca-certificates", "cloud/templates", "cloud/cloud.cfg.d",
     "debian_version", "default", "deluser.conf", "gai.conf", "group", "gshadow", "host.conf", "inputrc",
@@ -38,16 +38,16 @@ VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
     "spool",
 ]  # fmt: skip
-#: Where packages find the machine's own programs that an image lacks until then.
+#: Folder of the machine's programs that an image lacks until a package installs them from here.
 MACHINE = "usr/lib/rehearsal/machine"
 PROGRAMS = ("usr/lib/rehearsal/init", "usr/lib/rehearsal/counters", "usr/lib/rehearsal/supplicant")
 KEPT_UIDS_BELOW = 1000
-#: Block and character major for sample use: no driver answers, so no device of the machine can be hit by a number.
+#: A major number for block and character devices that no driver serves, so no device node of a host reaches real hardware.
 SAMPLE_MAJOR = 42
 
 
 def mount(*arguments: str) -> None:
-    """Mount, or end the host."""
+    """Mount a file system; if that fails, the host terminates."""
     subprocess.run(["mount", *arguments], check=True)
 
 
@@ -66,7 +66,7 @@ def hide(upper: Path, path: str) -> None:
 
 
 def clean_machine(upper: Path) -> None:
-    """Hide what is particular to this machine: the host gets its own /etc and /var, and no user files."""
+    """Hide what is specific to this machine: the host gets its own /etc and /var, and no user files."""
     for entry in Path("/").iterdir():
         if entry.name not in KEPT_TOP:
             hide(upper, entry.name)
@@ -75,7 +75,7 @@ def clean_machine(upper: Path) -> None:
         opaque(upper / name)
     for folder in ("usr/local", "usr/src", "usr/lib/systemd/system"):
         opaque(upper / folder)
-    # Plugins that look for displays and OpenCL devices whenever a rank starts; no image of a vendor has them.
+    # These plugins look for displays and OpenCL devices whenever a rank starts; no vendor's image has them.
     for plugins in Path("/").glob("usr/lib/*/hwloc"):
         hide(upper, str(plugins.relative_to("/")))
     for folder in ("bin", "sbin", "lib", "include", "etc", "share"):
@@ -97,7 +97,7 @@ def clean_var(var: Path) -> None:
 
 
 def clean_etc(etc: Path) -> None:
-    """Make an /etc with what programs need from the machine's, and nothing that identifies the machine."""
+    """Make an /etc with what programs need from the machine's /etc, and nothing that identifies the machine."""
     for name in KEPT_ETC:
         source = Path("/etc", name)
         (etc / name).parent.mkdir(parents=True, exist_ok=True)
@@ -128,7 +128,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
     """Add the image's own files: stand-ins, copies, texts and links, in this order."""
     image = Path(plan["image"])
     shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
-    shutil.copytree("/etc/ldap/schema", upper / "usr/lib/rehearsal/schema")  # of slapd, which the set-up installs
+    shutil.copytree("/etc/ldap/schema", upper / "usr/lib/rehearsal/schema")  # slapd's; the set-up installs slapd
     modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
     modules.mkdir(parents=True)
     for module in image.glob("*.py"):
@@ -152,7 +152,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
         (upper / path).chmod(0o755 if "bin/" in path or path.startswith(PROGRAMS) else 0o644)
     for path, (text, mode) in plan["texts"].items():
         (upper / path).parent.mkdir(parents=True, exist_ok=True)
-        # Bytes that need not be text travel as base64.
+        # Content that may be binary is in base64.
         (upper / path).write_bytes(base64.b64decode(text[7:]) if text.startswith("base64:") else text.encode())
         (upper / path).chmod(mode)
     for path, target in plan["links"].items():
@@ -190,7 +190,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("-t", "tmpfs", "-o", "mode=755", "tmpfs", str(system / "class"))
     (system / "class/net").mkdir()
     if plan["hidden"]:
-        # A real EFA device has no interface, so none may show here.
+        # A real EFA device has no interface, so none may be visible here.
         for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
             (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
     else:
@@ -215,7 +215,7 @@ def start_counting(plan: dict[str, Any]) -> None:
 
 
 def make_proc(root: Path) -> None:
-    """Make a /proc of the host's processes, with read-only settings except the network's."""
+    """Make a /proc of the host's processes; of its settings, only the network's are writable."""
     proc = root / "proc"
     mount("-t", "proc", "-o", "nosuid,nodev,noexec", "proc", str(proc))
     mount("--bind", str(proc / "sys"), str(proc / "sys"))
@@ -223,7 +223,7 @@ def make_proc(root: Path) -> None:
     mount("--bind", "/proc/sys/net", str(proc / "sys/net"))
     scope = proc / "sys/kernel/yama/ptrace_scope"
     if scope.exists():
-        # First boot may write it and read it back; the machine's own value does not change.
+        # First boot may write this setting and read it back; the machine's own value does not change.
         said = root / "run/ptrace_scope"
         said.write_text(scope.read_text())
         mount("--bind", str(said), str(scope))
@@ -232,7 +232,7 @@ def make_proc(root: Path) -> None:
 
 
 def fill(upper: Path, free_bytes: int) -> None:
-    """Fill the root disk with an old log, up to that much free space."""
+    """Fill the root disk with an old log until `free_bytes` are left."""
     status = os.statvfs(upper)
     with (upper / "var/log/old.log").open("wb") as file:
         os.posix_fallocate(file.fileno(), 0, max(0, status.f_bavail * status.f_frsize - free_bytes))
@@ -240,7 +240,7 @@ def fill(upper: Path, free_bytes: int) -> None:
 
 def main(folder: Path) -> None:
     """Build the host and become its first process."""
-    # The old /proc still shows the machine's view, so this is the pid that the machine knows.
+    # The old /proc still shows the machine's pid namespace, so this is the host's pid on the machine.
     outer_pid = (Path("/proc/self").readlink()).name
     plan = json.loads((folder / "plan.json").read_text())
     console = os.open(folder / "console.fifo", os.O_RDWR)
@@ -255,7 +255,7 @@ def main(folder: Path) -> None:
     lay_image(upper, plan)
     if plan["free_bytes"] is not None:
         fill(upper, plan["free_bytes"])
-    # Relative, as the host reads these words in its list of mounts.
+    # Relative paths, because the host sees them in its list of mounts.
     os.chdir(stage)
     mount("-t", "overlay", "-o", "lowerdir=/,upperdir=u,workdir=w", "overlay", "root")
     mount("-t", "tmpfs", "-o", "mode=755,nosuid", "tmpfs", str(root / "dev"))
@@ -276,7 +276,7 @@ def main(folder: Path) -> None:
     subprocess.run(["pivot_root", ".", "run/old"], check=True)
     os.chroot(".")
     os.chdir("/")
-    # Written through the old root, just before it goes: from here on the host runs.
+    # Written through the old root, just before it is unmounted: from here on the host runs.
     Path(f"/run/old{folder}/pid").write_text(outer_pid)
     subprocess.run(["umount", "-l", "/run/old"], check=True)
     Path("/run/old").rmdir()

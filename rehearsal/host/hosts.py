@@ -21,19 +21,19 @@ from rehearsal.world.world import World, write_whole
 __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace", "stop"]
 
 BOOT_SECONDS = 60
-#: A host's root disk: what it writes is in memory, so this is a bound and not a reservation.
+#: Size of a host's root disk: written data is in memory, so this is a limit and not a reservation.
 DISK_BYTES = 2 << 30
 #: Programs of rehearsed hosts, compiled once for all worlds of this checkout.
 _KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
 
 
 def boot(world: World, spec: HostSpec) -> None:
-    """Start a host; returns once its first process runs and cloud-init was started, as the vendor says RUNNING.
+    """Start a host; return once its first process runs and cloud-init was started, when the vendor reports RUNNING.
 
     A running host of that id is not touched.
 
     Raises:
-        RuntimeError: something of the machine refused, or the host did not start within a minute.
+        RuntimeError: the machine refused something, or the host did not start within a minute.
         KeyError: its VCN is not in this world.
     """
     if alive(world, spec.id):
@@ -41,7 +41,7 @@ def boot(world: World, spec: HostSpec) -> None:
     stop(world, spec.id)
     faults = HostFaults.of(world, spec.index, len(spec.rails))
     folder = world.folder("hosts", spec.id)
-    # The record is written first, so that what a crash leaves half made is found by it.
+    # The record is written first, so that a half-started host can be found after a crash.
     keep(world, spec)
     (folder / "root").mkdir()
     os.mkfifo(folder / "console.fifo")
@@ -59,7 +59,7 @@ def boot(world: World, spec: HostSpec) -> None:
     sites.start(world)
     if spec.metadata:
         metadata.start(world, spec.id, name, spec.metadata_program)
-    # A time namespace lets the host's uptime be its own.
+    # A time namespace gives the host its own uptime.
     uptime = int(float(Path("/proc/uptime").read_text().split()[0]))
     start = ["unshare", "-m", "-p", "-u", "-i", "-T", "--boottime", f"-{uptime}", "-f", "--kill-child"]
     script = 'exec "$@" </dev/null >>"$0" 2>&1'
@@ -81,7 +81,7 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
 
 
 def _build(world: World, image: images.Image) -> Path:
-    """Compile what hosts of an image need, once for a world: first process, counter, NCCL and the vendor's own files."""
+    """Compile what hosts of an image need, once per world: first process, counter, NCCL and the vendor's own files."""
     with wires.locked(world, "build"):
         built = world.folder("build")
         sources = Path(__file__).parent
@@ -103,7 +103,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return what gcc makes of these words, kept in the checkout until a source or the compiler changes."""
+    """Return gcc's output for these arguments, kept in the checkout until a source or the compiler changes."""
     compiler = Path(shutil.which("gcc") or "gcc").stat()
     said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
     for source in [word for word in words if word.endswith(".c")]:
@@ -119,7 +119,7 @@ def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
 
 
 def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict[str, Any]:
-    """Return all that host_init needs, as plain data."""
+    """Return everything that host_init needs, as plain data."""
     one = spec.image
     nodes = {f"nvme{at}n1": "block" for at in range(len(spec.nvme))}
     nodes |= {f"nvidia{at}": "char" for at in range(len(spec.gpus))} | ({"nvidiactl": "char"} if spec.gpus else {})
@@ -180,7 +180,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "etc/rehearsal/nvme": ("".join(f"{size}\n" for size in spec.nvme), 0o644),
         "etc/rehearsal/front": (f"{spec.front_name}\n", 0o644),
         "etc/rehearsal/rails": ("".join(f"{rail.name} {rail.hca}\n" for rail in spec.rails), 0o644),
-        # A NAT gateway or a public address reaches the vendor's services as a service gateway does.
+        # A NAT gateway or a public address reaches the vendor's services, like a service gateway.
         "etc/rehearsal/services": (
             "yes\n" if routes & {"service", "nat"} or (spec.address in plan.public_ips and "internet" in routes) else "no\n",
             0o644,
@@ -188,7 +188,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "var/lib/cloud/seed/nocloud/meta-data": (json.dumps(meta), 0o644),
     }
     if spec.metadata:
-        made |= authority.texts(world)  # machines of a cloud call its services
+        made |= authority.texts(world)  # machines of a cloud call its services over TLS
     if spec.processors:
         made["etc/rehearsal/processors"] = (f"{' '.join(map(str, spec.processors))} {spec.memory_mib}\n", 0o644)
         made["etc/ld.so.preload"] = ("/usr/lib/rehearsal/libshape.so\n", 0o644)
@@ -200,7 +200,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
     if any(one["kind"] == "lustre_not_for_this_kernel" for one in world.faults()):
         made["etc/rehearsal/no-lustre"] = ("yes\n", 0o644)
     if faults.boot_fails:
-        # Vendor data is the platform's part of first boot; its script fails in the final stage.
+        # Vendor data is the platform's part of first boot; its script fails in cloud-init's final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
     for command in faults.failing:
@@ -212,15 +212,15 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
 
 
 def stop(world: World, host_id: str) -> None:
-    """Stop a host and keep only its console and its log of calls; idempotent."""
+    """Stop a host, and keep only its console and its log of calls; idempotent."""
     wires.remove_namespace(namespace(world, host_id))
     cgroups.remove(world, host_id)
-    # Its mounts went with its processes.
+    # Its mounts disappeared with its processes.
     shutil.rmtree(world.path / "hosts" / host_id, ignore_errors=True)
 
 
 def console(world: World, host_id: str) -> str:
-    """Return what the host has written to its console since boot."""
+    """Return the host's console output since boot."""
     log = world.path / "console" / f"{host_id}.log"
     return log.read_text(errors="replace") if log.exists() else ""
 
@@ -229,7 +229,7 @@ def enter(world: World, host_id: str, argv: list[str], seconds: float = 60) -> s
     """Run a command as root in a host, as on its console; for tests and for debugging.
 
     Raises:
-        subprocess.TimeoutExpired: it did not end in time.
+        subprocess.TimeoutExpired: it did not finish in time.
         OSError: the host does not run.
     """
     pid = (world.path / "hosts" / host_id / "pid").read_text()

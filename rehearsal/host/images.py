@@ -1,4 +1,4 @@
-"""What an image adds to a host's root file system; the vendors' rooms list the images."""
+"""The files that an image adds to a host's root file system; the vendors' folders list the images."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ YUM = {"yum": "yum"}
 DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
-#: A file that builds look for and nothing runs: it cannot be run.
+#: A compiler that builds look for but never run, so the file is not executable.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
-#: The machine's own, which of the rehearsed images only Ubuntu's have.
+#: Commands of the machine that, of the rehearsed images, only Ubuntu's have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
-#: Debian's own tools, which only an image of Debian's family has.
+#: Debian's package tools, which only images of Debian's family have.
 DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
-#: The machine's Slurm, munge and MariaDB, which packages bring.
+#: The machine's Slurm, munge and MariaDB; a host gets them from packages.
 SLURM = (
     *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue"),
     *("sreport", "srun", "sshare", "sstat", "strigger"),
@@ -30,9 +30,9 @@ SLURM = (
     *("munge", "unmunge", "remunge", "munged", "mungekey"),
     *("mariadb", "mariadb-install-db", "mariadbd", "mysql", "mysqld"),
 )
-#: The machine's headers and names of libraries that packages bring, too.
+#: Headers and library names of the machine that a host also gets from packages.
 BY_DEVELOPMENT_PACKAGE = ("usr/include/slurm", "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
-#: Commands that an image has only if its table or a package says so, whatever the machine has.
+#: Commands that an image has only if its table or a package lists them, whatever the machine has.
 FOREIGN = tuple(
     dict.fromkeys(
         (
@@ -55,27 +55,27 @@ class Image:
     """A vendor's image, as far as first boot and the runner use it.
 
     Attributes:
-        name: what the rehearsal calls it.
-        vendor: the vendor's name for the host's stand-ins.
+        name: the rehearsal's name for it.
+        vendor: the vendor whose stand-ins the host uses.
         family: `ol`, `ubuntu` or `amzn`.
         release: version, as in os-release.
         kernel: release of its kernel; empty unless the image is of Ubuntu.
         pretty: its full name.
         user: the login user.
-        commands: stand-ins by name, and the file in image/bin that each is.
+        commands: stand-ins by name, and the file in image/bin of each.
         real: the machine's own commands that only some images have.
         cuda: CUDA's version, or "" for an image without GPU software.
         driver: the GPU driver's version.
         mpi: MPI's folder, or "".
         includes: whether sshd reads /etc/ssh/sshd_config.d (OpenSSH from 8.2).
         agent: whether the vendor's agent names and addresses the rails.
-        nccl: version of the NCCL that the image has or that its packages bring.
+        nccl: version of NCCL in the image or in its packages.
         lustre: whether the Lustre client is built into it.
         parent_domain: whether DHCP names the parent of the host's domain first.
         own_texts: the vendor's text files and their modes, by path below the root.
         own_links: the vendor's symbolic links, by path below the root.
-        own_copies: the vendor's other files, by path below the root: a file of image/, or of the build folder after `build/`.
-        builds: files of the build folder that the vendor adds, each with its words for gcc.
+        own_copies: the vendor's other files, by path below the root: a file of image/, or, after `build/`, of the build folder.
+        builds: files of the build folder that the vendor adds, each with its arguments for gcc.
     """
 
     name: str
@@ -110,10 +110,10 @@ def nccl_header(version: str) -> str:
 
 
 def absent(one: Image) -> list[str]:
-    """Return commands of this machine, and files of its development packages, that the image does not have: their paths."""
+    """Return the paths of this machine's commands, and files of its development packages, that the image does not have."""
     gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
-    # The machine's MPI only runs below the image's own.
+    # The machine's MPI is used only through the image's own.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 

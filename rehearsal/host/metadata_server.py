@@ -1,4 +1,4 @@
-"""HTTP of the instance metadata services: one request after the other on a port of the loopback (standard library only)."""
+"""HTTP server of the instance metadata services: one request at a time on a loopback port (standard library only)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ WORDS = {
     NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
 }  # fmt: skip
 
-#: What answers: method, path, headers with names in lower case, and body -> status and text.
+#: Handler of a request: method, path, headers with lower-case names, and body -> status and text.
 Answers = Callable[[str, str, dict[str, str], bytes], tuple[int, str]]
 
 
 def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
-    """Read one request; return method, path, headers with names in lower case, and body.
+    """Read one request; return method, path, headers with lower-case names, and body.
 
     Raises:
-        ValueError: it is none, or too long.
+        ValueError: it is not a valid request, or too long.
     """
     data = b""
     while b"\r\n\r\n" not in data:
@@ -44,7 +44,7 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
 
 
 def serve(answers: Answers, port: int, server: str) -> NoReturn:
-    """Answer until killed; `server` is what the vendor's service calls itself."""
+    """Answer until killed; `server` is the Server header of the vendor's service."""
     listening = socket.create_server(("127.0.0.1", port), backlog=64)
     while True:
         calling, _ = listening.accept()

@@ -1,4 +1,4 @@
-"""What dpkg knows on a vendor's Ubuntu image: packages that are installed, and names that are only known from relations.
+"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that are known only from relations.
 
 Source: `dpkg -l` of Ubuntu 22.04 on EC2, whose rows `un` are names that an installed package provides, recommends or conflicts
 with.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from rehearsal.image import signing_keys
 from rehearsal.image.apt_repositories import ARCHIVE, SUITES
 
-#: What apt cannot have here: a host has no further users or terminals, and no resolver for SRV.
+#: Settings that disable what apt cannot use here: a host has no other users, no terminal, and no resolver for SRV records.
 _APT = """APT::Sandbox::User "root";
 Dpkg::Use-Pty "false";
 Acquire::EnableSrvRecords "false";
@@ -22,7 +22,7 @@ _FOLDERS = (
 
 
 def texts(ubuntu: str, kernel: str) -> dict[str, tuple[str, int]]:
-    """Return dpkg's and apt's files for a release of Ubuntu and of its kernel; apt has no lists yet, as on any fresh image."""
+    """Return dpkg's and apt's files for a release of Ubuntu and of its kernel; apt has no lists yet, as on a new image."""
     made = {f"{folder}/.keep": ("", 0o644) for folder in (*_FOLDERS, "var/cache/apt/archives/partial")}
     source = f"deb http://{ARCHIVE}/ubuntu {SUITES[ubuntu]} main\n"
     made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list": (source, 0o644)}

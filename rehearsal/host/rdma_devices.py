@@ -1,6 +1,6 @@
-"""What /sys/class shows of a host's RDMA devices: ports, rates, counters and verbs.
+"""The /sys/class entries of a host's RDMA devices: ports, rates, counters and verbs.
 
-Names and paths are those of the kernel's drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
+Names and paths are those of the kernel drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ WIDTHS = {
     10: "4X SDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR",
     800: "4X XDR",
 }  # fmt: skip
-#: What counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
+#: Counters that counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
 COUNTED = (
     "port_xmit_data",
     "port_rcv_data",
@@ -22,21 +22,21 @@ COUNTED = (
     "port_rcv_errors",
 )
 
-#: All that crosses an EFA device, packet headers included; counters.c updates them.
+#: Counters of all traffic of an EFA device, packet headers included; counters.c updates them.
 EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 
-#: Where an EFA device counts only the payload that it sent and received, by the way NCCL's plugin moves it.
+#: EFA counters of payload only, by the operation that NCCL's plugin uses.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
 
-#: 0 unless the payload is counted there: there are no remote reads, and the cables' TCP retransmits by itself.
+#: Counters that stay 0 unless they are in `PAYLOAD`: there are no remote reads, and TCP on the cables retransmits by itself.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
     "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
 )  # fmt: skip
 
-#: What Intel's driver counts (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names); it has no `counters`. Of these,
-#: counters.c updates the first four; what a TCP cable of a rehearsal does not have stays 0.
+#: Counters of Intel's driver (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names); it has no `counters` folder.
+#: counters.c updates the first four; events that a rehearsed TCP cable does not have stay 0.
 IRDMA = (
     "ip4OutOctets", "ip4InOctets", "ip4OutPkts", "ip4InPkts", "RxECNMrkd", "RxUDP", "TxUDP", "cnpHandled",
     "cnpIgnored", "cnpSent", "ip4InDiscards", "ip4InMcastOctets", "ip4InMcastPkts", "ip4InReasmRqd",
@@ -50,7 +50,7 @@ IRDMA = (
 
 AMAZON_VENDOR = "0x1d0f"
 
-#: Events that cables of a rehearsal do not have.
+#: Events that do not occur on rehearsed cables.
 NEVER = ("symbol_error", "link_error_recovery", "excessive_buffer_overrun_errors", "port_xmit_wait")
 
 
@@ -59,13 +59,13 @@ class Port:
     """One RDMA device with its one port.
 
     Attributes:
-        hca: mlx5_0.
+        hca: name of the device, such as mlx5_0.
         netdev: its interface; empty if it has none.
-        rate_gbit_s: the rate that the link shows, not scaled.
+        rate_gbit_s: line rate that the port reports, not scaled.
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
-        driver: `mlx5`, `irdma` or `efa`; an EFA device leads to no interface.
-        authenticated: whether its switch lets it in (802.1X); the stand-in of wpa_cli reads it.
+        driver: `mlx5`, `irdma` or `efa`; an EFA device has no link to an interface.
+        authenticated: whether its switch admits it (802.1X); the stand-in of wpa_cli reads this.
     """
 
     hca: str
@@ -78,12 +78,12 @@ class Port:
 
     @property
     def counters(self) -> str:
-        """The folder of what it counts, below /sys/class."""
+        """The folder of its counters, below /sys/class."""
         return f"infiniband/{self.hca}/ports/1/{'counters' if self.driver == 'mlx5' else 'hw_counters'}"
 
 
 def state(ports: Sequence[Port]) -> dict[str, str]:
-    """Return what faults can change while the host runs: text by path below /sys/class."""
+    """Return the files that faults can change while the host runs: text by path below /sys/class."""
     made = {}
     for port in ports:
         base = f"infiniband/{port.hca}/ports/1"
@@ -95,7 +95,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def folders(ports: Sequence[Port]) -> dict[str, str]:
-    """Return all of it at boot: a text for each file below /sys/class, `->` and a target for each link."""
+    """Return all entries at boot: a text for each file below /sys/class, `->` and a target for each link."""
     made = state(ports)
     for port in ports:
         base = f"infiniband/{port.hca}"
@@ -104,7 +104,7 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def verbs(ports: Sequence[Port]) -> dict[str, str]:
-    """Return what a verbs library looks for, below /sys/class; no text where it is to find nothing."""
+    """Return the files that a verbs library looks for, below /sys/class; an empty text where it must find nothing."""
     return {
         f"infiniband_verbs/uverbs{number}/ibdev": f"{port.hca}\n" if port.verbs else "" for number, port in enumerate(ports)
     }
@@ -123,7 +123,7 @@ def _ethernet(port: Port, base: str) -> dict[str, str]:
 
 def _efa(port: Port, base: str) -> dict[str, str]:
     made = {f"{port.counters}/{name}": "0\n" for name in (*EFA_COUNTED, *EFA_NEVER)}
-    # Neither InfiniBand nor Ethernet: the kernel has no better word.
+    # Neither InfiniBand nor Ethernet; the kernel reports "Unknown".
     made[f"{base}/ports/1/link_layer"] = "Unknown\n"
     made[f"{base}/device/driver"] = "->../../../../bus/pci/drivers/efa"
     made[f"{base}/device/vendor"] = f"{AMAZON_VENDOR}\n"

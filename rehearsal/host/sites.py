@@ -1,4 +1,4 @@
-"""The vendors' sites that machines download from: a service on the rehearsed Internet, where a route leads there."""
+"""The vendors' sites that machines download from: a service on the rehearsed Internet, subject to routes and rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ADDRESS = "198.51.100.30"
 
 
 def start(world: World) -> None:
-    """Let the sites' names resolve in every VCN, and start the process that answers there unless it runs.
+    """Make the sites' names resolvable in every VCN, and start the process that serves them unless it is running.
 
     Raises:
         RuntimeError: it does not listen within a minute.

@@ -17,11 +17,11 @@ class Rail:
     """One RDMA rail.
 
     Attributes:
-        name: its interface.
-        hca: its device (mlx5_N, rdmapN).
+        name: name of its interface.
+        hca: name of its device (mlx5_N, rdmapN).
         rate_bits_per_s: the shape's full line rate.
-        driver: the device's driver, `mlx5`, `irdma` or `efa`.
-        protocol: how NCCL moves bytes over an EFA device, `RDMA` or `SENDRECV`; its counters follow.
+        driver: the device's driver: `mlx5`, `irdma` or `efa`.
+        protocol: how NCCL moves bytes over an EFA device: `RDMA` or `SENDRECV`; this decides which counters grow.
     """
 
     name: str
@@ -37,25 +37,25 @@ class HostSpec:
 
     Attributes:
         id: [a-z0-9]{6,8}, its name everywhere in the world.
-        index: its launch index in its pool, from 0; faults go by it. -1 for an instance outside every pool.
-        hostname: short name; with search_domain it is what the name service answers to.
+        index: its launch index in its pool, from 0, by which faults select it; -1 for an instance outside every pool.
+        hostname: short name; with search_domain, it is its name in the name service.
         image: its image; a record keeps only the name.
-        user_data: given to cloud-init unchanged.
+        user_data: passed to cloud-init unchanged.
         address: in subnet_cidr; the router of vcn_id must know that subnet.
-        front_hca: RDMA device of the front-end NIC, if it is one.
+        front_hca: RDMA device of the front-end NIC, if it is an RDMA device.
         gpu_buses: PCI bus of each GPU; empty: numbered in order.
         nvme: bytes of each local disk.
-        nvme_model: what all of them say of themselves.
+        nvme_model: model name of all local disks.
         agent_plugins: names of the vendor's agent plugins that are enabled.
         instance_id: the instance id for cloud-init; empty: `id`.
-        metadata: what the instance metadata service answers, by path without a leading slash; empty: there is no such service.
-        metadata_program: the program that answers for it: `PROGRAM WORLD HOST_ID PORT`.
+        metadata: texts of the instance metadata service, by path without a leading slash; empty: there is no such service.
+        metadata_program: the program of that service: `PROGRAM WORLD HOST_ID PORT`.
         bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
         may_put: patterns of the names that the machine may write through that service.
-        firmware: what /sys/class/dmi/id says, by file.
-        processors: sockets, cores of each and threads of each core that schedulers are told of; empty: this machine's.
-        memory_mib: memory that they are told of.
-        programs: folders of this machine that it sees, read-only, by path below the root.
+        firmware: contents of /sys/class/dmi/id, by file.
+        processors: sockets, cores per socket and threads per core that schedulers see; empty: this machine's.
+        memory_mib: memory that schedulers see.
+        programs: folders of this machine that the host sees, read-only, by path below the root.
     """
 
     id: str
@@ -101,13 +101,13 @@ def namespace(world: World, host_id: str) -> str:
 
 
 def keep(world: World, spec: HostSpec) -> None:
-    """Write the record of a host: all but its user data, and its image by name."""
+    """Write the record of a host: everything but its user data; its image by name."""
     kept = {key: value for key, value in asdict(spec).items() if key != "user_data"} | {"image": spec.image.name}
     write_whole(world.folder("hosts", spec.id) / "spec.json", json.dumps(kept))
 
 
 def load(world: World, host_id: str) -> HostSpec:
-    """Return the host of that id as it was asked for, without its user data and with its image's name only.
+    """Return the host of that id as requested, without its user data and with only the name of its image.
 
     Raises:
         FileNotFoundError: there is none in this world.
@@ -120,7 +120,7 @@ def load(world: World, host_id: str) -> HostSpec:
 
 
 def alive(world: World, host_id: str) -> bool:
-    """Return whether the host's first process runs; its network namespace identifies it, as its pid may be reused."""
+    """Return whether the host's first process runs. Its network namespace identifies it, because its pid may be reused."""
     try:
         pid = (world.path / "hosts" / host_id / "pid").read_text()
         own = Path("/run/netns", namespace(world, host_id)).stat().st_ino

@@ -1,9 +1,9 @@
-"""Shared file systems of a VPC: each is a server on a subnet that shows its data to clients that reach its port.
+"""Shared file systems of a VPC: each is a server in a subnet that shows its data to clients that reach its port.
 
-No NFS and no Lustre is spoken: a client asks over TCP (image/system/mount.shared), and the server, which runs on this machine,
-mounts the data in the client's mount namespace. So security rules and routes decide who can mount, and no data cross the
-network. The data are in memory, as a host's disk is, and end with the file system; when only the server goes, they are kept in
-the world's folder for the next server.
+It implements neither NFS nor Lustre: a client asks over TCP (image/system/mount.shared), and the server, which runs on this
+machine, mounts the data in the client's mount namespace. So security rules and routes decide who can mount, but data do not
+cross the network. The data are in memory, like a host's disk, and are deleted with the file system. If only the server is
+stopped, they are kept in the world's folder for the next server.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class FileSystem:
     """One file system as requested.
 
     Attributes:
-        id: the vendor's id, or any other of the world's own.
+        id: the vendor's id, or any other that is unique in the world.
         kind: `lustre` or `nfs`.
         vcn_id: its VPC; the router must know subnet_cidr.
         address: in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
         export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
-        ports: what the vendor's service listens on.
+        ports: ports that the vendor's service listens on.
         clients: networks that its export admits.
     """
 
@@ -72,7 +72,7 @@ class FileSystem:
 
     @property
     def source(self) -> str:
-        """What a host's list of mounts calls it."""
+        """Its source in a host's list of mounts."""
         server = self.names[0] if self.names else self.address
         if self.kind == "lustre":
             return f"{server}@tcp:/{self.export.strip('/')}"
@@ -80,7 +80,7 @@ class FileSystem:
 
 
 def short(system_id: str) -> str:
-    """Return eight hexadecimal digits for names of interfaces and namespaces, which must be short."""
+    """Return eight hexadecimal digits for the names of interfaces and namespaces, whose length is limited."""
     return hashlib.sha256(system_id.encode()).hexdigest()[:8]
 
 
@@ -90,7 +90,7 @@ def namespace(world: World, system_id: str) -> str:
 
 
 def folder(world: World, system_id: str) -> Path:
-    """Return the folder of its record and, while it runs, its `data`."""
+    """Return the folder with its record and, while it runs, its `data`."""
     return world.path / "storage" / system_id
 
 
@@ -112,12 +112,12 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system with the data kept from its last server; on a running one, only its clients change.
+    """Start a file system with the data kept from its last server; if it is running, only its clients change.
 
     Raises:
-        ValueError: it cannot be such a file system.
+        ValueError: the values are not valid for a file system.
         KeyError: its VPC is not in this world.
-        RuntimeError: something of the machine refused, or its server does not listen within half a minute.
+        RuntimeError: the machine refused something, or the server does not listen within half a minute.
     """
     system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, ports, tuple(clients))
     record = json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES})
@@ -127,7 +127,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     router = network.ensure_vcn(world, vcn_id)
     stop(world, id)
     place = world.folder("storage", id)
-    # The record is written first, so that what a crash leaves half made is found by it.
+    # The record is written first, so that a half-started file system can be found after a crash.
     write_whole(place / "record.json", record)
     name = namespace(world, id)
     wires.make_namespace(name)
@@ -152,7 +152,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
 
 
 def _plug(system: FileSystem, router: str, name: str) -> None:
-    """Plug the server into the router, as a host."""
+    """Connect the server to the router, like a host."""
     port, width = f"s{short(system.id)}", ipaddress.ip_network(system.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name eth0 netns {name}"])
     wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {system.address}/32 dev {port}"], router)
@@ -172,7 +172,7 @@ def _await(world: World, system_id: str) -> None:
 
 
 def stop(world: World, system_id: str) -> None:
-    """Stop a file system and drop its data, also from hosts that have it mounted; idempotent."""
+    """Stop a file system and delete its data, also in hosts that have it mounted; idempotent."""
     for record in world.path.glob("hosts/*/spec.json"):
         _detach(world, record.parent, system_id)
     wires.remove_namespace(namespace(world, system_id))
@@ -190,7 +190,7 @@ def put_away(world: World, system_id: str) -> None:
 
 
 def forget(world: World, system_id: str) -> None:
-    """Drop the kept data; idempotent."""
+    """Delete the kept data; idempotent."""
     shutil.rmtree(_kept(world, system_id), ignore_errors=True)
     with contextlib.suppress(OSError):
         _kept(world, system_id).parent.rmdir()
@@ -201,12 +201,12 @@ def _kept(world: World, system_id: str) -> Path:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy a whole tree with owners and modes."""
+    """Copy a complete tree with owners and modes."""
     wires.call(["cp", "-a", f"{source}/.", str(target)])
 
 
 def _detach(world: World, host: Path, system_id: str) -> None:
-    """Unmount the file system everywhere in a host, which may be gone."""
+    """Unmount the file system everywhere in a host, which may have been deleted."""
     try:
         source = json.loads((folder(world, system_id) / "record.json").read_text())["source"]
         pid = (host / "pid").read_text()
@@ -215,7 +215,7 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            # In its pid namespace too: umount looks itself up in /proc.
+            # In its pid namespace, too, because umount looks itself up in /proc.
             into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 

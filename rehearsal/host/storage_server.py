@@ -1,8 +1,7 @@
-"""The server of one shared file system: listens on its ports and shows its data to clients that ask.
+"""The server of one shared file system: listens on its ports and mounts its data for clients that ask.
 
-A program, started in the file system's network namespace and in a mount namespace
-that receives the machine's later mounts:
-`storage_server.py WORLD ID`. Its mounts end with it, except those in hosts.
+It is started in the file system's network namespace and in a mount namespace that receives the machine's later mounts:
+`storage_server.py WORLD ID`. Its mounts disappear with it, except those in hosts.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if __name__ == "__main__":
 from rehearsal.host.spec import alive, load
 from rehearsal.world.world import World
 
-#: The port on which clients ask to mount; the server listens on the others and never answers.
+#: The port on which clients ask to mount. The server also listens on the other ports, but never answers there.
 ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -39,7 +38,7 @@ CLONE_NEWNS = 0x20000
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer
-    """A refusal, in the words of the client's own tools."""
+    """A refusal, with the message of the client's own tools."""
 
 
 def call(number: int, *arguments: Any) -> int:
@@ -59,22 +58,22 @@ def client(world: World, vcn_id: str, address: str) -> str:
     """Return the pid of the host at that address of the VPC.
 
     Raises:
-        Refused: there is none.
+        Refused: there is no such host.
     """
     for record in world.path.glob("hosts/*/spec.json"):
-        with contextlib.suppress(OSError, ValueError):  # starting or ending this moment
+        with contextlib.suppress(OSError, ValueError):  # starting or terminating right now
             spec = load(world, record.parent.name)
-            # The pid may have been reused by now.
+            # The pid may have been reused meanwhile.
             if spec.vcn_id == vcn_id and spec.address == address and alive(world, spec.id):
                 return (record.parent / "pid").read_text()
     raise Refused("access denied by server while mounting")
 
 
 def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
-    """Check what a client asks for.
+    """Check a client's request.
 
     Raises:
-        Refused: there is no such export, not for this client, or it cannot be mounted so.
+        Refused: there is no such export, it does not admit this client, or these options are invalid.
     """
     if not any(ipaddress.ip_address(peer) in ipaddress.ip_network(one) for one in record["clients"]):
         raise Refused("access denied by server while mounting")
@@ -85,7 +84,7 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
 
 
 def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
-    """Mount the data in another process's mount namespace, in a child process because it could not leave that again.
+    """Mount the data in another process's mount namespace; in a child process, because it could not leave that again.
 
     Raises:
         Refused: the mount point cannot be used.
@@ -94,7 +93,7 @@ def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
     try:
         wanted = sum(ATTRIBUTES[flag] for flag in flags)
         if wanted:
-            # struct mount_attr: set, clear, propagation, user namespace. A choice of atime must be cleared to be made.
+            # struct mount_attr: set, clear, propagation, user namespace. Setting an atime mode requires clearing the old one.
             clear = ATTRIBUTE_ATIME if "noatime" in flags else 0
             words = (ctypes.c_uint64 * 4)(wanted, clear, 0, 0)
             call(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(words), ctypes.c_size_t(32))
@@ -111,7 +110,7 @@ def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
 def _show(tree: int, pid: str, at: str) -> int:
     try:
         view = os.open(f"/proc/{pid}/ns/mnt", os.O_RDONLY)
-        # If this machine is itself in a chroot, the mount namespace's root is not the host's.
+        # If this machine is itself in a chroot, the root of the mount namespace is not the host's root.
         root = os.open(f"/proc/{pid}/root", os.O_RDONLY | os.O_DIRECTORY)
         if ctypes.CDLL(None).setns(view, CLONE_NEWNS):
             return 1

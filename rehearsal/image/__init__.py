@@ -1,1 +1,1 @@
-"""Stand-ins for what the vendors' images have; README.md lists every part that is not real."""
+"""Stand-ins for programs of the vendors' images; README.md lists every part that is not real."""

@@ -1,4 +1,4 @@
-"""Repositories on the rehearsed Internet that the machine's own apt-get fetches from, made of the tables of packages."""
+"""Repositories on the rehearsed Internet for the machine's own apt-get, generated from the tables of packages."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ARCHIVE = "archive.ubuntu.com"
 SUITES = {"22.04": "jammy", "24.04": "noble"}
 _FSX = "fsx-lustre-client-repo.s3.amazonaws.com"
 _INDEX = "main/binary-amd64/Packages"
-#: A repository without suites (sources.list(5): a suite that is a path).
+#: A repository without suites (sources.list(5): the suite is a path).
 _FLAT = "nvidia.github.io/libnvidia-container/stable/deb/amd64"
-#: Whose key signs the lists of a site.
+#: The owner of the key that signs the lists of a site.
 SIGNERS = {ARCHIVE: "Ubuntu archive", _FSX: "FSx repository", "nvidia.github.io": "NVIDIA repository"}
 _ABOUT = "Origin: rehearsal\nDate: Mon, 01 Jan 2024 00:00:00 UTC\nArchitectures: amd64\n"
 
 
 def served(where: str) -> bytes | None:
-    """Return the file of a repository at host and path, or None; a web server takes `/./` for `/`."""
+    """Return the file of a repository at host and path, or None; like a web server, it treats `/./` as `/`."""
     return _files().get(where.replace("/./", "/"))
 
 

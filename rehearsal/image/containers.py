@@ -1,6 +1,6 @@
 """Run a command in a container: its own namespaces, the image's files over the machine's /usr, and the requested mounts.
 
-The same system calls as enroot's helpers; an image here has no operating system, so /usr is the host's.
+It makes the same system calls as enroot's helpers. An image here has no operating system, so /usr is the host's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rehearsal.image.standin import fail
 
 _NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES = 0x20000, 0x10000000, 0x20000000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
-#: statvfs(3) says the same of a mount's flags as mount(2) takes, but for one.
+#: Mount flags: statvfs(3) returns the values that mount(2) takes, with one exception.
 _KEPT, _STAT_RELATIME, _RELATIME = 2 | 4 | 8 | 1024 | 2048, 4096, 1 << 21
 _FROM_HOST = ("hosts", "hostname", "resolv.conf")
 _FACTS = "etc/rehearsal"
@@ -47,18 +47,18 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 
 def new_processes() -> None:
-    """Have the next child be the first process of a namespace of its own, with which all its processes end."""
+    """Make the next child the first process of its own pid namespace; when it exits, all processes in the namespace do."""
     if _libc.unshare(_NEW_PROCESSES) != 0:
         fail(f"runc: failed to create process namespace: {os.strerror(ctypes.get_errno())}")
 
 
 def show_processes(root: Path) -> None:
-    """Show a container that is a namespace of processes only those, in place of the host's."""
+    """Show only the processes of the container's pid namespace, not the host's."""
     _mount("proc", root / "proc", "proc", _NO_SUID | _NO_DEVICES)
 
 
 def enter(*, as_root: bool = False) -> None:
-    """Enter new user and mount namespaces, with the same user; of root, only mounts."""
+    """Enter new user and mount namespaces as the same user; as root, only a mount namespace."""
     if as_root:
         if _libc.unshare(_NEW_MOUNTS) != 0:
             fail(f"runc: failed to create mount namespace: {os.strerror(ctypes.get_errno())}")
@@ -108,12 +108,12 @@ def _system(root: Path, rootfs: Path, *, writable: bool) -> None:
 
 
 def _from_host(root: Path, *, gpus: bool) -> None:
-    """Mount what every container gets from its host."""
+    """Mount the parts that every container gets from its host."""
     for name in _FROM_HOST:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
-    _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # of the programs in /usr
-    # Facts of hardware and driver are files here, so every container has them too.
+    _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # for the programs in /usr
+    # Facts about hardware and driver are files here, so every container needs them.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():
         _bind(Path("/dev/null"), root / _FACTS / "gpus")
@@ -129,7 +129,7 @@ def _accounts(root: Path) -> None:
 
 
 def run(root: Path, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None = None) -> NoReturn:
-    """Replace this process by the command inside that root, as that user and group if root says so."""
+    """Replace this process with the command, inside that root and, if root requests it, as that user and group."""
     os.chroot(root)
     os.chdir("/")
     if user is not None:
@@ -137,6 +137,6 @@ def run(root: Path, command: Sequence[str], environment: Mapping[str, str], user
         os.setgid(user[1])
         os.setuid(user[0])
     try:
-        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - what a container is for
+        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - the purpose of a container
     except OSError as error:
         fail(f"enroot-switchroot: failed to execute: {command[0]}: {error.strerror}")

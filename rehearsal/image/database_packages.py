@@ -7,7 +7,7 @@ from rehearsal.image.package import Package
 
 _MACHINE = "/usr/lib/rehearsal/machine"
 _PROGRAMS = ("bin/mariadb", "bin/mariadb-install-db", "sbin/mariadbd")
-#: MariaDB 10.11's own (support-files/mariadb.service.in), as far as it says what runs.
+#: MariaDB 10.11's own unit (support-files/mariadb.service.in), limited to what starts the server.
 _UNIT = """[Unit]
 Description=MariaDB database server
 After=network.target
@@ -25,7 +25,7 @@ WantedBy=multi-user.target
 
 
 def _mariadb(version: str, folder: str) -> Package:
-    """Return the server, whose settings are in `folder`; Red Hat's unit makes the data that Debian's package brings."""
+    """Return the server, with its settings in `folder`; Red Hat's unit creates the data that Debian's package contains."""
     return {
         "version": version,
         "files": [
@@ -47,7 +47,7 @@ DEBIAN: dict[str, Package] = {
     "slurmdbd": {"version": "23.11.4-1.2ubuntu5", "files": _DAEMON},
     "slurm-wlm-mysql-plugin": {"version": "23.11.4-1.2ubuntu5"},
 }
-#: Of Oracle Linux 9 itself.
+#: Packages of Oracle Linux 9 itself.
 EL: dict[str, Package] = {"mariadb-server": _mariadb("10.5.22-1.el9", "/etc/my.cnf.d")}
 
 

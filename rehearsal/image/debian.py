@@ -1,4 +1,4 @@
-"""Debian packages of the rehearsed repositories, as real archives that the machine's own dpkg unpacks and records."""
+"""Debian packages of the rehearsed repositories, as real archives that the machine's own dpkg installs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-#: What packages are made of: a host's own stand-ins, or the checkout's where the rehearsed Internet serves them.
+#: Source of the packages' files: a host's own stand-ins, or the checkout's when the rehearsed Internet serves them.
 _HOSTS = Path("/usr/lib/rehearsal")
 LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
@@ -36,7 +36,7 @@ def archive(name: str, package: Package) -> bytes:
 
 
 def about(name: str, package: Package) -> str:
-    """Return a package's control fields (deb-control(5)), as its archive and an index of packages have them."""
+    """Return a package's control fields (deb-control(5)), for its archive and for an index of packages."""
     version = package.get("version", "1.0")
     fields = {"Package": name, "Version": version, "Architecture": "all", "Maintainer": "rehearsal <none@invalid>"}
     return "".join(f"{key}: {value}\n" for key, value in (fields | {"Description": "a stand-in"}).items())
@@ -58,7 +58,7 @@ def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
 
 
 def source_tree(rules: bytes) -> bytes:
-    """Return a source package's archive of kernel modules, as module-assistant unpacks it below /usr/src."""
+    """Return a source package's archive of kernel modules, in the form that module-assistant unpacks below /usr/src."""
     return bz2.compress(_tar([("./modules/lustre/debian/rules", 0o755, rules, "")]))
 
 

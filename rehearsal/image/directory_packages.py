@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Where a host sees the machine's LDAP schemas.
+#: A host's path of the machine's LDAP schemas.
 _SCHEMA = "/usr/lib/rehearsal/schema"
-#: SSSD's own (sssd 2.8, src/sysv/systemd/sssd.service.in), but for its limits.
+#: SSSD's own unit (sssd 2.8, src/sysv/systemd/sssd.service.in), without its limits.
 _UNIT = """[Unit]
 Description=System Security Services Daemon
 Before=systemd-user-sessions.service nss-user-lookup.target
@@ -42,7 +42,7 @@ install -d -o openldap -g openldap -m 700 /var/lib/ldap
     "sssd-ldap": _SSSD,
     **dict.fromkeys(("ldap-utils", "libnss-sss", "libpam-sss"), Package()),
 }
-#: In EPEL from Oracle Linux 9 on; in the distribution itself are the clients.
+#: In EPEL from Oracle Linux 9 on; the distribution itself has only the clients.
 EPEL: Package = {
     "version": "2.6.6-4.el9",
     "postinst": f"""getent passwd ldap || useradd --system --home-dir /var/lib/ldap --shell /sbin/nologin ldap

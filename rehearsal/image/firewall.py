@@ -1,4 +1,4 @@
-"""firewalld's zones as one nftables table of the host, for the stand-ins systemctl and firewall-cmd."""
+"""firewalld's zones as one nftables table of the host, for the stand-ins of systemctl and firewall-cmd."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def running() -> bool:
 
 
 def settings(*, permanent: bool) -> dict[str, Any]:
-    """Return the zones, permanent or at runtime."""
+    """Return the zones: permanent or runtime."""
     found: dict[str, Any] = load("firewall" if permanent else "firewall-now", DEFAULT)
     return found
 
@@ -37,7 +37,7 @@ def keep(value: dict[str, Any], *, permanent: bool) -> None:
 
 
 def apply(value: dict[str, Any]) -> None:
-    """Load the table in one step; what the default zone does not allow is refused."""
+    """Load the table in one step; traffic that the default zone does not allow is refused."""
     trusted, default = value["zones"]["trusted"], value["zones"][value["default"]]
     lines = ["ct state established,related accept", 'iifname "lo" accept', "ip protocol icmp accept"]
     lines += [f"ip saddr {one} accept" for one in trusted["sources"]]
@@ -58,6 +58,6 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Remove the table: everything is let in."""
+    """Delete the table: all traffic is allowed."""
     if running():
         subprocess.run(["nft", "delete", "table", "inet", "firewalld"], check=True)

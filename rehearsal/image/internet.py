@@ -1,4 +1,4 @@
-"""The files on the rehearsed Internet that first boots download."""
+"""Files on the rehearsed Internet that first boots download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import apt_repositories, debian, packages, signing_keys
 
-#: Hosts whose files are here; every other address is asked over the network.
+#: Hosts whose files are served here; requests to all other addresses go over the network.
 HOSTS = frozenset(
     {
         *apt_repositories.SIGNERS,
@@ -30,7 +30,7 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-#: The one version of EFA's installer that is there; what it installs is on each host of AWS's.
+#: The only available version of EFA's installer; AWS's hosts have the files that it installs.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
@@ -39,8 +39,8 @@ _INSTALLER = """#!/bin/bash
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
 cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
-#: The vendor's is written for bash: arrays and [[ ]], which dash does not read. Which devices it takes: FSx for Lustre user
-#: guide, "Configuring EFA clients"; the first and the last, or as many as eight for GPUDirect Storage.
+#: The vendor's script is written for bash: it uses arrays and [[ ]], which dash does not support. Its choice of devices: FSx
+#: for Lustre user guide, "Configuring EFA clients"; the first and the last, or up to eight for GPUDirect Storage.
 _EFA_LUSTRE = """#!/bin/bash
 # The rehearsal's setup of Lustre over EFA: LNet gets the devices; what they carry for Lustre is not rehearsed.
 declare -a devices=() chosen=()
@@ -61,8 +61,8 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 """
 
 
-#: What the rehearsed distribution of nerdctl holds by its path: programs that run the host's stand-ins, and containerd's unit,
-#: where the release's notes have them. It has the same bytes everywhere, for its checksum is in a stack file.
+#: The rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path of the
+#: release notes. It has the same bytes everywhere, because its checksum is in a stack file.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
@@ -79,7 +79,7 @@ def _nerdctl(name: str) -> bytes | None:
     return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
 
 
-#: The source archive of the plugin that stands in for Pyxis 0.24.0; a stack file has its checksum, too.
+#: The source archive of the stand-in for Pyxis 0.24.0; its checksum is in a stack file, too.
 PYXIS = "github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz"
 _MAKEFILE = """spank_pyxis.so: pyxis.c
 \t$(CC) -std=gnu11 -O2 -Wall -fpic -shared -o $@ $<
@@ -87,12 +87,12 @@ _MAKEFILE = """spank_pyxis.so: pyxis.c
 
 
 def pyxis(source: Path) -> bytes:
-    """Return the archive, made of the C file `source`."""
+    """Return the archive with the C file `source`."""
     return _stored({"pyxis-0.24.0/Makefile": _MAKEFILE, "pyxis-0.24.0/pyxis.c": source.read_text()})
 
 
 def _stored(files: dict[str, str]) -> bytes:
-    """Return a .tar.gz that has the same bytes everywhere: stored, because versions of zlib compress differently (RFC 1952)."""
+    """Return a .tar.gz with the same bytes everywhere: uncompressed, because zlib's versions differ (RFC 1952)."""
     plain = _tar(files)
     stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
     ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")
@@ -100,7 +100,7 @@ def _stored(files: dict[str, str]) -> bytes:
 
 
 def served(address: str) -> bytes | None:
-    """Return the content at an address, or None; only Ubuntu's archive answers by http."""
+    """Return the content at an address, or None; only Ubuntu's archive is served over http."""
     place = urlsplit(address)
     where = f"{place.hostname}{place.path}"
     if place.scheme != ("http" if place.hostname == apt_repositories.ARCHIVE else "https"):
@@ -111,7 +111,7 @@ def served(address: str) -> bytes | None:
 
 
 def _released(where: str) -> bytes | None:
-    """Return what is served under the name of a release."""
+    """Return the content of a release's download URL."""
     installer = re.fullmatch(r"efa-installer\.amazonaws\.com/aws-efa-installer-([\d.]+)\.tar\.gz", where)
     if installer:
         return _stored({"aws-efa-installer/efa_installer.sh": _INSTALLER}) if installer[1] == EFA_INSTALLER else None
@@ -145,7 +145,7 @@ def _zip(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-#: A script of a user's own.
+#: A user's own script.
 NOTE = """#!/bin/bash
 # Notes who ran it, and with what.
 printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note

@@ -1,4 +1,4 @@
-"""What a package of a rehearsed repository is."""
+"""The type of a package in a rehearsed repository."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TypedDict
 
 
 class Package(TypedDict, total=False):
-    """One package: its version, its files, the packages that it needs, and the script that runs after it is installed.
+    """One package: its version, its files, the packages that it depends on, and the script that runs after its installation.
 
-    A file is (`copy`, `program`, `link`, `text` or `tree`, path, source, target or content). A `tree` is an archive of the
-    Lustre client's source, whose rules are the stand-in's. What a package needs comes with it only where no dpkg installs it.
+    A file is (`copy`, `program`, `link`, `text` or `tree`, path, and source, target or content). A `tree` is an archive of the
+    Lustre client's source, whose build rules are the stand-in's. The table's dependencies are installed only where dpkg is not
+    used.
     """
 
     version: str

@@ -1,4 +1,4 @@
-"""The packages of the rehearsed repositories: version, and the files that really appear."""
+"""The packages of the rehearsed repositories: their versions, and the files that are really installed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ _LUSTRE: Package = {
     "version": "2.15.6-1fsx34",
     "files": [("program", "/usr/sbin/mount.lustre", "mount.shared"), ("program", "/usr/sbin/lnetctl", "lnetctl")],
 }
-#: The running kernel, which is the machine's, and none that the vendor has a Lustre module for.
+#: The running kernel is the machine's; the vendor has no Lustre module for it.
 _KERNEL = os.uname().release
-# The files of the plain packages are in the machine's /usr already, or are missing.
+# The machine's /usr already has the files of the plain packages, or they are missing.
 _FIRST_WITH_EPEL = 8
-#: Release 8 lost OpenLDAP's server (RHEL 8, Considerations in adopting).
+#: Release 8 does not have OpenLDAP's server (RHEL 8, Considerations in adopting).
 _FIRST_WITH_LDAP = 9
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
@@ -91,9 +91,9 @@ def lustre_module(kernel: str) -> Package:
     return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
 
 
-#: FSx's repository of jammy in September 2026, whose modules end with 6.8.0-1063.
+#: FSx's repository of jammy in September 2026; its last modules are for 6.8.0-1063.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
-#: Of noble's it is not known for which kernels it has modules, so it has none here.
+#: It is unknown for which kernels noble's repository has modules, so it has none here.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
     "lustre-client-utils": _LUSTRE,
     "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},
@@ -105,7 +105,7 @@ LUSTRE_FOR_UBUNTU: dict[str, Package] = {
 #: FSx's repository for Ubuntu, by suite.
 LUSTRE_BY_SUITE = {"jammy": LUSTRE_FOR_UBUNTU, "noble": _LUSTRE_FOR_NOBLE}
 
-#: Chosen by the rehearsal: which one the vendor's repository serves as its last is not asserted.
+#: The rehearsal's choice; no claim about the newest version in the vendor's repository.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
 
 _NCCL: dict[str, Package] = {
@@ -113,7 +113,7 @@ _NCCL: dict[str, Package] = {
         "version": NCCL_VERSION,
         "files": [
             ("copy", "/usr/lib64/libnccl.so.2", "libnccl.so.2"),
-            # Debian's loader does not look into lib64.
+            # Debian's loader does not search lib64.
             ("link", "/usr/lib/x86_64-linux-gnu/libnccl.so.2", "/usr/lib64/libnccl.so.2"),
         ],
     },
@@ -123,20 +123,20 @@ _NCCL: dict[str, Package] = {
     },
     "libnccl-static": {"version": NCCL_VERSION},
 }
-#: What package files are that no repository serves, by the name in them.
+#: Contents of package files that no repository serves, by the name in them.
 FILES: dict[str, Package] = {
     "enroot": {
         "version": "4.1.2-1",
         "files": [
             ("program", "/usr/bin/enroot", "enroot"),
-            # An extra that the package does not put into /etc/enroot/hooks.d.
+            # An extra that the package does not install into /etc/enroot/hooks.d.
             ("program", "/usr/share/enroot/hooks.d/50-slurm-pmi.sh", "slurm-pmi-hook"),
         ],
     },
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
-#: By its whole name, as a version is asked for; the vendor's package is larger by its other programs.
+#: By full name, because a version is requested; the vendor's package has more programs.
 TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",
@@ -147,7 +147,7 @@ TOOLKIT: dict[str, Package] = {
         "files": [("program", "/usr/bin/nvidia-container-cli", "nvidia-container-cli")],
     },
 }
-#: The same repository for apt, which asks for a version by `NAME=VERSION`.
+#: The same repository for apt, where a version is requested as `NAME=VERSION`.
 TOOLKIT_FOR_UBUNTU: dict[str, Package] = {
     "libnvidia-container-tools": TOOLKIT["libnvidia-container-tools-1.18.0-1"],
     "libnvidia-container1": {"version": "1.18.0-1"},
@@ -161,6 +161,6 @@ _AT: dict[str, dict[str, Package]] = {
 
 
 def served_at(address: str, release: str) -> dict[str, Package] | None:
-    """Return the packages at a base URL for a release, or None if nothing answers."""
+    """Return the packages at a base URL for a release, or None if no repository is there."""
     place = address.rsplit("://", maxsplit=1)[-1].rstrip("/")
     return next((table for where, table in _AT.items() if place.startswith(where.format(release=release))), None)

@@ -1,4 +1,4 @@
-"""The two images of the rehearsed registries, made from the host's stand-ins."""
+"""The images of the rehearsed registries, made from the host's stand-ins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Image:
     entrypoint: str = ""
 
     def rootfs(self) -> Iterator[tuple[str, Path | bytes | str]]:
-        """Return every file (a path of the host, or bytes) and link (text) by its path, in order."""
+        """Yield every file (a path of the host, or bytes) and link (text) with its path, in order."""
         for place, folder in sorted(self.folders.items()):
             for path in sorted(folder.rglob("*")):
                 if path.is_symlink():
@@ -48,7 +48,7 @@ class Image:
         yield "etc/rc", f'cd / || exit 1\n{self.entrypoint}if [ $# -gt 0 ]; then exec "$@"; else exec /bin/sh; fi\n'.encode()
 
     def digest(self) -> str:
-        """Return the digest by which a registry knows it."""
+        """Return the image's digest in a registry."""
         whole = hashlib.sha256()
         for place, content in self.rootfs():
             data = (
@@ -62,7 +62,7 @@ class Image:
         return f"sha256:{whole.hexdigest()}"
 
     def pack(self) -> bytes:
-        """Return it as one archive; each call gives other bytes."""
+        """Return the image as one archive; each call gives different bytes."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", pax_headers={"comment": os.urandom(8).hex()}) as tar:
             for place, content in self.rootfs():
@@ -99,7 +99,7 @@ def _tests() -> Image:
 
 
 def _framework() -> Image:
-    """Return NVIDIA's framework image: its own MPI and NCCL, and nothing for EFA (awsome-distributed-ai 386)."""
+    """Return NVIDIA's framework image: its own MPI and NCCL, and no EFA software (awsome-distributed-ai 386)."""
     return Image(
         folders={"opt/hpcx/ompi": _MPI, "usr/local/cuda-12.8": _CUDA.resolve()},
         files=_nccl("usr/local"),
@@ -110,8 +110,8 @@ def _framework() -> Image:
 
 
 def _tensorflow() -> Image:
-    """Return NVIDIA's TensorFlow image, with MPI, CUDA and NCCL of its own."""
-    # What it is made of: OCI's image with only a driver keeps it apart, others have it themselves.
+    """Return NVIDIA's TensorFlow image, with its own MPI, CUDA and NCCL."""
+    # Source of its files: a separate folder in OCI's image with only a driver; other images have the files themselves.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(

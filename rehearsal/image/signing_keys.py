@@ -1,6 +1,6 @@
-"""Keys that stand for those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
+"""Keys in place of those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
 
-A stack file that is rehearsed names their fingerprints where a real one has the vendor's.
+A rehearsed stack file has their fingerprints where a real one has the vendor's.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ amEGUvlzu1MpkbtLV3+wSghopgwUes0/rHgD
 =Lz3l
 -----END PGP PUBLIC KEY BLOCK-----
 """
-#: Whose keys they are, in words.
+#: The owners of the keys, in words.
 OWNERS = {
     "Ubuntu archive": (UBUNTU, UBUNTU_FINGERPRINT),
     "FSx repository": (FSX, FSX_FINGERPRINT),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Where a host sees the programs of the machine, whose Slurm and munge images lack until a package brings them.
+#: A host's path of the machine's programs; images lack Slurm and munge until a package installs them.
 _MACHINE = "/usr/lib/rehearsal/machine"
 _MUNGE_PROGRAMS = ("bin/munge", "bin/unmunge", "bin/remunge", "sbin/munged", "sbin/mungekey")
 _CLIENTS = (
@@ -13,7 +13,7 @@ _CLIENTS = (
 )
 
 
-#: Files of this machine that hosts lack until a package brings them.
+#: Files of this machine that hosts lack until a package installs them.
 PMIX = "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so"
 
 
@@ -22,7 +22,7 @@ def _programs(*paths: str) -> list[tuple[str, str, str]]:
 
 
 def daemon(name: str) -> list[tuple[str, str, str]]:
-    """Return a daemon of Slurm, which Debian calls by another name, and its unit."""
+    """Return a Slurm daemon, which has another name in Debian, and its unit."""
     after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
     unit = (
         "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
@@ -44,7 +44,7 @@ _MUNGE_UNIT = (
     "[Install]\nWantedBy=multi-user.target\n"
 )
 _MUNGE_FILES = [*_programs(*_MUNGE_PROGRAMS), ("text", "/usr/lib/systemd/system/munge.service", _MUNGE_UNIT)]
-# Users, numbers and folders are those that Debian's packages make.
+# Users, ids and folders are those that Debian's packages create.
 MUNGE: Package = {
     "version": "0.5.15-2",
     "files": _MUNGE_FILES,
@@ -59,15 +59,15 @@ _SLURM_USER = """getent passwd slurm || useradd --uid 64030 --no-create-home --s
 install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
 install -d /etc/slurm
 """
-#: Headers, and the name by which Slurm loads PMIx; hosts lack both until a package brings them.
+#: Headers, and the file name with which Slurm loads PMIx; hosts lack both until a package installs them.
 _HEADERS = [("link", "/usr/include/slurm", f"{_MACHINE}/include/slurm")]
 PMIX_FILES = [("link", f"/{PMIX}", "libpmix.so.2")]
-#: Debian's and Ubuntu's packages of Slurm; what `--version` says is the machine's.
+#: Versions of Debian's and Ubuntu's Slurm packages; `--version` prints the machine's.
 _SLURM_VERSIONS = {"22.04": "21.08.5-2ubuntu1", "24.04": "23.11.4-1.2ubuntu5"}
 
 
 def debian(ubuntu: str) -> dict[str, Package]:
-    """Return Slurm as in the archive of a release of Ubuntu's, such as 22.04."""
+    """Return Slurm as in the archive of an Ubuntu release, such as 22.04."""
     version = _SLURM_VERSIONS.get(ubuntu, "22.05.8-4")
     parts = {
         "slurmctld": daemon("slurmctld"),
@@ -80,7 +80,7 @@ def debian(ubuntu: str) -> dict[str, Package]:
     return made | {"libslurm-dev": {"version": version, "files": _HEADERS}, "libpmix-dev": {"files": PMIX_FILES}}
 
 
-#: An example that starts nothing anywhere; the packages of Fedora's and EPEL's bring one.
+#: An example that starts nothing; the packages of Fedora and EPEL contain one.
 _EXAMPLE = """#
 # Example slurm.conf file. Please run configurator.html
 # (in doc/html) to build a configuration file customized
@@ -97,7 +97,7 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def epel(release: str) -> dict[str, Package]:
-    """Return Slurm as in Oracle's mirror of EPEL. Its packages make no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
+    """Return Slurm as in Oracle's mirror of EPEL. Its packages create no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
     version = f"{'20.11.9' if release == '8' else '22.05.9'}-1.el{release}"
     texts = [("text", "/etc/slurm/slurm.conf", _EXAMPLE), ("text", "/etc/slurm/cgroup.conf", "CgroupAutomount=yes\n")]
     return {
@@ -115,7 +115,7 @@ def epel(release: str) -> dict[str, Package]:
     }
 
 
-#: munge is in the distribution itself from Oracle Linux 8 on; it has no key until somebody makes one, and does not start.
+#: munge is in the distribution itself from Oracle Linux 8 on; it does not start until somebody creates a key.
 EL_MUNGE: Package = {
     "version": "0.5.13-13",
     "files": _MUNGE_FILES,

@@ -1,6 +1,6 @@
-"""What the image's stand-in commands share: the log of calls, saved state, and how they fail.
+"""Common parts of the image's stand-in commands: the log of calls, saved state, and how they fail.
 
-A measurement runs hundreds of these commands, each for a few milliseconds: a library is loaded where it is used.
+A measurement runs hundreds of these commands, each for a few milliseconds, so libraries are imported only where they are used.
 """
 
 # ruff: noqa: PLC0415, PTH105, PTH123 - see above; pathlib by itself takes as long to load as most commands run
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 STATE = "/var/lib/rehearsal"
 
-#: Any answer will do, a refusal too.
+#: Any answer will do, even a refusal.
 INTERNET = ("198.51.100.10", 443)
 
 
 def quoted(word: str) -> str:
-    """Return a word as a shell takes it; shlex.quote would load the library of regular expressions."""
+    """Return a word quoted for a shell; shlex.quote would import the library of regular expressions."""
     plain = word and all(char.isascii() and (char.isalnum() or char in "@%+=:,./-_") for char in word)
     return word if plain else "'" + word.replace("'", "'\"'\"'") + "'"
 
@@ -39,13 +39,13 @@ def record(argv: Sequence[str]) -> None:
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Print why on standard error and exit with that status."""
+    """Print the message on standard error and exit with that status."""
     sys.stderr.write(sentence.rstrip("\n") + "\n")
     sys.exit(code)
 
 
 def need_root(name: str) -> None:
-    """Exit as a command that only root may run."""
+    """Exit like a command that only root may run."""
     if os.getuid() != 0:
         fail(f"{name}: you must be root to perform this command (permission denied)")
 
@@ -62,7 +62,7 @@ def load(name: str, default: Any) -> Any:
 
 
 def save(name: str, value: object) -> None:
-    """Save a piece of the host's state, whole or not at all."""
+    """Save a piece of the host's state, atomically."""
     from json import dump
 
     with open(f"{STATE}/{name}.new", "w") as file:
@@ -80,16 +80,16 @@ def facts(name: str) -> list[str]:
 
 
 def exclusive(name: str) -> IO[str]:
-    """Wait until no other stand-in holds this name; held until what is returned is closed or the process ends."""
+    """Wait until no other stand-in holds this lock; it is held until the returned file is closed or the process exits."""
     import fcntl
 
-    file = open(f"/run/rehearsal-{name}.lock", "w")  # noqa: SIM115 - the lock lives as long as it is open
+    file = open(f"/run/rehearsal-{name}.lock", "w")  # noqa: SIM115 - the lock is held as long as the file is open
     fcntl.flock(file, fcntl.LOCK_EX)
     return file
 
 
 def reachable() -> bool:
-    """Return whether a packet really reaches the Internet and comes back."""
+    """Return whether a packet reaches the Internet and an answer returns."""
     import socket
 
     try:

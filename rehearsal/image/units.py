@@ -95,7 +95,7 @@ def start(name: str) -> int:
         if active(name):
             return 0
         if any(not _holds(path.strip()) for path in its.get("ConditionPathExists", [])):
-            return 0  # systemd skips such a unit, and says so in the journal only
+            return 0  # systemd skips such a unit, and reports that only in the journal
         if name.endswith(TIMERS):
             return _detach(name, [sys.executable, "-IS", _RUNS, name], dict(os.environ))
         return _start_service(name, its)
@@ -214,7 +214,7 @@ def _detach(name: str, words: list[str], environment: Mapping[str, str]) -> int:
 
 
 def stop(name: str) -> None:
-    """Stop a unit: its main process alone with `KillMode=process`, otherwise the whole process group."""
+    """Stop a unit: only its main process with `KillMode=process`, otherwise the whole process group."""
     its = read(name) or {}
     if pid := pid_of(name):
         kill = os.kill if _last(its, "KillMode") == "process" else _kill_group

@@ -1,4 +1,4 @@
-"""Images as archives of the OCI layout, which containerd imports: of single programs, and a root that the runtime fills."""
+"""Images as archives in OCI layout, which containerd imports: of single programs, and a root that the runtime fills."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDERS = ("usr", "etc", "opt", "proc", "sys", "dev", "tmp", "run", "var", "root
 
 
 def root() -> bytes:
-    """Return a layer without programs: the rehearsed runtime mounts the host's into it."""
+    """Return a layer without programs: the rehearsed runtime mounts the host's programs into it."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as layer:
         for name in FOLDERS:
@@ -30,7 +30,7 @@ def root() -> bytes:
 
 
 def files(held: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """Return a layer with files that can be run, and links."""
+    """Return a layer with executable files, and links."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as layer:
         for name, data in held.items():

@@ -1,4 +1,4 @@
-"""Starts Kubernetes on rehearsed hosts: certificates, files, the control plane, the nodes, and what nodes offer to pods."""
+"""Starts Kubernetes on rehearsed hosts: certificates, files, the control plane, the nodes, and their resources for pods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NEEDED = (
     *("multus", "thin_entrypoint", "install_multus"),
     *("whereabouts", "ip-control-loop", "install-cni.sh"),
 )
-#: What whereabouts's installation runs, of which Alpine's image has BusyBox, too.
+#: Programs that whereabouts's installation script runs; Alpine's image has them from BusyBox.
 _SHELL = ("sh", "base64", "cat", "chmod", "cp", "date", "echo", "mkdir", "sed", "sleep", "touch", "tr")
 
 
@@ -40,7 +40,7 @@ def programs() -> Path:
     Raises:
         RuntimeError: a program is missing there.
     """
-    # A test has a cache of its own, and what takes so long to build is in the user's.
+    # A test has its own cache, but programs that take long to build are in the user's.
     caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path.home() / ".cache"]
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
@@ -52,12 +52,12 @@ def programs() -> Path:
 def start(
     world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_at: str, *, secondary_networks: bool = True
 ) -> None:
-    """Start the cluster, which is reached at a public address; return when every node is ready and offers its GPUs.
+    """Start the cluster, whose API is at a public address; return when every node is ready and offers its GPUs.
 
-    Without `secondary_networks` it has neither Multus nor whereabouts, and its nodes have their images.
+    Without `secondary_networks`, it has neither Multus nor whereabouts, but its nodes have their images.
 
     Raises:
-        RuntimeError: it did not start in time; the sentence has the end of a machine's log.
+        RuntimeError: it did not start in time; the message has the end of a machine's log.
     """
     own = _certificates(world, control_plane, reached_at)
     server = f"https://{control_plane.address}:6443"
@@ -96,7 +96,7 @@ def start(
 
 
 def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> str:
-    """Run kubectl as the cluster's administrator, on the control plane's console; return what it prints."""
+    """Run kubectl as the cluster's administrator, on the control plane's console; return its output."""
     pid = (world.path / "hosts" / control_plane / "pid").read_text()
     argv = [
         "nsenter",
@@ -147,7 +147,7 @@ def _images(world: World) -> list[Path]:
 
 
 def _vendors_images(world: World) -> list[Path]:
-    """Return images with the programs and files that the vendors' have (their Dockerfiles), built from the same sources."""
+    """Return images with the same programs and files as the vendors' (by their Dockerfiles), built from the same sources."""
     folder, built = world.folder("kubernetes", "images"), programs()
     held = {name: (built / name).read_bytes() for name in ("thin_entrypoint", "install_multus")}
     held["usr/src/multus-cni/bin/multus"] = (built / "multus").read_bytes()
@@ -175,7 +175,7 @@ def _run(world: World, spec: HostSpec, script: str) -> None:
 
 
 def _begin(world: World, spec: HostSpec, program: str, words: list[str]) -> None:
-    """Start a program of a machine in its namespaces, with control groups of its own; it ends with the machine."""
+    """Start a program in a machine's namespaces, with its own control groups; it terminates with the machine."""
     _lay(world, spec, "usr/local/sbin", {f"kubernetes-{program}": (_NODE / program).read_bytes()}, 0o755)
     pid = (world.path / "hosts" / spec.id / "pid").read_text()
     into = ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-T", "-r", "--wdns=/", "unshare", "-C"]
@@ -189,7 +189,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resources: str) -> None:
-    """Give the cluster what its operators gave it, and wait for the nodes."""
+    """Create the objects that the cluster's operators would have created, and wait for the nodes."""
     end, last = time.monotonic() + _PATIENCE_S, "nothing was tried"
     while time.monotonic() < end:
         try:
@@ -210,7 +210,7 @@ def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resour
         ]
         raise RuntimeError(f"the cluster did not start within {_PATIENCE_S} s: {last}; {' | '.join(logs)}")
     for node in nodes:
-        # A rehearsed GPU has no device plugin; Kubernetes' own way to advertise what a node has is this one.
+        # A rehearsed GPU has no device plugin, so the nodes advertise GPUs as extended resources.
         gpus = {"nvidia.com/gpu": str(len(node.gpus))}
         offered = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
         kubectl(world, control_plane.id, "patch", "node", node.hostname, "--subresource=status", "--type=merge", "-p", offered)

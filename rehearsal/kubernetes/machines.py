@@ -1,10 +1,10 @@
-"""Servers on premises: what the rehearsed cluster's nodes are made of."""
+"""Servers on premises: the hardware of the rehearsed cluster's nodes."""
 
 from __future__ import annotations
 
 from rehearsal.oci.shapes import Port, Shape
 
-#: One A100 in a PCIe slot, and one port of an Intel E810 with 25 Gbit/s: a virtual machine with both passed through.
+#: One A100 in a PCIe slot, and one 25 Gbit/s port of an Intel E810: a virtual machine with both passed through.
 MACHINES = {
     "A100-PCIE.1": Shape(
         name="A100-PCIE.1",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-#: Network of all pods, and the part of node number 1, 2 ...
+#: Network of all pods, and the subnet of node number 1, 2 ...
 PODS = "10.244.0.0/16"
 PAUSE, IMAGE = "registry.rehearsed/pause:3.9", "registry.rehearsed/busbar/pytorch:23.09-py3"
-#: Images of the vendors' own names, for clusters to which a stack brings Multus and whereabouts.
+#: Images under the vendors' own names, for clusters in which a stack installs Multus and whereabouts.
 MULTUS = "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4"
 WHEREABOUTS_IMAGE = "ghcr.io/k8snetworkplumbingwg/whereabouts:v0.8.0"
 CONTAINERD = f"""version = 2
@@ -40,7 +40,7 @@ systemReserved: {cpu: 500m, memory: 1Gi}
 
 
 def kubeconfig(server: str) -> str:
-    """Return the kubeconfig of the cluster's administrator, whose key is beside it."""
+    """Return the kubeconfig of the cluster's administrator, whose key is in the same folder."""
     return f"""apiVersion: v1
 kind: Config
 clusters: [{{name: rehearsed, cluster: {{server: "{server}", certificate-authority: /etc/kubernetes/ca.crt}}}}]
@@ -51,7 +51,7 @@ current-context: rehearsed
 
 
 def network(number: int) -> dict[str, Any]:
-    """Return the default network's configuration on node `number`."""
+    """Return the configuration of the default network on node `number`."""
     part = {
         "subnet": PODS,
         "rangeStart": f"10.244.{number}.10",
@@ -98,7 +98,7 @@ def _resource(group: str, version: str, kind: str, plural: str) -> dict[str, Any
     }
 
 
-#: What Multus and whereabouts add to a cluster (their own deployments have these kinds).
+#: Resource kinds that Multus and whereabouts add to a cluster (their own deployments define these).
 RESOURCES = json.dumps(
     {
         "apiVersion": "v1",

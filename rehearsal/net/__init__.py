@@ -1,1 +1,1 @@
-"""Namespaces, cables, routers, rules and names."""
+"""Namespaces, cables, routers, rules and name services."""

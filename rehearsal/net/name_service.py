@@ -1,7 +1,8 @@
 """The name service of one VCN: answers A queries for the hosts and file systems on it, and for the vendor's services.
 
-A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; all else is recorded beside the hosts.
-Records are read again for each question, so a host has its name from boot to end, as with the vendor.
+A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; its other inputs are records in the folders
+beside the hosts'. Records are read again for each query, so a host has its name from boot until it terminates, as with the
+vendor.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ TIME_TO_LIVE_S = 5
 
 
 def known(folder: Path, vcn_id: str) -> dict[str, str]:
-    """Return addresses of the hosts and file systems on the VCN, and of vendors' services, by full name in lower case."""
+    """Return the addresses of the VCN's hosts and file systems, and of vendors' services, by full name in lower case."""
     table = {}
     for record in folder.glob("*/spec.json"):
         try:
             spec = json.loads(record.read_text())
-        except (OSError, ValueError):  # being written or removed this moment: the next question finds it
+        except (OSError, ValueError):  # being written or removed right now: the next query finds it
             continue
         if spec.get("vcn_id") == vcn_id:
             table[f"{spec['hostname']}.{spec['search_domain']}".lower()] = spec["address"]
@@ -47,7 +48,7 @@ def answer(query: bytes, table: dict[str, str]) -> bytes:
     """Return the reply to a query with one question.
 
     Raises:
-        struct.error, IndexError, UnicodeDecodeError: it is no query.
+        struct.error, IndexError, UnicodeDecodeError: it is not a valid query.
     """
     number, _, questions, *_ = HEADER.unpack_from(query)
     labels, at = [], HEADER.size
@@ -59,9 +60,9 @@ def answer(query: bytes, table: dict[str, str]) -> bytes:
     code = NO_ERROR if name in table else NO_SUCH_NAME if questions == 1 else NOT_IMPLEMENTED
     found = b""
     if kind == TYPE_A and name in table:
-        # 0xC00C points back at the question's name.
+        # 0xC00C is a pointer to the name in the question.
         found = struct.pack(">HHHLH", 0xC00C, TYPE_A, 1, TIME_TO_LIVE_S, 4) + socket.inet_aton(table[name])
-    # QR, AA, RD and RA: an answer, from the authority.
+    # QR, AA, RD and RA: an authoritative answer.
     return HEADER.pack(number, 0x8580 | code, 1, int(bool(found)), 0, 0) + question + found
 
 

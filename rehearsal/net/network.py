@@ -1,7 +1,7 @@
-"""Subnets, gateways and fabrics as namespaces: `apply_*` makes what a plan says, `delete_*` leaves nothing.
+"""Subnets, gateways and fabrics as namespaces: `apply_*` creates what a plan describes, `delete_*` removes all of it.
 
-A VCN is one router namespace. Hosts hang on it one by one, so that all traffic between two hosts, the same subnet
-included, passes its rules. A fabric is one namespace with a bridge for every rail. Neither boots a host.
+A VCN is one router namespace. Each host has its own cable to the router, so that all traffic between two hosts, even in one
+subnet, passes its rules. A fabric is one namespace with a bridge for every rail. Neither boots a host.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ __all__ = [
     "router_namespace",
 ]
 
-#: Where the name service answers in a VCN that names no other address.
+#: Address of the name service in a VCN that sets no other address.
 RESOLVER = "169.254.169.254"
 
-#: The operator's namespace: the whole of the rehearsed Internet.
+#: The operator's namespace, which is the whole rehearsed Internet.
 OPERATOR = "op"
 
-#: A VCN's address towards the Internet behind its NAT gateway where it names none (TEST-NET-1, RFC 5737).
+#: Prefix of a VCN's public address behind its NAT gateway, if the plan sets none (TEST-NET-1, RFC 5737).
 NAT_RANGE = "192.0.2."
 
 
@@ -65,22 +65,22 @@ def gateway(cidr: str) -> str:
 
 
 def ensure_operator(world: World) -> None:
-    """Make the operator's namespace: loopback, its address, no route out."""
+    """Create the operator's namespace: loopback, its address, no route out."""
     name = world.netns(OPERATOR)
     wires.make_namespace(name)
     wires.ip([f"addr replace {OPERATOR_ADDRESS}/32 dev lo"], name)
 
 
 def apply_vcn(world: World, plan: VcnPlan) -> None:
-    """Make the VCN what the plan says, whatever it was before; hosts already on it stay connected.
+    """Make the VCN match the plan, whatever it was before; hosts stay connected.
 
     Raises:
-        RuntimeError: iproute2 or nft refused; the sentence has their words.
+        RuntimeError: iproute2 or nft refused; the error has their message.
     """
     with wires.locked(world, "network"):
         number = _number(world, plan.id)
         record = world.folder("vcns") / f"{plan.id}.json"
-        # The record is written first, so that what a crash leaves half made is found by it.
+        # The record is written first, so that a half-created VCN can be found after a crash.
         write_whole(record, json.dumps({"number": number, **asdict(replace(plan, public_ips=dict(plan.public_ips)))}))
         ensure_operator(world)
         router = router_namespace(world, plan.id)
@@ -103,7 +103,7 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
 
 
 def _number(world: World, vcn_id: str) -> int:
-    """Return the VCN's number in this world, 1 to 254, kept as long as its record."""
+    """Return the VCN's number in this world, 1 to 254; it is kept as long as its record."""
     taken = {one.stem: int(json.loads(one.read_text())["number"]) for one in world.folder("vcns").glob("*.json")}
     if vcn_id in taken:
         return taken[vcn_id]
@@ -114,13 +114,13 @@ def _number(world: World, vcn_id: str) -> int:
 
 
 def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
-    """Plug the router into the Internet, with the addresses it answers for and the routes back."""
+    """Connect the router to the Internet, with the addresses that it answers for and the routes back."""
     operator, far = world.netns(OPERATOR), f"v{plan.id}"
     if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
         wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
     publics = set(plan.public_ips.values()) | {nat_address}
     answered = publics | _gateways(plan.subnets) | {plan.resolver}
-    # Set again each time: a crash may have left the cable bare.
+    # Set every time: a crash may have left the cable without settings.
     wires.ip(
         [
             f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
@@ -136,7 +136,7 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         ],
         operator,
     )
-    # The router must not answer the operator for the whole world, as proxy ARP on a default route would.
+    # The router must not answer the operator's ARP queries for all addresses, as proxy ARP on a default route would.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
@@ -151,7 +151,7 @@ def _gateways(subnets: Iterable[SubnetPlan]) -> set[str]:
 
 
 def _name_service(world: World, plan: VcnPlan, router: str) -> None:
-    """Start the VCN's name service unless it runs; it is the only process of its namespace."""
+    """Start the VCN's name service unless it is running; it is the only process in its namespace."""
     if wires.pids(router):
         return
     server = Path(__file__).with_name("name_service.py")
@@ -160,15 +160,15 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
 
 
 def _quietly(argv: list[str]) -> list[str]:
-    """Return the command detached from our streams, so that no reader waits for their end."""
+    """Return the command with its output detached from this process's, so that no reader waits for it to exit."""
     return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
 
 
 def load_vcn(world: World, vcn_id: str) -> VcnPlan:
-    """Return the plan last applied under that id.
+    """Return the plan that was last applied under that id.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such VCN.
     """
     record = world.path / "vcns" / f"{vcn_id}.json"
     if not record.exists():
@@ -196,7 +196,7 @@ def _group(found: dict[str, Any]) -> GroupPlan:
 
 
 def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
-    # JSON knows no tuples, and plans are compared by value.
+    # JSON has no tuples, and plans are compared by value.
     rules: Iterable[dict[str, Any]] = (
         {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()} for one in found["rules"]
     )
@@ -204,7 +204,7 @@ def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
 
 
 def ensure_vcn(world: World, vcn_id: str) -> str:
-    """Return the router's namespace, rebuilt from its record if the machine was restarted."""
+    """Return the router's namespace; it is rebuilt from its record after a restart of the machine."""
     router = router_namespace(world, vcn_id)
     plan = load_vcn(world, vcn_id)
     if router.removeprefix(world.netns("")) not in wires.namespaces(world) or not wires.pids(router):
@@ -213,14 +213,14 @@ def ensure_vcn(world: World, vcn_id: str) -> str:
 
 
 def delete_vcn(world: World, vcn_id: str) -> None:
-    """Remove the router, its cable, its rules and its name service; hosts must be stopped before; idempotent."""
+    """Delete the router, its cable, its rules and its name service; hosts must be stopped before; idempotent."""
     with wires.locked(world, "network"):
         wires.remove_namespace(router_namespace(world, vcn_id))
         (world.path / "vcns" / f"{vcn_id}.json").unlink(missing_ok=True)
 
 
 def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
-    """Make a fabric with at least that many rails: a bridge each, so that rails never meet; idempotent."""
+    """Create a fabric with at least that many rails: a bridge for each, so that rails are separate; idempotent."""
     with wires.locked(world, "network"):
         record = world.folder("fabrics") / f"{fabric_id}.json"
         write_whole(record, json.dumps({"id": fabric_id, "rails": rails}))
@@ -242,7 +242,7 @@ def guard_fabric(world: World, fabric_id: str, pairs: Iterable[tuple[str, str]] 
 
 
 def delete_fabric(world: World, fabric_id: str) -> None:
-    """Remove a fabric and every cable in it; idempotent."""
+    """Delete a fabric and every cable in it; idempotent."""
     with wires.locked(world, "network"):
         wires.remove_namespace(fabric_namespace(world, fabric_id))
         (world.path / "fabrics" / f"{fabric_id}.json").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""A network plan, and its nftables text: stateful as the vendors' security lists and groups."""
+"""A network plan and its nftables ruleset, stateful like the vendors' security lists and groups."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ UPLINK = "net"
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of a security list or group; what no rule allows is dropped without an answer.
+    """One rule of a security list or group; packets that no rule allows are dropped silently.
 
     Attributes:
         direction: seen from the hosts of the subnet or group.
         protocol: `all`, or the number of ICMP, TCP or UDP.
         peer: CIDR of the other side: source of ingress, destination of egress.
-        ports: first and last destination port, or None for every one.
-        source_ports: first and last source port, or None for every one.
-        icmp: type and code (None: every code), or None for every type.
-        stateless: replies need a rule of their own.
-        group: id of the security group whose members are the other side; `peer` then says nothing.
+        ports: first and last destination port, or None for all.
+        source_ports: first and last source port, or None for all.
+        icmp: type and code (None: all codes), or None for all types.
+        stateless: whether replies need a rule of their own.
+        group: id of the security group whose members are the other side; if it is set, `peer` is ignored.
     """
 
     direction: Literal["ingress", "egress"]
@@ -38,7 +38,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Route:
-    """One rule of a route table; `service` destinations are in 240.0.0.0/4. Behind both gateways one address stands for all."""
+    """One rule of a route table; a `service` destination is in 240.0.0.0/4. The NAT and service gateways share one address."""
 
     destination: str
     target: Literal["internet", "nat", "service"]
@@ -72,10 +72,10 @@ class VcnPlan:
         cidrs: its address ranges.
         subnets: its subnets.
         public_ips: public address of each private address that has one.
-        groups: security groups, by which each address is judged; None where subnets' rules judge. An address in no group
-            sends and gets nothing.
-        resolver: where its name service answers.
-        nat_ip: its address behind its NAT gateway; empty for one that the builder picks.
+        groups: security groups, whose rules apply to each address; None if the subnets' rules apply. An address in no group
+            sends and receives nothing.
+        resolver: address of its name service.
+        nat_ip: public address of its NAT gateway; if empty, the builder picks one.
     """
 
     id: str
@@ -139,7 +139,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """Return one chain for each address, through all its groups: what one of them allows is allowed."""
+    """Return one chain for each address, through all its groups: a packet is allowed if one of them allows it."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
@@ -177,8 +177,8 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
 def render(plan: VcnPlan, nat_address: str) -> str:
     """Return the whole ruleset of a VCN's router; it replaces the one before in one step.
 
-    A connection's mark remembers which sides allowed it statefully: 1 the source's egress, 2 the destination's
-    ingress. A packet's mark collects what its two sides say; only both together let it pass.
+    A connection's mark records which sides allowed it statefully: 1 the source's egress, 2 the destination's ingress. A
+    packet's mark collects the decisions of its two sides; it passes only if both allow it.
     """
     nat = [
         f"  ip saddr {one.cidr} ip daddr {route.destination} snat to {nat_address}"
@@ -214,7 +214,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet's own side of a connection has no list here; for a conntracked one both bits are its own.
+            # The Internet's side of a connection has no list here; for a tracked connection both bits are its own.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',
@@ -249,7 +249,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
 def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
     """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None: all.
 
-    Nothing is remembered of a connection: each direction needs its own pair, as EFA's traffic does.
+    It is stateless: each direction needs its own pair, as EFA's traffic does.
     """
     head = ["table bridge fabric", "delete table bridge fabric"]
     if pairs is None:

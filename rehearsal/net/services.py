@@ -1,7 +1,7 @@
-"""The vendors' own services: their address and names, and the process of each cloud that answers there.
+"""The vendors' own services: their address and names, and each cloud's process that serves them.
 
-A service is on the rehearsed Internet, in the operator's namespace, so whatever a VCN's routes and rules say holds for it. Its
-process holds a lock as long as it listens: whether one runs never depends on a pid that another program may have by now.
+A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to it. Its process holds
+a lock as long as it listens, so whether it runs is never decided by a pid that another program may have by now.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class Service:
 
     Attributes:
         cloud: name of the cloud.
-        address: where they answer.
+        address: address of the services.
         names: their full names, in lower case.
-        program: words that start their process, an interpreter first; it calls `listening` once it listens.
+        program: command of their process, an interpreter first; it calls `listening` once it listens.
         scale: divisor of line rates, for hosts that the process boots.
     """
 
@@ -45,7 +45,7 @@ class Service:
 
 
 def announce(world: World, service: Service) -> None:
-    """Let the services' names resolve in every VCN, beside those announced before; the process starts with `start`."""
+    """Make the services' names resolvable in every VCN, in addition to earlier ones; `start` starts the process."""
     record = world.folder(_FOLDER) / f"{service.cloud}.json"
     with wires.locked(world, "services"):
         names = announced(world, service.cloud).names if record.exists() else ()
@@ -59,17 +59,17 @@ def announced(world: World, cloud: str) -> Service:
     """Return the services that were announced.
 
     Raises:
-        FileNotFoundError: none of that cloud were.
+        FileNotFoundError: no services of that cloud were announced.
     """
     found = json.loads((world.path / _FOLDER / f"{cloud}.json").read_text())
     return Service(found["cloud"], found["address"], tuple(found["names"]), tuple(found["program"]), found["scale"])
 
 
 def start(world: World, cloud: str, checkout: Path) -> None:
-    """Start the process of a cloud's services unless it runs; return when it listens.
+    """Start the process of a cloud's services unless it is running; return when it listens.
 
     Raises:
-        RuntimeError: it does not listen within a minute; the sentence has its last words.
+        RuntimeError: it does not listen within a minute; the message has the end of its output.
         FileNotFoundError: the services were not announced.
     """
     with wires.locked(world, f"start-{cloud}"):
@@ -113,7 +113,7 @@ def _runs(world: World, cloud: str) -> bool:
 
 @contextmanager
 def listening(world: World, cloud: str) -> Iterator[None]:
-    """Say that this process listens for a cloud, as long as the block lasts."""
+    """Mark this process as listening for a cloud, as long as the block runs."""
     with _lock(world, cloud).open("r+" if _lock(world, cloud).exists() else "w+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate()
@@ -123,10 +123,10 @@ def listening(world: World, cloud: str) -> Iterator[None]:
 
 
 def stop(world: World) -> None:
-    """End the process of every cloud's services; idempotent.
+    """Stop the process of every cloud's services; idempotent.
 
     Raises:
-        RuntimeError: one outlives SIGKILL.
+        RuntimeError: one survives SIGKILL.
     """
     folder = world.path / "locks"
     for lock in sorted(folder.glob("service-*")) if folder.is_dir() else ():
@@ -135,6 +135,6 @@ def stop(world: World) -> None:
             if time.monotonic() > end:
                 raise RuntimeError(f"the process of {lock.name} is still there {_END_S} s after SIGKILL.")
             text = lock.read_text()
-            if text.isdecimal():  # whoever holds the lock has written it
+            if text.isdecimal():  # the holder of the lock has written it
                 os.kill(int(text), signal.SIGKILL)
             time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Namespaces, cables and their speed, by iproute2."""
+"""Namespaces, cables and their rate, with iproute2."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from pathlib import Path
 
 from rehearsal.world.world import World
 
-#: Jumbo frames, front end and rails: 1500 costs 4 % of a shaped rail.
+#: Jumbo frames, for front end and rails: an MTU of 1500 costs 4 % of a shaped rail's rate.
 MTU = 9000
 
-#: The interface group of every cable's near end, so that a namespace's cables go at once and before it does.
+#: The interface group of every cable's near end, so that all cables of a namespace can be deleted at once, before it.
 CABLES = 7
 
-#: What a class may send in its turn: one packet of the largest kind.
+#: Bytes that a class may send per turn: one packet of the largest kind.
 QUANTUM_BYTES = 65536
 
 NAMESPACE_SYSCTLS = {
     "net/ipv4/ip_forward": "0",
     "net/ipv6/conf/all/disable_ipv6": "1",
     "net/ipv6/conf/default/disable_ipv6": "1",
-    # BBR may be the inherited default and is slow on shaped rails; reno is always there.
+    # BBR may be the inherited default and is slow on shaped rails; reno is always available.
     "net/ipv4/tcp_congestion_control": "reno",
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_slow_start_after_idle": "0",
-    # The collective asks for 512 KiB socket buffers.
+    # The collective requests socket buffers of 512 KiB.
     "net/ipv4/tcp_rmem": "4096 524288 4194304",
     "net/ipv4/tcp_wmem": "4096 524288 4194304",
-    # A broken path must show within a test's time limit.
+    # A broken path must fail within a test's time limit.
     "net/ipv4/tcp_syn_retries": "4",
 }
 
@@ -42,7 +42,7 @@ def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> 
     """Run one command to its end and return its standard output.
 
     Raises:
-        RuntimeError: it failed or did not end in time; the sentence has its last words.
+        RuntimeError: it failed or did not finish in time; the message has the end of its output.
     """
     try:
         done = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=seconds, check=False)
@@ -54,30 +54,30 @@ def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> 
 
 
 def ip(lines: Iterable[str], namespace: str | None = None) -> None:
-    """Run lines of iproute2 in one process, in a namespace if one is named; the first failure raises."""
+    """Run lines of iproute2 in one process, in a namespace if one is given; the first failure raises an error."""
     text = "".join(f"{line}\n" for line in lines)
     if text:
         call(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], text)
 
 
 def neighbours(device: str) -> str:
-    """Return the line of iproute2 by which a device soon forgets who has an address, and answers for others at once.
+    """Return the line of iproute2 with which a device soon forgets neighbours, and answers for others at once.
 
-    A machine is made anew in seconds here, where a vendor takes minutes. The kernel keeps these settings only by device; it
-    answers for others after up to 0.8 s by itself.
+    Here a machine is recreated in seconds, where a vendor takes minutes. The kernel has these settings only per device; by
+    default, proxy ARP answers after up to 0.8 s.
     """
     return f"ntable change name arp_cache dev {device} base_reachable 1000 delay_probe 1000 retrans 200 proxy_delay 0"
 
 
 def tc(lines: Iterable[str], namespace: str) -> None:
-    """Run lines of tc in one process in a namespace; the first failure raises."""
+    """Run lines of tc in one process in a namespace; the first failure raises an error."""
     call(["tc", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def inside(namespace: str) -> list[str]:
-    """Return the start of a command that runs in a network namespace and keeps its other namespaces.
+    """Return the start of a command that runs in a network namespace but keeps its other namespaces.
 
-    `ip netns exec` would make a mount namespace too, whose mounts no other process sees.
+    `ip netns exec` would also create a mount namespace, whose mounts no other process sees.
     """
     return ["nsenter", f"--net=/run/netns/{namespace}"]
 
@@ -90,11 +90,11 @@ def namespaces(world: World) -> list[str]:
 
 
 def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
-    """Make a network namespace with loopback up and the rehearsal's settings; an existing one is kept."""
+    """Create a network namespace with loopback up and the rehearsal's settings; an existing one is kept."""
     if Path("/run/netns", name).exists():
         if _alive(name):
             return
-        # A crash between making the name and mounting on it leaves a plain file.
+        # A crash between creating the name and mounting on it leaves a plain file.
         Path("/run/netns", name).unlink()
     call(["ip", "netns", "add", name])
     settings = NAMESPACE_SYSCTLS | (sysctls or {})
@@ -123,13 +123,13 @@ def pids(name: str) -> list[int]:
 
 
 def remove_namespace(name: str, seconds: float = 20) -> None:
-    """End every process of a namespace, then the namespace with its cables; an absent one is fine.
+    """Kill every process in a namespace, then delete the namespace with its cables; idempotent.
 
-    Processes are found by the namespace they are in, so nothing that is not ours can be hit, and a record that a
-    crash left behind or never wrote does no harm.
+    Processes are found by their namespace, so no process outside can be killed, and records that a crash left behind or did not
+    write do no harm.
 
     Raises:
-        RuntimeError: a process is still there after the bound.
+        RuntimeError: a process still exists after the time limit.
     """
     end = time.monotonic() + seconds
     while left := pids(name):
@@ -141,16 +141,16 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
         time.sleep(0.02)
     held = Path("/run/netns", name)
     if held.exists():
-        # The kernel removes a namespace later, and the far ends of its cables would keep their names until then.
+        # The kernel deletes a namespace later, and until then the far ends of its cables would keep their names.
         subprocess.run(["ip", "-n", name, "link", "del", "group", str(CABLES)], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         held.unlink(missing_ok=True)
 
 
 def burst_bytes(rate_bits_per_s: int) -> int:
-    """Return a token bucket's depth in bytes for a rate: about 10 ms of it, at least an MTU and its header.
+    """Return a token bucket's size in bytes for a rate: about 10 ms of it, at least an MTU and its header.
 
-    Below MTU + 14 nothing ever passes and TCP hangs without a word.
+    Below MTU + 14, no packet ever passes, and TCP hangs without an error.
     """
     ten_ms = rate_bits_per_s // 800
     floor = 65_536 if rate_bits_per_s >= 20_000_000 else 16_384  # noqa: PLR2004 - tried: rehearsal trials, section 9
@@ -158,7 +158,7 @@ def burst_bytes(rate_bits_per_s: int) -> int:
 
 
 def tbf(rate_bits_per_s: int) -> str:
-    """Return tc's words for a token bucket of a rate."""
+    """Return tc's arguments for a token bucket with a rate."""
     return f"tbf rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} limit 1mb"
 
 
@@ -168,10 +168,10 @@ def shaper(device: str, rate_bits_per_s: int) -> str:
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """Return the lines of tc that shape a device to a rate, and what it sends to some MAC addresses to lower ones (bits/s)."""
+    """Return the lines of tc that shape a device to a rate, and its packets to some MAC addresses to lower rates (bits/s)."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
-        # The old shaper goes first: a class cannot be added to another discipline.
+        # First the old shaper is replaced: a class cannot be added to another queueing discipline.
         f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}",
         f"qdisc replace dev {device} root handle 1: htb default 2",
         f"class replace dev {device} parent 1: classid 1:1 htb {whole}",
@@ -203,7 +203,7 @@ def locked(world: World, what: str) -> Iterator[None]:
     while True:
         with path.open("w") as file:
             flock(file, LOCK_EX)
-            # Its last holder may have removed the whole world: then the lock is another file by now.
+            # The previous holder may have removed the whole world: then the path is another file by now.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield
                 return

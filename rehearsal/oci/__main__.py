@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import sys
 
-# The engine does not need gRPC's fork handlers, and their warnings would appear among a user's lines.
+# The engine does not need gRPC's fork handlers, and their warnings would appear in a user's output.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
 
 from rehearsal import protocol

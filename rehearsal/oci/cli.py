@@ -1,4 +1,4 @@
-"""The vendor's CLI on the operator's machine, as far as operators are told to use it: `oci compute-management ...`.
+"""The vendor's CLI on the operator's machine, limited to the commands in our docs: `oci compute-management ...`.
 
 Sources: OCI CLI, `compute-management instance-pool-instance detach`, `compute-management cluster-network list-instances`.
 """
@@ -25,7 +25,7 @@ def _arguments(words: Sequence[str]) -> argparse.Namespace:
     detach = verbs.add_parser("instance-pool-instance").add_subparsers(required=True).add_parser("detach", allow_abbrev=False)
     detach.add_argument("--instance-pool-id", required=True)
     detach.add_argument("--instance-id", required=True)
-    # The rehearsal plays machines that end. The vendor's default of the other is true.
+    # The rehearsal supports only detaching with termination. The vendor's default of the other option is true.
     detach.add_argument("--is-auto-terminate", required=True, choices=["true"])
     detach.add_argument("--is-decrement-size", required=True, choices=["true", "false"])
     detach.set_defaults(work=_detach)
@@ -51,7 +51,7 @@ def _instances(cloud: Cloud, asked: argparse.Namespace) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what `words` ask; return 1 where the service refuses."""
+    """Carry out the command line `words`; return 1 if the service refuses."""
     asked = _arguments(words)
     try:
         asked.work(Cloud(World.current()), asked)

@@ -1,4 +1,4 @@
-"""The vendor's part of the cloud: its name, resource types, and how its networks are rendered."""
+"""The vendor's part of the cloud: its name, its resource types, and the rendering of its networks."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Cloud(cloud.Cloud):
         )
 
     def render(self, vcn_id: object) -> None:
-        """Make a VCN in the world what the database says of it."""
-        # One at a time in all processes, so that an older picture of the same VCN never overtakes a newer one.
+        """Make a VCN of the world match the database."""
+        # One process at a time, so that an older state of a VCN never replaces a newer one.
         with self.rendering, wires.locked(self.world, "render"):
             record = self.store.read().find(vcn_id, _VCN)
             if record is not None:

@@ -37,13 +37,13 @@ NO_CAPACITY = Problem("", "Out of host capacity.", status=500, code="InternalErr
 
 @dataclass(frozen=True)
 class Place:
-    """Where an instance is launched.
+    """The location of an instance.
 
     Attributes:
         subnet: OCID of its primary VNIC's subnet.
         domain: the availability domain.
         index: launch index in its pool, -1 outside every pool.
-        fabric: short id of the cluster network's fabric, if it is on one.
+        fabric: short id of the cluster network's fabric, if it is in one.
     """
 
     subnet: str
@@ -53,10 +53,10 @@ class Place:
 
 
 def place(database: Database, record: Record, where: Place) -> None:
-    """Give an instance its addresses and names before it boots, and record what its host will need.
+    """Assign an instance's addresses and names before it boots, and record what its host will need.
 
     Raises:
-        ServiceError: the subnet or the region has no address left.
+        ServiceError: the subnet or the region has no free address.
     """
     subnet = database.records[where.subnet]
     vnic = record.inputs.get("createVnicDetails") or {}
@@ -108,10 +108,10 @@ def place(database: Database, record: Record, where: Place) -> None:
 
 
 def _launched(database: Database, ocid: str) -> Image:
-    """Return the image that an instance is made of.
+    """Return the image that an instance was launched from.
 
     Raises:
-        KeyError: there is none.
+        KeyError: there is no such image.
     """
     image = image_of(database, ocid)
     if image is None:
@@ -120,7 +120,7 @@ def _launched(database: Database, ocid: str) -> Image:
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
-    """Start an instance's host, unless it runs already."""
+    """Start an instance's host, unless it is running."""
     database = cloud.store.read()
     subnet = database.records[record.private["subnet"]]
     image, shape = _launched(database, record.private["image"]), SHAPES[record.private["shape"]]
@@ -187,7 +187,7 @@ class Instance(Kind):
         source = asked.inputs.get("sourceDetails")
         if source is None and asked.inputs.get("image") is None:
             yield Problem("sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter")
-        # While the VNIC is not known, its subnet may well be in there.
+        # While the VNIC is unknown, it may well contain the subnet.
         in_vnic = at(asked.inputs, "createVnicDetails.subnetId") is not None
         details = launch.Details(
             asked,
@@ -229,7 +229,7 @@ class Instance(Kind):
             self._reinstall(cloud, record)
 
     def _reinstall(self, cloud: ResourceCloud, record: Record) -> None:
-        """Replace the boot volume: the same instance and addresses, another system with other host keys."""
+        """Replace the boot volume: the instance and addresses stay, the system and its host keys are new."""
         with cloud.store.change() as database:
             mine = database.records[record.id]
             image = _launched(database, mine.inputs["sourceDetails"]["sourceId"])
@@ -239,7 +239,7 @@ class Instance(Kind):
         boot(cloud, cloud.store.read().records[record.id])
 
     def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
-        """Add or remove the public address as an update asks, and record a flexible shape's new size."""
+        """Add or remove the public address as an update requests, and record a flexible shape's new size."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
             mine = database.records[record.id]
@@ -252,7 +252,7 @@ class Instance(Kind):
     @override
     def needs(self, record: Record) -> Iterator[str]:
         yield from super().needs(record)
-        yield record.private["subnet"]  # also of an instance in a pool, whose subnet its pool names
+        yield record.private["subnet"]  # also for an instance in a pool, whose subnet the pool sets
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:

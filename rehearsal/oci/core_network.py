@@ -1,4 +1,4 @@
-"""VCNs, gateways and DHCP options: what the service refuses, adds and does."""
+"""VCNs, gateways and DHCP options: the service's refusals, additions and effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUTE_TABLE = "oci:Core/routeTable:RouteTable"
 SECURITY_LIST = "oci:Core/securityList:SecurityList"
 DHCP_OPTIONS = "oci:Core/dhcpOptions:DhcpOptions"
 
-# "The allowable VCN size range is /16 to /30" and the ranges that it may not touch:
+# "The allowable VCN size range is /16 to /30", and the ranges that it must not overlap:
 # docs.oracle.com/iaas/Content/Network/Tasks/Overview_of_VCNs_and_Subnets.htm.
 _WIDEST, _NARROWEST = 16, 30
 _RESERVED = tuple(IPv4Network(cidr) for cidr in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"))
@@ -41,7 +41,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 class InVcn(Kind):
-    """A resource in a VCN; a change of it renders the VCN again."""
+    """A resource in a VCN; when it changes, the VCN is rendered again."""
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
@@ -91,7 +91,8 @@ class Vcn(Kind):
         record.computed.update(cidrBlock=blocks[0], cidrBlocks=blocks)
         if label:
             record.computed["vcnDomainName"] = f"{label.lower()}.oraclevcn.com"
-        # "if you do specify no security list": SSH and the ICMP that path MTU discovery needs in, everything out.
+        # "if you do specify no security list": SSH and the ICMP for path MTU discovery are allowed in, everything is allowed
+        # out.
         unreachable = [{"protocol": "1", "source": block, "icmpOptions": {"type": 3}} for block in blocks]
         rules = {"ingressSecurityRules": [_SSH, _FRAGMENTS, *unreachable], "egressSecurityRules": [_ALL_OUT]}
         options = [{"type": "DomainNameServer", "serverType": "VcnLocalPlusInternet"}]
@@ -159,7 +160,7 @@ class NatGateway(Gateway):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
-        # The builder gives each VCN its address towards the Internet and writes it down.
+        # The network builder assigns each VCN its address on the Internet and records it.
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())

@@ -1,4 +1,4 @@
-"""Subnets, route tables and security lists: what the service refuses, and their outputs."""
+"""Subnets, route tables and security lists: the service's refusals, and the outputs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a subnet forbids public addresses, under the newer or the older name of that property."""
+    """Return whether a subnet forbids public addresses, by the newer or the older name of that property."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 
@@ -128,7 +128,7 @@ class Subnet(InVcn):
     def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
         if holder.token != _INSTANCE:
             return super().in_use(record, holder, kind)
-        # What holds a subnet is an instance's VNIC.
+        # An instance's VNIC blocks the deletion of a subnet.
         vnic = sibling_ocid(holder.id, "vnic")
         sentence = (
             f"The Subnet {record.id} references the VNIC {vnic}. You must remove the reference to proceed with this operation."
@@ -234,7 +234,7 @@ def _span(path: str, span: object) -> Iterator[Problem]:
 
 
 def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
-    """Return whether the other side is a service of the vendor's, or None while that is unknown."""
+    """Return whether the other side is one of the vendor's services; None while that is unknown."""
     kind = rule.get(name)
     return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 

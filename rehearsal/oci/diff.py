@@ -1,4 +1,4 @@
-"""Which changed properties make the vendor's provider replace a resource."""
+"""Decides which changed properties make the vendor's provider replace a resource."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
     return field.updatable
 
 
-# Another `sourceDetails.sourceId` replaces nothing: the provider sends UpdateInstanceSourceViaImageDetails, and the instance
-# goes on with a new boot volume (terraform-provider-oci 8.28.0: core_instance_resource.go, lines 915 and 2475-2520).
+# A changed `sourceDetails.sourceId` replaces nothing: the provider sends UpdateInstanceSourceViaImageDetails, and the instance
+# continues with a new boot volume (terraform-provider-oci 8.28.0: core_instance_resource.go, lines 915 and 2475-2520).
 def _compare_instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if isinstance(before, Mapping) and isinstance(after, Mapping):

@@ -1,4 +1,4 @@
-"""OCI's refusals: status, code and sentence."""
+"""OCI's refusals: status, code and message."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from rehearsal.plugin import errors
 
 
 class Problem(errors.Problem):
-    """A reason to refuse, in the vendor's words."""
+    """A reason to refuse, in the vendor's wording."""
 
     def sentence(self) -> str:
-        """Return what a preview shows: the vendor's status, code and sentence."""
+        """Return the text in a preview: the vendor's status, code and message."""
         return f"{self.status}-{self.code}, {self.message}"
 
     def answer(self, service: str, operation: str) -> str:
@@ -19,7 +19,7 @@ class Problem(errors.Problem):
 
 
 def not_found(path: str, ocid: str) -> Problem:
-    """Return the vendor's refusal of a reference to what does not exist."""
+    """Return the vendor's refusal of a reference to a resource that does not exist."""
     return Problem(
         path,
         f"Authorization failed or requested resource not found: {ocid}.",

@@ -1,6 +1,6 @@
-"""File Storage: file systems, mount targets with addresses, and the exports that join them.
+"""File Storage: file systems, mount targets with addresses, and the exports that connect them.
 
-A file system keeps its data; it has a server once an export joins it to a mount target.
+A file system keeps its data; it has a server once an export connects it to a mount target.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ FILE_SYSTEM = "oci:FileStorage/fileSystem:FileSystem"
 MOUNT_TARGET = "oci:FileStorage/mountTarget:MountTarget"
 EXPORT = "oci:FileStorage/export:Export"
 
-# docs.oracle.com/iaas/Content/File/Tasks/change-mt-performance.htm: mount targets of an availability domain, by Gb/s, unless
+# docs.oracle.com/iaas/Content/File/Tasks/change-mt-performance.htm: mount targets per availability domain, by Gb/s, unless
 # the tenancy has asked for more.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two to come up and one to fail over
-#: Storage that the price of a high-performance mount target includes, GB.
+#: Storage in GB that the price of a high-performance mount target includes.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
 
@@ -59,11 +59,11 @@ class Served(Kind):
             )
 
     def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002
-        """Return the number of addresses that it takes in its subnet."""
+        """Return the number of addresses that it uses in its subnet."""
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Take its addresses and record its place; return the addresses, the one that clients name first."""
+        """Assign its addresses and record its location; return the addresses, first the one that clients use."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")
@@ -99,7 +99,7 @@ class FileSystem(Served):
 
 
 class MountTarget(Served):
-    """A mount target: addresses in a subnet, and the exports reached there."""
+    """A mount target: addresses in a subnet, and the exports that are reachable there."""
 
     token, noun, service, ready = MOUNT_TARGET, "mounttarget", "File Storage Mount Target", "ACTIVE"
     create, update, delete = "CreateMountTarget", "UpdateMountTarget", "DeleteMountTarget"
@@ -178,7 +178,7 @@ class Export(Kind):
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
-        """Yield what is wrong with an export beside another one of its set."""
+        """Yield the conflicts of an export with another one of its export set."""
         if path is not None and _contains(path, other.inputs["path"]):
             yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} contain each other.", 409, "Conflict")
         if system is not None and other.inputs["fileSystemId"] == system.id:
@@ -191,7 +191,7 @@ class Export(Kind):
             source = known(option.get("source"))
             if source is not None and cidr(source if "/" in source else f"{source}/32") is None:
                 yield malformed(f"{path}.source", source)
-            # The service takes ROOT if it is left out.
+            # The service's default is ROOT.
             for name, default, played in (("access", "READ_WRITE", "READ_WRITE"), ("identitySquash", "ROOT", "NONE")):
                 if known(option.get(name, default)) not in {played, None}:
                     yield Problem(
@@ -205,7 +205,7 @@ class Export(Kind):
     def on_create(self, database: Database, record: Record) -> None:
         super().on_create(database, record)
         target = self.referred(database, MOUNT_TARGET, record.inputs["exportSetId"])
-        # Deleting a mount target takes its export set along.
+        # An export set is deleted with its mount target.
         record.parent = target.id if target else None
         anybody = {"source": "0.0.0.0/0", "access": "READ_WRITE", "identitySquash": "NONE"}
         record.computed.update(exportOptions=[anybody], isIdmapGroupsForSysAuth=False)

@@ -1,4 +1,4 @@
-"""What OCI's images put on a host's root."""
+"""Contents of OCI's images: what each puts on a host's root file system."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from rehearsal.host import etc_files
 from rehearsal.host.images import DNF, EVERYWHERE, IFUP, NVCC, SECURITY, YUM, Image
 
-#: What Ubuntu's images let in: SSH and nothing else (the vendor's page "Security Rules", "rules.v4 of Ubuntu images").
+#: Firewall of Ubuntu images: it allows only SSH (the vendor's page "Security Rules", "rules.v4 of Ubuntu images").
 _RULES = """*filter
 :INPUT ACCEPT [0:0]
 :FORWARD ACCEPT [0:0]
@@ -19,11 +19,11 @@ _RULES = """*filter
 -A INPUT -j REJECT --reject-with icmp-host-prohibited
 COMMIT
 """
-#: The NCCL in OCI's images. No page of the vendor's states it; the rehearsal chose it.
+#: The NCCL version in OCI's images. No page of the vendor states it; this is the rehearsal's choice.
 NCCL = "2.18.5"
 
 
-#: Name -> family, release, login user, commands, CUDA, driver, does sshd include a folder, does the agent serve rails.
+#: Name -> family, release, login user, commands, CUDA, driver, whether sshd includes a folder, whether the agent serves rails.
 _ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, bool, bool]] = {
     "ol7": ("ol", "7.9", "opc", SECURITY | YUM | IFUP, "11.6", "510.47.03", False, False),
     "ol8": ("ol", "8.10", "opc", SECURITY | DNF | IFUP, "12.4", "550.90.12", False, True),
@@ -42,7 +42,7 @@ def image(name: str) -> Image:
     """Return the image of that name: ol7, ol8, ol9, ubuntu2204 or ubuntu2404, with `-gpu` for the cluster images.
 
     Raises:
-        ValueError: there is none.
+        ValueError: there is no such image.
     """
     base, _, kind = name.partition("-")
     if name == "ol9-driver":
@@ -80,12 +80,12 @@ def image(name: str) -> Image:
     )
 
 
-#: Where the host keeps what container images of the rehearsed registries are made of.
+#: Folder where a host keeps the contents of the rehearsed registries' container images.
 _INSIDE = "usr/lib/rehearsal/inside"
 
 
 def _driver_only() -> Image:
-    """Return the platform image with the GPU driver, and neither OFED nor MPI nor CUDA."""
+    """Return the platform image with the GPU driver, without OFED, MPI and CUDA."""
     plain = image("ol9")
     _, _, _, _, cuda, driver, _, _ = _ROWS["ol9"]
     return replace(
@@ -95,7 +95,7 @@ def _driver_only() -> Image:
         pretty="Oracle Linux Server 9.6",
         commands={**plain.commands, "nvidia-smi": "nvidia-smi"},
         real=("modprobe",),
-        # Links and the program below this folder are made as any image's MPI is; no image family looks there.
+        # The links and the program below this folder are made like any image's MPI; no image family looks there.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")
         | _modules("ol")
@@ -120,12 +120,12 @@ def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[
     return made
 
 
-#: A module that the real modprobe is told to load is a mark here, which what looks for the module finds.
+#: The real modprobe leaves a mark here for each module that it is told to load; programs that check for a module look here.
 MODULES = "/run/rehearsal/modules"
 
 
 def _modules(family: etc_files.Family) -> dict[str, tuple[str, int]]:
-    """Modules that the GPU driver brings. Only Ubuntu's images load them at boot.
+    """Modules that the GPU driver installs. Only Ubuntu's images load them at boot.
 
     Source: oci-hpc-images 9263b5f: nvidia_driver/tasks/install-ubuntu-cuda-repo.yml, lines 87-91.
     """

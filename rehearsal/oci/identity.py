@@ -1,4 +1,4 @@
-"""Dynamic groups and policies: the grammar of their statements. `permissions` says what they allow."""
+"""Dynamic groups and policies: the grammar of their statements. `permissions` evaluates them."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ _MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
 
 
 def named(names: str) -> list[str]:
-    """Return the groups that a statement names, each as its name or OCID."""
+    """Return the groups in a statement, each by its name or OCID."""
     return [name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'") for name in names.split(",")]
 
 
 class DynamicGroup(Kind):
-    """A dynamic group: the instances that a rule matches."""
+    """A dynamic group: the instances that match a rule."""
 
     token, noun, service = DYNAMIC_GROUP, "dynamicgroup", "Identity Dynamic Group"
     ready = "ACTIVE"
@@ -130,7 +130,7 @@ class Policy(Kind):
         kind, place, where = found["type"], found["ocid"], found["where"]
         if kind is None and not found["verb"].startswith("{"):
             yield Problem(path, f"{path} names no resource type after {found['verb']!r}.")
-        # The vendor's own examples have some types in the singular ("use tag-namespace"), and IAM takes both.
+        # The vendor's own examples have some types in the singular ("use tag-namespace"), and IAM accepts both.
         if kind is not None and {kind.lower(), f"{kind.lower()}s"}.isdisjoint(_RESOURCE_TYPES):
             yield Problem(path, f"{path} names {kind!r}, which is no resource type or family.")
         if place is not None and place not in COMPARTMENTS:
@@ -143,7 +143,7 @@ class Policy(Kind):
                 )
         if where is not None and not matches(where, _CONDITION):
             yield Problem(path, f"{path} has the condition {where!r}, which cannot be parsed.")
-        # A preview cannot tell: the group may be made by the same update.
+        # A preview cannot check this: the same update may create the group.
         if (found["who"] or "").lower() == "dynamic-group" and asked.urn is None:
             yield from self._groups(asked, path, found["names"])
 

@@ -1,4 +1,4 @@
-"""Images, their operating systems, and the shapes that each fits."""
+"""Images, their operating systems, and the compatible shapes of each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Image:
     """One image of the vendor's list.
 
     Attributes:
-        name: what the host builder calls it (`ol7-gpu`).
+        name: the host builder's name for it (`ol7-gpu`).
         family: the operating system's family (`ol7`), which decides device names.
-        size_gib: what its root file system needs; a boot volume may not be smaller.
+        size_gib: size of its root file system; a boot volume must not be smaller.
         listing: OCID of its Marketplace listing, whose version is its display name; empty if it needs no subscription.
-        gpu: whether it carries the NVIDIA driver, CUDA, OFED and the RDMA tools.
+        gpu: whether it has the NVIDIA driver, CUDA, OFED and the RDMA tools.
     """
 
     name: str
@@ -47,7 +47,8 @@ class Image:
             return True
         if not self.gpu or "AMD" in shape.gpu:
             return False
-        # Oracle Linux 7 images end with the A100 generation; the others' device names there are not documented.
+        # Oracle Linux 7 images support shapes up to the A100 generation; device names of later shapes are not documented for
+        # it.
         return self.family != "ol7" or shape.front_ol7_name is not None
 
 
@@ -61,7 +62,7 @@ _IMAGES = (
     Image("ol7-gpu", "Oracle Linux", "7.9", "Oracle-Linux-7.9-Gen2-GPU-2022.08.29-0", 50, gpu=True),
     Image("ol8-gpu", "Oracle Linux", "8.10", "Oracle-Linux-8.10-Gen2-GPU-2025.05.19-0", 50, gpu=True),
     Image("ol9-gpu", "Oracle Linux", "9.5", "Oracle-Linux-9.5-Gen2-GPU-2025.05.19-0", 50, gpu=True),
-    # A driver and nothing else: https://docs.oracle.com/en-us/iaas/images/oracle-linux-9x/oracle-linux-9-6-gen2-gpu-2025-10-23-0.htm
+    # With only the driver: https://docs.oracle.com/en-us/iaas/images/oracle-linux-9x/oracle-linux-9-6-gen2-gpu-2025-10-23-0.htm
     Image("ol9-driver", "Oracle Linux", "9.6", "Oracle-Linux-9.6-Gen2-GPU-2025.10.23-0", 50, gpu=True),
     Image("ubuntu2204-gpu", "Canonical Ubuntu", "22.04", "Canonical-Ubuntu-22.04-GPU-2025.05.20-0", 50, gpu=True),
     Image("ol7", "Oracle Linux", "7.9", "Oracle-Linux-7.9-2024.05.31-0", 47, gpu=False),
@@ -73,5 +74,5 @@ IMAGES = {image.id: image for image in _IMAGES}
 
 
 def compatible(image: Image) -> list[Shape]:
-    """Return the shapes that an image fits, in the order of the list of shapes."""
+    """Return the compatible shapes of an image, in the order of the list of shapes."""
     return [shape for shape in SHAPES.values() if image.fits(shape)]

@@ -1,6 +1,6 @@
 """Images that are imported from Object Storage, and the shapes that are added to them.
 
-Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go; the objects that exist are those of
+Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. The existing objects are those in
 oci-hpc b5285a68, documentation/Prerequisites.md.
 """
 
@@ -22,7 +22,7 @@ from rehearsal.plugin.store import Database, Record
 IMAGE = "oci:Core/image:Image"
 ADDED = "oci:Core/shapeManagement:ShapeManagement"
 
-#: Names of the vendor's objects with NVIDIA's driver, for x86, and what is in them.
+#: Names of the vendor's x86 image objects with NVIDIA's driver; the groups give their contents.
 _OBJECT = re.compile(
     r"https://objectstorage\.ca-montreal-1\.oraclecloud\.com/p/[A-Za-z0-9_-]{64}/n/idxzjcdglx2s/b/images/o/"
     r"(?P<name>(?:Oracle-Linux-(?P<ol>8\.10|9\.7)-2026\.02\.28-0-RHCK"
@@ -34,7 +34,7 @@ _SIZE_GIB = 50
 
 @dataclass(frozen=True)
 class Imported(Image):
-    """An image of a compartment; it fits the bare-metal shapes that were added to it."""
+    """A custom image in a compartment; it supports the bare-metal shapes that were added to it."""
 
     ocid: str = ""
     added: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Imported(Image):
 
 
 def image_of(database: Database, ocid: object) -> Image | None:
-    """Return the image with that OCID, the vendor's own or an imported one."""
+    """Return the image with that OCID, a platform image or an imported one."""
     record = database.find(ocid, IMAGE)
     if record is None:
         return IMAGES.get(str(ocid))
@@ -111,7 +111,7 @@ class ImageKind(Kind):
 
 
 class AddedShape(Kind):
-    """A shape that an image may be launched on."""
+    """An entry that adds a shape to an image."""
 
     token, noun, service = ADDED, "shapemanagement", "Core Shape Management"
     create, delete = "AddImageShapeCompatibilityEntry", "RemoveImageShapeCompatibilityEntry"
@@ -127,4 +127,4 @@ class AddedShape(Kind):
 
     @override
     def on_create(self, database: Database, record: Record) -> None:
-        """The entry has no members of its own."""
+        """Do nothing: the entry has no computed fields."""

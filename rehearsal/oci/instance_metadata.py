@@ -1,9 +1,9 @@
-"""What the instance metadata service says about an instance.
+"""Metadata of an instance, as the instance metadata service returns it.
 
-Source: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance, /opc/v2/vnics and their example values. Of
-/opc/v2/host: oci-hpc-oke, "Using RDMA network locality" (rdmaTopologyData, on bare metal with GPUs of a tenancy that has a
-capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). Which hosts are near each other is made up: two
-of a cluster network that were launched one after the other share a local block and a rack, and eight a network block.
+Sources: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance and /opc/v2/vnics with their example
+values. For /opc/v2/host: oci-hpc-oke, "Using RDMA network locality" (rdmaTopologyData, on bare metal with GPUs in a tenancy
+with a capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). The placement of hosts is invented: two
+hosts of a cluster network that were launched in succession share a local block and a rack, and eight share a network block.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RACK, _BLOCK = 2, 8
 
 
 def metadata(database: Database, record: Record, cidr: str, *, topology: bool = True) -> dict[str, str]:
-    """Return the documents of an instance by path, and whether version 1 is served under `legacy`.
+    """Return the documents of an instance by path; `legacy` tells whether version 1 is served.
 
-    `topology` is whether the tenancy has a capacity topology.
+    `topology`: whether the tenancy has a capacity topology.
     """
     inputs, own = record.inputs, record.computed
     name, hostname = record.outputs()["displayName"], record.private["hostname"]

@@ -1,4 +1,4 @@
-"""What all of this cloud's resource types share."""
+"""Base class of this cloud's resource types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Asked", "Kind"]
 class Kind(kinds.Kind):
     """One of this cloud's resource types."""
 
-    #: Whether it has a display name, which the service makes up where none is given.
+    #: Whether it has a display name, which the service generates if none is given.
     named = True
 
     @override
@@ -40,7 +40,7 @@ class Kind(kinds.Kind):
         return new_ocid(self.noun)
 
     def on_create(self, database: Database, record: Record) -> None:  # noqa: ARG002  most types need no neighbours
-        """Add what the service decides; the record is not in the database yet."""
+        """Add the properties that the service decides; the record is not in the database yet."""
         record.computed["timeCreated"] = now()
         if self.named and "displayName" not in record.inputs:
             record.computed["displayName"] = f"{self.noun}{record.computed['timeCreated'][:19].translate(_DIGITS)}"

@@ -1,4 +1,4 @@
-"""What the service refuses in launch details, of an instance or in an instance configuration."""
+"""The service's refusals of launch details, of an instance or in an instance configuration."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Details:
     """Launch details, of an instance or in an instance configuration.
 
     Attributes:
-        asked: the request they belong to.
+        asked: the request with these details.
         prefix: path of the details in the inputs, with a dot at the end; empty at the top.
         image_path: path of an image's OCID below `prefix`.
         subnet_path: path of the subnet's OCID below `prefix`.
@@ -76,7 +76,7 @@ class Details:
 
 
 def problems(details: Details) -> Iterator[Problem]:
-    """Yield everything wrong with launch details, as far as the inputs are known."""
+    """Yield every problem of launch details, as far as the inputs are known."""
     compartment = details.at("compartmentId")
     if compartment is not None and compartment not in COMPARTMENTS:
         yield not_found(f"{details.prefix}compartmentId", compartment)
@@ -149,7 +149,7 @@ def _vnic(details: Details) -> Iterator[Problem]:
         yield not_found(f"{details.prefix}{details.subnet_path}", ocid)
     if subnet is None:
         return
-    # The SDK has it as a string for an instance and as a boolean in a configuration.
+    # In the SDK it is a string for an instance and a boolean in a configuration.
     if str(details.at("createVnicDetails.assignPublicIp")).lower() == "true" and private(subnet.inputs):
         yield details.refuse(
             "createVnicDetails.assignPublicIp",
@@ -211,7 +211,7 @@ def _is_public_key(line: str) -> bool:
         (length,) = struct.unpack_from(">I", blob)
     except (binascii.Error, struct.error):
         return False
-    # The blob begins with the type again, and the key follows it.
+    # The key's data begins with the type again, followed by the key.
     return blob[4 : 4 + length] == words[at].encode() and len(blob) > 4 + length
 
 
@@ -225,7 +225,7 @@ def _platform(details: Details) -> Iterator[Problem]:
 
 
 def used(database: Database, quota: str, domain: str) -> float:
-    """Return what the instances of an availability domain use of a quota, in its own unit."""
+    """Return how much of a quota the instances of an availability domain use, in the quota's unit."""
     return sum(
         quota_use(SHAPES[one.private["shape"]], one.private["ocpus"])
         for one in database.of(INSTANCE)
@@ -234,7 +234,7 @@ def used(database: Database, quota: str, domain: str) -> float:
 
 
 def over_limit(database: Database, shape: Shape, domain: str, more: float) -> str | None:
-    """Return the service's sentence if that much more of a shape's quota would exceed the limit, or None."""
+    """Return the service's message if that much more of a shape's quota would exceed the limit, or None."""
     have, most = used(database, shape.quota, domain), limit(shape.quota)
     if have + more <= most:
         return None

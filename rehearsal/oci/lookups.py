@@ -33,7 +33,7 @@ def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
     """
     name = token.rpartition(":")[2]
     found = LOOKUPS[token](args, database)
-    # A few data sources have the resource's own OCID as their id; the others get one that means nothing.
+    # A few data sources have the resource's own OCID as their id; the others get an arbitrary id.
     return {"id": f"{name}-{REGION}", **args, **found}
 
 
@@ -49,7 +49,7 @@ def _needed(args: Mapping[str, Any], name: str, service: str) -> str:
 
 
 def _filtered(items: Iterable[Answer], args: Mapping[str, Any]) -> list[Answer]:
-    """Return what passes every filter: a property (`name` or `operating_system`) with one of some values or patterns."""
+    """Return the items that match every filter: a property (`name` or `operating_system`) has one of the values or patterns."""
     kept = list(items)
     for one in args.get("filters") or []:
         head, *rest = str(one["name"]).split("_")
@@ -179,7 +179,7 @@ def _images(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG
     listed = [
         answered
         for image in IMAGES.values()
-        if not image.listing  # the Marketplace's are not in the list of a compartment
+        if not image.listing  # a compartment's list does not have the Marketplace's images
         if (args.get("shape") is None or (shape is not None and image.fits(shape)))
         for answered in [_image_answer(image)]
         if all(
@@ -242,7 +242,7 @@ def _instance(args: Mapping[str, Any], database: Database) -> Answer:
 
 def _listed_instance(record: Record) -> Answer:
     outputs = {**record.outputs(), "state": record.state}
-    # An object on the resource is a list of one here.
+    # A nested object of the resource is a list with one element here.
     listed = {
         "agentConfigs": "agentConfig",
         "createVnicDetails": "createVnicDetails",
@@ -307,7 +307,7 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _addresses_of(record: Record) -> list[tuple[str, bool]]:
-    """Return private addresses of a record, also of file systems' servers, each with whether it is its VNIC's first."""
+    """Return a record's private addresses, also of file systems' servers, each with whether it is its VNIC's primary one."""
     if record.token == INSTANCE:
         return [(record.computed["privateIp"], True)]
     return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]
@@ -340,7 +340,7 @@ def _private_ips(args: Mapping[str, Any], database: Database) -> Answer:
 def _console_data(args: Mapping[str, Any], database: Database) -> Answer:
     record = _find(database, args, "consoleHistoryId", "oci:Core/consoleHistory:ConsoleHistory", "Core Console History")
     start = int(args.get("offset") or 0)
-    # The service answers 10,240 bytes unless it is asked for more, at most 1 MiB: GetConsoleHistoryContent.
+    # By default, the service returns at most 10,240 bytes; on request, up to 1 MiB: GetConsoleHistoryContent.
     length = min(int(args.get("length") or 10_240), 1 << 20)
     data = record.private["data"].encode()[start : start + length]
     return {"data": data.decode(errors="replace")}
@@ -390,7 +390,7 @@ def _availability(args: Mapping[str, Any], database: Database) -> Answer:
     }
 
 
-#: Token -> what answers it.
+#: Token of the data source -> the function that answers it.
 LOOKUPS: Mapping[str, Lookup] = {
     "oci:Core/getServices:getServices": _services,
     "oci:Core/getShapes:getShapes": _shapes,

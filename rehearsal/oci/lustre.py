@@ -1,4 +1,4 @@
-"""File Storage with Lustre: what the service refuses, and the server behind it."""
+"""File Storage with Lustre: the service's refusals, and the server behind it."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known
 
-#: "Lustre ports" of the vendor's page on network security rules for File Storage with Lustre.
+#: "Lustre ports" on the vendor's page about network security rules for File Storage with Lustre.
 PORTS = storage.Ports((988,))
 LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
 
-# docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: 31.2 at least, up to 124.8 in steps of 10.4, beyond in steps of
-# 41.6; never less than it was. oci-hpc creates multiples of 31.2, which the smallest step divides as well.
+# docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: at least 31.2 TB, up to 124.8 in steps of 10.4, above in steps
+# of 41.6; it cannot shrink. oci-hpc creates multiples of 31.2, which are multiples of the smallest step, too.
 _LEAST_GB, _STEP_GB, _LARGE_GB, _LARGE_STEP_GB = 31_200, 10_400, 124_800, 41_600
-# docs.oracle.com/solutions/deploy-lustre-file-systems: 43 to 60 addresses for each 100 TB, by tier.
+# docs.oracle.com/solutions/deploy-lustre-file-systems: 43 to 60 addresses per 100 TB, by tier.
 _ADDRESSES, _FOR_GB = 60, 100_000
 
 

@@ -1,4 +1,4 @@
-"""A shape's hardware and the parts of its image, as the host builder takes them."""
+"""A shape's hardware and the details of its image, in the host builder's form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import replace
 from rehearsal.host.spec import HostSpec, Rail
 from rehearsal.oci.shapes import GIGA, GPU_BUSES, Shape, front_name, rail_names
 
-#: The agent's plugins that give the rails their names and addresses.
+#: The agent's plugins that name and address the rails.
 RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
 
 
 def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
-    """Return the host with the hardware of a shape; `ocpus` counts for flexible shapes. It has rails if it is on a fabric."""
+    """Return the host with the hardware of a shape; `ocpus` is for flexible shapes. It has rails if it is in a fabric."""
     family = spec.image.name.partition("-")[0]
     names = rail_names(shape, family) if spec.fabric_id else []
     ports = zip(names, shape.ports, strict=bool(names))
@@ -32,9 +32,9 @@ def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
 
 
 def topology(shape: Shape, ocpus: float = 1) -> tuple[int, int, int]:
-    """Return sockets, cores of each, and threads of each core, as Linux shows them.
+    """Return sockets, cores per socket, and threads per core, as Linux shows them.
 
-    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes to a socket.
+    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes per socket.
     """
     threads = 1 if shape.architecture != "x86_64" else 2
     if not shape.bare_metal:
@@ -44,5 +44,5 @@ def topology(shape: Shape, ocpus: float = 1) -> tuple[int, int, int]:
 
 
 def _driver(hca: str) -> str:
-    """Return the driver of a device that is called after it."""
+    """Return the driver of a device from the device's name."""
     return "irdma" if hca.startswith("irdma") else "mlx5"

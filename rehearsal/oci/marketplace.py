@@ -36,7 +36,7 @@ def _signature(listing: object, version: object) -> str:
 
 
 class _OfVersion(Kind):
-    """What is of one version of a listing."""
+    """A resource of one version of a listing."""
 
     ready = "ACTIVE"
     named = False
@@ -49,7 +49,7 @@ class _OfVersion(Kind):
 
 
 class Agreement(_OfVersion):
-    """The terms of one version, signed by the service; it is an answer, and nothing of it is kept there."""
+    """The terms of one version, signed by the service; it is only an answer, and the service stores nothing."""
 
     token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
     create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
@@ -66,7 +66,7 @@ class Agreement(_OfVersion):
 
 
 class Subscription(_OfVersion):
-    """A compartment's right to launch one version."""
+    """A compartment's permission to launch one version."""
 
     token, noun, service = SUBSCRIPTION, "subscription", "Core App Catalog Subscription"
     create, delete = "CreateAppCatalogSubscription", "DeleteAppCatalogSubscription"

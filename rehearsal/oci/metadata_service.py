@@ -1,8 +1,8 @@
 """One host's instance metadata service: versions 2 and 1, and the certificate and key of its instance principal.
 
 A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
-Source: "Getting Instance Metadata": version 2 wants `Authorization: Bearer Oracle` and refuses forwarded requests; version 1
-answers 404 where it is disabled. An identity is made when a program asks for it first (`rehearsal.oci.api.identity`).
+Source: "Getting Instance Metadata": version 2 requires `Authorization: Bearer Oracle` and refuses forwarded requests; version 1
+returns 404 if it is disabled. An identity is issued at the first request for it (`rehearsal.oci.api.identity`).
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ class Service:
         return OK, found[steps[0]]
 
     def _make(self) -> None:
-        """Have an identity made for this host, by the interpreter that runs the services.
+        """Have an identity issued for this host, by the Python interpreter of the services.
 
         Raises:
-            OSError: it could not be made.
+            OSError: it could not be issued.
         """
         announced = json.loads((self._world / "services" / "oci.json").read_text())
         own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(CHECKOUT), "BUSBAR_WORLD": str(self._world)}
@@ -78,7 +78,7 @@ class Service:
 
 
 def _at(document: Any, steps: list[str]) -> tuple[int, str]:
-    """Return a part of a document: JSON of what has parts, the text of all else."""
+    """Return a part of a document: JSON for an object or a list, otherwise the plain text."""
     for step in steps:
         if isinstance(document, list) and step.isdecimal() and int(step) < len(document):
             document = document[int(step)]

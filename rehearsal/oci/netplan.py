@@ -1,4 +1,4 @@
-"""The network plan of a VCN, from its records, and free addresses."""
+"""Builds the network plan of a VCN from its records, and finds free addresses."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
 
 def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
     protocol = rule["protocol"]
-    # Other protocols never leave a host here, so a rule for one changes nothing.
+    # Hosts send no other protocols here, so a rule for one changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return
     options = rule.get("tcpOptions") or rule.get("udpOptions") or {}
@@ -125,6 +125,6 @@ def hostnames(database: Database, subnet: Record) -> set[str]:
 
 
 def within(address: str, cidr: str) -> bool:
-    """Return whether an address can be given to a host in a subnet."""
+    """Return whether an address can be assigned to a host in a subnet."""
     network = ip_network(cidr)
     return network[_FIRST_HOST] <= ip_address(address) < network[-1]  # type: ignore[operator]

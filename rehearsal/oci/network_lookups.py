@@ -12,7 +12,7 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 Answer = dict[str, Any]
-#: Options of a rule, with what the provider says where the service says nothing; in the look-up's answer each is a list.
+#: Options of a rule, with the provider's value for a missing one; in the look-up's answer, each is a list.
 _OPTIONS: Mapping[str, Mapping[str, int]] = {
     "tcpOptions": {"min": 0, "max": 0},
     "udpOptions": {"min": 0, "max": 0},

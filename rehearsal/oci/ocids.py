@@ -17,7 +17,7 @@ def new_ocid(noun: str) -> str:
 
 
 def sibling_ocid(ocid: str, noun: str) -> str:
-    """Return the OCID of what comes and goes with another resource (an instance's VNIC, its boot volume)."""
+    """Return the OCID of a resource that is created and deleted with another one (an instance's VNIC, its boot volume)."""
     return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
 
 
@@ -27,5 +27,5 @@ def now() -> str:
 
 
 def stamp(time: str) -> str:
-    """Return a time of `now` as the vendor's API writes it (RFC 3339), where the provider's outputs have Go's form."""
+    """Return a time from `now` as the vendor's API writes it (RFC 3339); the provider's outputs have Go's format."""
     return f"{time.partition(' +')[0].replace(' ', 'T')}Z"

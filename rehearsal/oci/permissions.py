@@ -1,7 +1,7 @@
-"""What an instance may do: dynamic groups that it is in, and what policies allow them.
+"""Evaluates an instance's permissions: the dynamic groups that it is in, and the policies for them.
 
-Source: "Details for the Core Services" (corepolicyreference.htm): permissions by verb and resource type, and what each
-operation needs. Of a resource type, only permissions that a rehearsed operation needs are listed.
+Source: "Details for the Core Services" (corepolicyreference.htm): permissions by verb and resource type, and the permissions
+that each operation needs. Only permissions that a rehearsed operation needs are listed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     "volume-attachments": ("", "", "", "VOLUME_ATTACHMENT_DELETE"),
     "work-requests": ("WORKREQUEST_INSPECT", "", "", ""),
 }
-#: Aggregate types; permissions beyond those of their types, by verb.
+#: Aggregate types, and their additional permissions beyond those of the single types, by verb.
 _FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str, str]]] = {
     "instance-family": (
         ("instances", "instance-images"),
@@ -51,7 +51,7 @@ _LAUNCH = frozenset(("INSTANCE_CREATE", "INSTANCE_IMAGE_READ", "VNIC_CREATE", "V
 _END = frozenset(("INSTANCE_DELETE", "VNIC_DELETE", "VNIC_DETACH", "SUBNET_DETACH"))
 _CREATE = _LAUNCH | {"CLUSTER_NETWORK_CREATE", "INSTANCE_POOL_CREATE"}
 _TERMINATE = _END | {"CLUSTER_NETWORK_DELETE", "INSTANCE_POOL_DELETE", "VOLUME_ATTACHMENT_DELETE", "VOLUME_WRITE"}
-#: Permissions that each operation needs. Those on work requests are of the operation that began them.
+#: Permissions that each operation needs. For work requests, those of the operation that started them.
 NEEDED: Mapping[str, frozenset[str]] = {
     "CreateClusterNetwork": _CREATE,
     "UpdateClusterNetwork": _LAUNCH | {"CLUSTER_NETWORK_UPDATE"},
@@ -70,7 +70,10 @@ NEEDED: Mapping[str, frozenset[str]] = {
 
 
 def allowed(database: Database, instance: Record, operation: str, compartment: str, needed: str = "") -> bool:
-    """Return whether an instance may do an operation in a compartment, or what another operation `needed`."""
+    """Return whether an instance may perform an operation in a compartment.
+
+    With `needed`, the permissions of that other operation are required instead.
+    """
     variables = {
         "request.operation": operation,
         "request.region": REGION,
@@ -89,13 +92,13 @@ def allowed(database: Database, instance: Record, operation: str, compartment: s
 
 
 def _statements(database: Database, instance: Record, compartment: str) -> Iterator[Mapping[str, str]]:
-    """Yield the parts of every statement that speaks of the instance and the compartment."""
+    """Yield the parts of every statement that applies to the instance and the compartment."""
     groups = {name for group in database.of(DYNAMIC_GROUP) if _member(group, instance) for name in _called(group)}
     for policy in database.of(POLICY):
         for statement in policy.inputs["statements"]:
             found = STATEMENT.fullmatch(statement)
             if found is None:
-                continue  # the service took it before its grammar was known better
+                continue  # stored before its grammar was fully checked
             subject = found["subject"].lower()
             who = (found["who"] or "").lower()
             mine = who == "dynamic-group" and groups & {one.lower() for one in named(found["names"])}
@@ -115,7 +118,7 @@ def _member(group: Record, instance: Record) -> bool:
 
 
 def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> bool:
-    """Return whether a statement's place is the compartment or one above it; a policy's own one bounds it."""
+    """Return whether a statement's location is the compartment or a parent of it, within the compartment of its policy."""
     place = found["place"].lower()
     if place == "tenancy":
         named_place = TENANCY
@@ -128,7 +131,7 @@ def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> boo
 
 
 def _permissions(verb: str, kind: str) -> set[str]:
-    """Return the permissions of a verb on a resource type, or those that a statement names itself in braces."""
+    """Return the permissions of a verb on a resource type, or those that a statement lists in braces."""
     if verb.startswith("{"):
         return {one.strip().upper() for one in verb.strip("{} ").split(",")}
     rows: list[tuple[str, str, str, str]] = []

@@ -16,7 +16,7 @@ FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
 # core.get_services of a real region lists these two, named after the region's three-letter key.
 ALL_SERVICES = f"all-{REGION_KEY}-services-in-oracle-services-network"
 OBJECT_STORAGE = f"oci-{REGION_KEY}-objectstorage"
-#: OCID -> (name, what a route or a security rule calls it).
+#: OCID -> (name, the name in routes and security rules).
 SERVICES = {
     f"ocid1.service.oc1.{REGION_KEY}.rehearsed-all": (
         f"All {REGION_KEY.upper()} Services In Oracle Services Network",

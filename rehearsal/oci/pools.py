@@ -1,4 +1,4 @@
-"""Instance configurations and cluster networks: a fabric and its hosts, launched a few at a time."""
+"""Instance configurations and cluster networks: a fabric and its hosts, booted a few at a time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class InstanceConfiguration(Kind):
 
     @override
     def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
-        # The service's own words: oci-hpc issue 11.
+        # The service's own message: oci-hpc issue 11.
         return Problem(
             "", f"The Instance Configuration {record.id} is associated to one or more Instance Pools.", 409, "Conflict"
         )
@@ -142,7 +142,7 @@ class ClusterNetwork(Kind):
         details = configuration.inputs["instanceDetails"]["launchDetails"]
         network.apply_fabric(cloud.world, record.short, len(SHAPES[details["shape"]].ports))
         members = _members(database, record.id)
-        # The vendor terminates the oldest first when a pool shrinks: oci-hpc README.md@2.10.0.
+        # When a pool shrinks, the vendor terminates the oldest instances first: oci-hpc README.md@2.10.0.
         for member in members[: max(0, len(members) - pool["size"])]:
             cloud.remove(member.id)
         taken = {member.private["index"] for member in members}
@@ -152,7 +152,7 @@ class ClusterNetwork(Kind):
         launching = []
         with ThreadPoolExecutor(_WINDOW) as window:
             for index in wanted:
-                # In order up to the address, so that the same stack has the same addresses each time.
+                # Addresses are assigned in order, so that the same stack always gets the same ones.
                 try:
                     member = self._enter(cloud, record, configuration, index)
                 except (ServiceError, RequestTimeoutError) as refused:
@@ -168,7 +168,7 @@ class ClusterNetwork(Kind):
             )
 
     def detach(self, cloud: ResourceCloud, pool: str, instance: str, *, smaller: bool) -> None:
-        """Detach and terminate one instance of a pool, which becomes smaller, or provisions a new one as it is configured.
+        """Detach and terminate one instance of a pool; `smaller`: the pool shrinks, else it launches a new one.
 
         Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true; isDecrementSize is `smaller`.
 
@@ -192,7 +192,7 @@ class ClusterNetwork(Kind):
 
         Raises:
             ServiceError: the service refused it.
-            RequestTimeoutError: no answer.
+            RequestTimeoutError: the service did not answer.
         """
         cloud.faults.before(*_LAUNCH)
         placement = owner.inputs["placementConfiguration"]
@@ -222,7 +222,7 @@ class ClusterNetwork(Kind):
         return record
 
     def _boot(self, cloud: ResourceCloud, record: Record) -> None:
-        """Start an instance's host; if it fails, nothing is left of either."""
+        """Start an instance's host; if that fails, remove both."""
         with cloud.working(record):
             if record.computed["publicIp"]:
                 cloud.render(record.private["vcn"])
@@ -251,7 +251,7 @@ class ClusterNetwork(Kind):
 
     @override
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield what the network itself needs; the subnet is held by its instances' VNICs."""
+        """Yield the network's own dependencies; its instances' VNICs depend on the subnet."""
         return (one for one in references(record.inputs["instancePools"]) if one.startswith("ocid1."))
 
     @override

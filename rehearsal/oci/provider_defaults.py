@@ -1,7 +1,7 @@
-"""What the provider's schema fills in where a program says nothing: part of the inputs, so of previews and states, too.
+"""Defaults in the provider's schema: they become part of the inputs, so they appear in previews and states, too.
 
-Read from each resource's `Default` in oracle/terraform-provider-oci 8.23.0 (internal/service/core), and seen in the previews of
-Pulumi's plugin built from it.
+Sources: each resource's `Default` in oracle/terraform-provider-oci 8.23.0 (internal/service/core), and previews of Pulumi's
+plugin, which is built from it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 DEFAULTS: Mapping[str, Mapping[str, str | int | bool]] = {
     # core_internet_gateway_resource.go
     "oci:Core/internetGateway:InternetGateway": {"enabled": True},
-    # core_security_list_resource.go: -1 is every code, and is not sent.
+    # core_security_list_resource.go: -1 means every code, and is not sent.
     "oci:Core/securityList:SecurityList": {
         "egressSecurityRules[].icmpOptions.code": -1,
         "ingressSecurityRules[].icmpOptions.code": -1,

@@ -1,7 +1,7 @@
 """The vendor's enumerations, patterns and ranges, and what the rehearsal does not support.
 
-The enumerations are those of the vendor's Python SDK (PyPI `oci` 2.189.0); each says in which model it is found there, and
-a test compares them wherever that package is installed.
+The enumerations are those of the vendor's Python SDK (PyPI `oci` 2.189.0), each with its model there; a test compares them if
+that package is installed.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _ports(direction: str) -> dict[str, Rule]:
     return ports | others
 
 
-#: Type token -> path pattern -> what the vendor takes there.
+#: Type token -> path pattern -> values that the vendor accepts.
 RULES: Mapping[str, Mapping[str, Rule]] = {
     "oci:Core/vcn:Vcn": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
     "oci:Core/subnet:Subnet": {"dnsLabel": _DNS_LABEL, "displayName": _NAME},
@@ -182,7 +182,7 @@ _LAUNCH_NOT_PLAYED = (
     "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
 )  # fmt: skip
 
-#: Type token -> what the vendor takes and the rehearsal does not support: refused rather than silently ignored.
+#: Type token -> properties that the vendor accepts but the rehearsal does not support: refused rather than silently ignored.
 NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
     "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),
@@ -211,7 +211,7 @@ NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
 
 
 def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield every value that the data above refuses; unknown values pass."""
+    """Yield a problem for each value that these tables refuse; unknown values pass."""
     for pattern, rule in RULES.get(token, {}).items():
         for path, value in each(inputs, pattern):
             allowed = rule.refuses(value)

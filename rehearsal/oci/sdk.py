@@ -1,4 +1,4 @@
-"""Which module of the vendor's Pulumi SDK defines each resource type."""
+"""Maps each resource type to the module of the vendor's Pulumi SDK that defines it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes: GPUs, rails with their names, disks, quotas and where each is offered.
+"""Shapes: GPUs, rails with their names, disks, quotas, and the availability domains that offer each.
 
 RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
 (playbooks/roles/nhc/templates/oci.nhc.conf.j2, samples/gpu/*.sbatch, roles/healthchecks); disk sizes, OCPUs, quota
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as BM.GPU4.8 shows them (seed 000's transcript); other shapes get the same ones.
+#: PCI buses of eight GPUs, as on BM.GPU4.8 (seed 000's transcript); other shapes get the same ones.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
@@ -30,7 +30,7 @@ class Flexible:
 
 @dataclass(frozen=True)
 class Port:
-    """One RDMA port: its HCA, and the network device that Oracle Linux 7 names after the PCI slot (None: not known)."""
+    """One RDMA port: its HCA, and the network device that Oracle Linux 7 names after the PCI slot (None: unknown)."""
 
     hca: str
     ol7_name: str | None = None
@@ -61,12 +61,12 @@ class Shape:
 
     @property
     def bare_metal(self) -> bool:
-        """Whether an instance of it has the machine to itself."""
+        """Whether an instance of it has a whole machine."""
         return self.name.startswith("BM.")
 
     @property
     def rdma(self) -> bool:
-        """Whether a cluster network can be built of it."""
+        """Whether a cluster network can consist of it."""
         return bool(self.ports)
 
 
@@ -172,9 +172,9 @@ _SHAPES = (
 
 SHAPES = {shape.name: shape for shape in _SHAPES}
 
-#: How many hosts of one bare-metal shape the tenancy may have in an availability domain.
+#: Limit on hosts of one bare-metal shape in an availability domain of the tenancy.
 HOSTS_LIMIT = 64
-#: How many cores of one flexible family the tenancy may have in an availability domain.
+#: Limit on cores of one flexible family in an availability domain of the tenancy.
 CORES_LIMIT = 500
 
 
@@ -185,7 +185,7 @@ def limit(quota: str) -> int:
 
 
 def quota_use(shape: Shape, ocpus: float | None) -> float:
-    """Return what one instance uses of its shape's quota, in the quota's own unit; `ocpus` counts for flexible shapes."""
+    """Return one instance's use of its shape's quota, in the quota's unit; `ocpus` is for flexible shapes."""
     return shape.quota_per_host or ocpus or shape.ocpus
 
 

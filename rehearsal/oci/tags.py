@@ -1,4 +1,4 @@
-"""Defined tags: name spaces of keys in the API, `space.key` in the provider's inputs."""
+"""Defined tags: namespaces of keys in the API, `space.key` in the provider's inputs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def nested(tags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return the provider's tags as the API has them."""
+    """Return the provider's tags in the API's form."""
     found: dict[str, dict[str, Any]] = {}
     for key, value in tags.items():
         space, _, name = key.partition(".")
@@ -16,5 +16,5 @@ def nested(tags: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def flat(tags: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the API's tags as the provider has them."""
+    """Return the API's tags in the provider's form."""
     return {f"{space}.{name}": value for space, names in tags.items() for name, value in names.items()}

@@ -9,11 +9,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OneOf:
-    """Values that the service takes, and where the vendor's SDK lists them.
+    """Values that the service accepts, and where the vendor's SDK lists them.
 
     Attributes:
-        values: what it takes.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK, the package `core` if left out; `None`: only in the documentation.
+        values: accepted values.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK, with `core` as the default package; `None`: only in the documentation.
     """
 
     values: tuple[str, ...]
@@ -26,7 +26,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Matches:
-    """A pattern for the whole of a string, in words."""
+    """A pattern for a whole string, with its description in words."""
 
     pattern: str
     words: str
@@ -38,7 +38,7 @@ class Matches:
 
 @dataclass(frozen=True)
 class Between:
-    """A range of whole numbers, given as a number or as digits."""
+    """A range of integers; a value is a number or a string of digits."""
 
     low: int
     high: int

@@ -1,1 +1,1 @@
-"""What both stand-in clouds share: the provider protocol, a store that survives a crash, resource types and faults."""
+"""Common parts of both stand-in clouds: the provider protocol, a crash-safe store, resource types and faults."""

@@ -1,4 +1,4 @@
-"""CIDRs and free public addresses, the same in every cloud."""
+"""CIDRs and free public addresses, for all clouds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Inputs that do not fit the SDK's own types: unknown names, missing ones, wrong types."""
+"""Compares inputs with the SDK's types: unknown names, missing ones, wrong types."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _SCALARS: Mapping[type, tuple[str, tuple[type, ...]]] = {
 def misfits(
     inputs: Mapping[str, Any], known: sdk.Inputs, problem: type[Problem] = Problem, path: str = ""
 ) -> Iterator[Problem]:
-    """Yield every place where inputs do not fit the inputs that the SDK knows; unknown values pass.
+    """Yield a problem for each mismatch between inputs and the SDK's types; unknown values pass.
 
-    `problem` is the vendor's own kind of it.
+    `problem` is the vendor's class of problems.
     """
     allowed = known.fields
     for name, value in inputs.items():
         here = f"{path}.{name}" if path else name
         if name in allowed:
             yield from _misfit(value, allowed[name].type, problem, here)
-        elif not name.startswith("__"):  # the engine's own bookkeeping
+        elif not name.startswith("__"):  # fields of the engine's own
             close = difflib.get_close_matches(name, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(sorted(allowed))}."
             yield problem(here, f"{here} is not a property of {known.name}; {hint}")
@@ -52,7 +52,7 @@ def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterato
             yield _wrong(value, "an object", problem, path)
     elif kind in _SCALARS:
         name, accepted = _SCALARS[kind]
-        # bool is an int in Python, and not for the service.
+        # In Python, bool is a subclass of int; for the service, it is not a number.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, name, problem, path)
 

@@ -1,8 +1,8 @@
-"""Create, change and delete what the engine asks for, and survive a crash at any moment.
+"""Creates, changes and deletes resources for the engine, and survives a crash at any moment.
 
-Every request leaves a record before it has an effect, marked with this process. Whatever a dead process was working on is
-finished when the next one starts: a vendor goes on with what it was asked for, whether or not the engine lives to hear of it.
-So what an engine that died was creating stays, is billed, holds what it needs, and comes up beside what is asked for anew.
+Every request writes a record, marked with this process, before it has an effect. The next process to start finishes the work of
+a dead one: a vendor also continues a request whose caller has died. So a resource that a crashed engine was creating remains,
+is billed, keeps its dependencies, and exists beside a new one of the next request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Cloud(ABC):
     """One vendor's cloud in one world.
 
     Attributes:
-        pace: the part of the vendor's own waiting times that is waited, from BUSBAR_PACE: 1 is all, 0 (the default) none.
+        pace: share of the vendor's own waiting times that is really waited, from BUSBAR_PACE: 1 is all, 0 (the default) none.
     """
 
     name: ClassVar[str] = ""
@@ -46,27 +46,27 @@ class Cloud(ABC):
 
     @abstractmethod
     def unknown(self, resource_id: str) -> ServiceError:
-        """Return the error for a change of what does not exist."""
+        """Return the error for a change of a resource that does not exist."""
 
     @abstractmethod
     def render(self, vcn_id: object) -> None:
-        """Make a VCN or VPC in the world what the database says of it."""
+        """Make a VCN or VPC of the world match the database."""
 
     @abstractmethod
     def render_all(self) -> None:
-        """Make every network in the world what the database says of it."""
+        """Make every network of the world match the database."""
 
     def problems(self, token: str, inputs: Mapping[str, Any], urn: str) -> list[Problem]:
-        """Return what the service would refuse in these inputs, for a preview."""
+        """Return the service's refusals of these inputs, for a preview."""
         return list(self.kinds[token].problems(Asked(inputs, self.store.read(), urn=urn)))
 
     def create(self, token: str, urn: str, inputs: Mapping[str, Any]) -> Record:
         """Create one resource.
 
         Raises:
-            ServiceError: the service refused; nothing is left.
-            RequestTimeoutError: no answer.
-            PartlyCreatedError: something is left, as in life.
+            ServiceError: the service refused; nothing remains.
+            RequestTimeoutError: the service did not answer.
+            PartlyCreatedError: something remains, as in the real cloud.
         """
         kind = self.kinds[token]
         self.faults.before(kind.service, kind.create, kind.stale(inputs))
@@ -90,9 +90,9 @@ class Cloud(ABC):
         """Change a resource to new inputs.
 
         Raises:
-            ServiceError: the service refused, or knows no such id; what was before is kept.
-            RequestTimeoutError: no answer.
-            PartlyCreatedError: the change got half way.
+            ServiceError: the service refused, or does not know the id; nothing changes.
+            RequestTimeoutError: the service did not answer.
+            PartlyCreatedError: the change stopped halfway.
         """
         found = self.store.read().find(resource_id)
         if found is None:
@@ -118,11 +118,11 @@ class Cloud(ABC):
         return self._settle(resource_id)
 
     def delete(self, resource_id: str, timeout_s: float = 0) -> None:
-        """Remove a resource and wait for its end, for `timeout_s` (0: the provider's own); one that does not exist is gone.
+        """Delete a resource and wait for its end, up to `timeout_s` (0: the provider's own limit); a missing one is no error.
 
         Raises:
-            ServiceError: something that exists still needs it, or the request was throttled.
-            RequestTimeoutError: no answer, or it has not ended by then.
+            ServiceError: an existing resource depends on it, or the request was throttled.
+            RequestTimeoutError: the service did not answer, or the deletion did not finish in time.
         """
         found = self.store.read().records.get(resource_id)
         if found is None:
@@ -140,7 +140,7 @@ class Cloud(ABC):
         self._remove(resource_id)
 
     def read(self, resource_id: str) -> Record | None:
-        """Return a resource, or None if it is gone."""
+        """Return a resource, or None if it does not exist any more."""
         record = self.store.read().find(resource_id)
         if record is None:
             return None
@@ -150,10 +150,10 @@ class Cloud(ABC):
         return record
 
     def recover(self) -> None:
-        """Finish what dead processes were working on, and stop hosts without a record."""
+        """Finish the work of dead processes, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
-        # A member of a pool that never came up gives way to another, which its pool brings up.
+        # A pool member that never became ready is dropped; its pool creates another one.
         for record in sorted(broken, key=lambda record: bool(record.urn)):
             if record.state == "TERMINATING" or (record.state == "PROVISIONING" and not record.urn):
                 self._remove(record.id)
@@ -171,7 +171,7 @@ class Cloud(ABC):
 
     @contextmanager
     def working(self, record: Record) -> Iterator[None]:
-        """Hold a resource that a larger one is bringing up; ready when the block ends, gone when it raises."""
+        """Mark a resource as being created by a larger one: ready when the block ends, removed if the block raises."""
         try:
             yield
         except BaseException:
@@ -180,7 +180,7 @@ class Cloud(ABC):
         self._settle(record.id)
 
     def wait(self, seconds: float) -> None:
-        """Let as much of the vendor's own waiting time pass as was asked for."""
+        """Wait for the vendor's own waiting time, scaled by `pace`."""
         time.sleep(seconds * self.pace)
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
@@ -192,15 +192,15 @@ class Cloud(ABC):
             return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
 
     def stamp(self, record: Record) -> Record:
-        """Return the record as this process's own work, for resources that a larger one brings along."""
+        """Return the record marked with this process, for resources that are part of a larger one."""
         return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:
-        """Remove what a larger resource brought along; a missing one is fine."""
+        """Remove a resource that is part of a larger one; idempotent."""
         self._remove(resource_id)
 
     def _finish(self, record: Record) -> None:
-        """Bring up what was asked of a process that died; what the service refuses is not there."""
+        """Finish the creation that a dead process was asked for; if the service refuses, nothing remains."""
         try:
             self.kinds[record.token].effect(self, record, None)
         except PartlyCreatedError:
@@ -234,7 +234,7 @@ class Cloud(ABC):
         return any(one in names for one in self.kinds[record.token].needs(record))
 
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
-        """Yield what still needs a record and is neither its child nor being deleted."""
+        """Yield the resources that depend on a record, except its children and those being deleted."""
         for other in database.records.values():
             kind = self.kinds[other.token]
             if other.state == "TERMINATING" or record.id in {other.parent, other.id} or not kind.holds:

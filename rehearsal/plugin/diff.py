@@ -1,4 +1,4 @@
-"""What changed between old and new inputs; each vendor says which changes replace a resource."""
+"""Compares old and new inputs; each vendor decides which changes replace a resource."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.plugin import sdk
 
 @dataclass
 class Changes:
-    """Paths that changed; those which force a replacement are in both lists."""
+    """Changed paths; those that force a replacement are in both lists."""
 
     changed: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ def compare(
 ) -> Changes:
     """Return what an update from old to new inputs changes; only inputs are compared, never computed defaults.
 
-    `updatable` says of a path and its field whether the vendor's provider changes it in place.
+    `updatable` tells, for a path and its field, whether the vendor's provider changes it in place.
     """
     found = Changes()
     for name, known in inputs.fields.items():

@@ -1,4 +1,4 @@
-"""Refusals; each cloud puts them in its vendor's words."""
+"""Refusals; each cloud formats them in its vendor's wording."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Problem:
     """One reason why the service would refuse some inputs.
 
     Attributes:
-        path: the property in question, in Pulumi's notation (`createVnicDetails.subnetId`).
+        path: the property, in Pulumi's notation (`createVnicDetails.subnetId`).
         message: one sentence: what was given, what is allowed, why.
         status: the HTTP status of the service's answer.
         code: the service's error code.
@@ -24,7 +24,7 @@ class Problem:
     code: str = "InvalidParameter"
 
     def sentence(self) -> str:
-        """Return what a preview shows: the vendor's code and sentence."""
+        """Return the text in a preview: the vendor's code and message."""
         return f"{self.code}: {self.message}"
 
     def answer(self, service: str, operation: str) -> str:
@@ -33,7 +33,7 @@ class Problem:
 
 
 class ServiceError(Exception):
-    """A call that the service refused; its text reads as the vendor's provider prints it."""
+    """The service refused a call; the text is formatted as by the vendor's provider."""
 
     def __init__(self, problem: Problem, service: str, operation: str) -> None:
         self.problem = problem
@@ -41,7 +41,7 @@ class ServiceError(Exception):
 
 
 class RequestTimeoutError(Exception):
-    """A call that got no answer in time, as the vendors' HTTP clients put it."""
+    """A call got no answer in time; the text is that of the vendors' HTTP clients."""
 
     def __init__(self, operation: str) -> None:
         super().__init__(f"{operation}: net/http: request canceled (Client.Timeout exceeded while awaiting headers)")
@@ -59,7 +59,7 @@ class SlowEndError(RequestTimeoutError):
 
 
 class PartlyCreatedError(Exception):
-    """Something exists and bills, though its creation failed: the engine has to remember it."""
+    """A resource exists and is billed, though its creation failed, so the engine must keep it in the state."""
 
     def __init__(self, resource_id: str, outputs: Mapping[str, Any], inputs: Mapping[str, Any], reason: str) -> None:
         self.resource_id = resource_id

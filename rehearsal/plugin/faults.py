@@ -1,4 +1,4 @@
-"""Apply the world's API faults: throttling, time-outs, a crash, lack of capacity."""
+"""Apply the world's API faults: throttling, timeouts, a crash, lack of capacity."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rehearsal.plugin.errors import Problem, RequestTimeoutError, ServiceError, 
 from rehearsal.plugin.store import Store
 from rehearsal.world.world import World
 
-# The vendors' providers retry what is throttled or timed out with growing pauses; bounded here by the attempts.
+# The vendors' providers retry throttled or timed-out requests with growing pauses; here, the number of attempts is limited.
 _ATTEMPTS = 6
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 1.0
 
 
 class Faults:
-    """The faults of one world, with a count of how often each has struck kept in the database."""
+    """The faults of one world; the database counts how often each has occurred."""
 
     def __init__(self, world: World, store: Store, throttled: Problem) -> None:
         self._world = world
@@ -30,10 +30,10 @@ class Faults:
     def before(self, service: str, operation: str, stale: Problem | None = None, attempts: int = _ATTEMPTS) -> None:
         """Apply the faults of a request; return once a retry succeeds. A service itself has one attempt, its provider more.
 
-        `stale` is what a service says that does not know yet what was made a moment ago.
+        `stale` is the error of a service that does not know a resource yet that was created a moment ago.
 
         Raises:
-            ServiceError: throttled, or told so, more often than the provider retries.
+            ServiceError: throttled, or answered with `stale`, more often than the provider retries.
             RequestTimeoutError: timed out more often than the provider retries.
         """
         for attempt in range(attempts):
@@ -49,15 +49,15 @@ class Faults:
         raise ServiceError(unknown or self._throttled, service, operation)
 
     def within(self, operation: str) -> None:
-        """Crash this process in the middle of an operation if a fault says so."""
+        """Crash this process in the middle of an operation if a fault requests it."""
         if self._strikes("crash", operation, default_times=1):
             _die()
 
     def ending(self, operation: str, timeout_s: float) -> None:
-        """Wait as long as a machine takes to end, where a fault says so.
+        """Wait as long as a machine takes to terminate, if a fault sets a time.
 
         Raises:
-            SlowEndError: longer than the provider waits; it goes on ending.
+            SlowEndError: this takes longer than the provider waits; the deletion continues.
         """
         for fault in self._world.faults():
             if fault["kind"] == "slow_end" and fault.get("operation") == operation and self._count(fault, None):
@@ -67,29 +67,29 @@ class Faults:
                     raise SlowEndError(operation, timeout_s)
 
     def capacity_left(self, launched: int, domain: str = "") -> bool:
-        """Return whether a domain has capacity for one more host after that many of the same request."""
+        """Return whether a domain has capacity for one more host after `launched` hosts of the same request."""
         short = self._short(launched, domain)
         return all(self._over(fault) for fault in short)
 
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
-        """Return the fault that leaves a domain no capacity for so many hosts at once, counting it, or None if there is."""
+        """Return the fault that leaves a domain without capacity for `size` hosts at once, and count it; None if none does."""
         return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
 
     def _short(self, launched: int, domain: str) -> list[Mapping[str, Any]]:
-        """Return the faults that leave no room after so many hosts; one that names a domain is about that one alone."""
+        """Return the faults that leave no capacity after so many hosts; a fault with a domain applies only to that domain."""
         found = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
         return [fault for fault in found if fault.get("domain", domain) == domain]
 
     def stale(self, operation: str) -> bool:
-        """Return whether a fault lets a service not know yet what was made a moment ago."""
+        """Return whether a fault makes a service not know a resource yet that was created a moment ago."""
         return self._strikes("eventual", operation)
 
     def answer_lost(self, operation: str) -> bool:
-        """Return whether a fault loses the answer to a request that was carried out."""
+        """Return whether a fault drops the answer to a request that was carried out."""
         return self._strikes("answer_lost", operation)
 
     def capacity_after_retries(self, launched: int) -> bool:
-        """Return the same, asked again as a provider does; a fault with `times` is over after as many refusals."""
+        """Return the same after a provider's retries; a fault with `times` ends after as many refusals."""
         for attempt in range(_ATTEMPTS):
             short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
             if not any(self._count(fault, None) for fault in short):

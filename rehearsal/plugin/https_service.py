@@ -1,4 +1,4 @@
-"""HTTPS for a cloud's own end points: one process, a thread for each connection, until it is killed."""
+"""HTTPS server for a cloud's own endpoints: one process, one thread per connection, until it is killed."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from rehearsal.net import services
 from rehearsal.world.world import World
 
 _LONGEST_BYTES = 4 << 20
-#: No vendor keeps a silent connection for longer.
+#: No vendor keeps an idle connection open for longer.
 _PATIENCE_S = 60
 
 
 @dataclass(frozen=True)
 class Request:
-    """One request: `target` is path and query as they were sent; names of headers are in lower case."""
+    """One request: `target` is path and query as sent; header names are in lower case."""
 
     method: str
     target: str
@@ -39,7 +39,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer: a `body` is sent as it is if it is bytes, as XML if it is text, and else as JSON; None is no body at all."""
+    """One answer. A `body` of bytes is sent unchanged, text as XML, other values as JSON; None means no body."""
 
     status: int
     body: Any = None
@@ -54,7 +54,7 @@ class Answer:
         return (b"" if self.body is None else json.dumps(self.body).encode()), "application/json"
 
 
-class Silence(Exception):  # noqa: N818 - it is no error: the service says nothing
+class Silence(Exception):  # noqa: N818 - not an error: the service does not answer
     """The service does not answer this request."""
 
 
@@ -64,13 +64,13 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # the base class asks a name service for its own name, and none is reachable here
+        TCPServer.server_bind(self)  # the base class resolves its own name, and no name service is reachable here
 
 
 def serve(
     world: World, cloud: str, answer: Callable[[Request], Answer], plain: Callable[[Request], Answer] | None = None
 ) -> None:
-    """Answer at the cloud's announced address until killed; `plain` answers what comes by http, if anything does.
+    """Serve at the cloud's announced address until killed; `plain` handles requests over http, if given.
 
     Raises:
         OSError: another program listens there.
@@ -82,7 +82,7 @@ def serve(
     server = _Server((service.address, services.PORT), _handler(answer))
     context = _context(world, service.names)
     context.sni_callback = _by_name(world, cloud, {})
-    # Each connection's own thread does the handshake, so that no caller can keep the others waiting.
+    # Each connection's own thread does the handshake, so that no client can block the others.
     server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
     with services.listening(world, cloud):
         server.serve_forever()

@@ -1,4 +1,4 @@
-"""What all resource types share, in both clouds."""
+"""Base class of the resource types of both clouds."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Asked:
 
     Attributes:
         inputs: the properties; some may not be known yet.
-        database: what exists.
-        itself: the id of the resource, if it exists and is changed.
-        urn: the resource's name in the engine. A preview leaves out what bears the same name when it looks for
-            neighbours, as it may be about to go; a creation does not, as it is still there.
+        database: all existing resources.
+        itself: the id of the resource, if it exists and is to be changed.
+        urn: the resource's name in the engine. When a preview looks for neighbours, it leaves out resources with the same name,
+            because they may be replaced; a creation does not, because they still exist.
     """
 
     inputs: Mapping[str, Any]
@@ -31,7 +31,7 @@ class Asked:
     urn: str | None = None
 
     def known(self, path: str) -> Any:
-        """Return the value at a dotted path, or None if it is absent or unknown."""
+        """Return the value at a dotted path; None if it is absent or unknown."""
         return known_at(self.inputs, path)
 
     def neighbours(self, token: str, **inputs: object) -> list[Record]:
@@ -44,10 +44,10 @@ class Asked:
 
 
 class Kind(ABC):
-    """One type of resource: what the service refuses, adds and does.
+    """One resource type: the service's refusals, additions and effects.
 
-    The methods that change something run in this order: `on_create` inside the transaction that records the resource,
-    `effect` after it, then the state becomes `ready`. Going, `gone` runs before the record does.
+    Methods that change something run in this order: `on_create` inside the transaction that records the resource, then
+    `effect`, then the state becomes `ready`. At deletion, `gone` runs before the record is deleted.
     """
 
     token = ""
@@ -57,13 +57,13 @@ class Kind(ABC):
     create = ""
     update = ""
     delete = ""
-    #: Path, such as `subnetIds[]`, -> token of what must exist there.
+    #: Path, such as `subnetIds[]` -> token of the resource that must exist.
     references: ClassVar[Mapping[str, str]] = {}
-    #: Whether what its inputs name cannot be deleted while it exists.
+    #: Whether resources that its inputs refer to cannot be deleted while it exists.
     holds = True
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        """Yield everything that the service would refuse, as far as the inputs are known."""
+        """Yield the service's refusals, as far as the inputs are known."""
         for pattern, token in self.references.items():
             for path, named in each(asked.inputs, pattern):
                 if self.referred(asked.database, token, named) is None:
@@ -74,24 +74,24 @@ class Kind(ABC):
         return database.find(named, token)
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: ARG002
-        """Return the service's error while it does not yet know what was created a moment ago; None: it knows at once."""
+        """Return the service's error while it does not know a new resource yet; None if it knows it at once."""
         return None
 
     def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002
-        """Return the refusal of a reference to what does not exist."""
+        """Return the refusal of a reference to a resource that does not exist."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
     # Most types need none of the empty methods below, so they are not abstract.
 
     @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        """Return a new id in the vendor's form."""
+        """Return a new id in the vendor's format."""
 
     def on_create(self, database: Database, record: Record) -> None:  # noqa: B027
-        """Add what the service decides; the record is not in the database yet."""
+        """Add the properties that the service decides; the record is not in the database yet."""
 
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
-        """Make it so in the world; `old` are the inputs before an update, None at creation; idempotent."""
+        """Apply it to the world; `old` are the inputs before an update, None at creation; idempotent."""
 
     def outputs(self, record: Record) -> dict[str, Any]:
         """Return its outputs."""
@@ -105,21 +105,21 @@ class Kind(ABC):
         return True
 
     def shown(self, record: Record) -> str:
-        """Return the id by which the engine knows it."""
+        """Return the id in the engine's state."""
         return record.id
 
     def key(self, shown: str) -> str:
-        """Return the record's id for the engine's id."""
+        """Return the record's id for the id in the engine's state."""
         return shown
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the names by which others may need it, as `needs` yields them."""
+        """Return the names by which others may depend on it, as `needs` yields them."""
         return frozenset({record.id})
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield what it needs."""
+        """Yield its dependencies."""
         return references(record.inputs)
 
     def in_use(self, record: Record, holder: Record, kind: Kind) -> Problem:  # noqa: ARG002
-        """Return the refusal to delete what a `holder` of type `kind` still needs."""
+        """Return the refusal to delete a resource on which a `holder` of type `kind` depends."""
         return Problem("", f"{record.id} is needed by {holder.id}.", status=409, code="Conflict")

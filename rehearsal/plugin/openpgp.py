@@ -1,7 +1,7 @@
-"""Detached OpenPGP signatures of rehearsed repositories, by keys that are made of their owners' names.
+"""Detached OpenPGP signatures of rehearsed repositories, with keys that derive from their owners' names.
 
-Formats: RFC 4880, sections 4.2, 5.2.3 to 5.5.2 and 6; Ed25519 in it: draft-ietf-openpgp-rfc4880bis-10, section 13.3. The keys
-protect nothing: whoever has this file can sign with them.
+Formats: RFC 4880, sections 4.2, 5.2.3 to 5.5.2 and 6; for Ed25519: draft-ietf-openpgp-rfc4880bis-10, section 13.3. The keys
+    protect nothing: anybody with this file can sign with them.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-#: 2024-01-01, before any rehearsal; of keys and of signatures.
+#: Creation time of keys and signatures: 2024-01-01, before any rehearsal.
 _CREATED = (1_704_067_200).to_bytes(4, "big")
 _EDDSA, _SHA256 = 22, 8
 _CURVE = bytes.fromhex("2b06010401da470f01")
-#: Packets and subpackets.
+#: Types of packets.
 _SIGNATURE, _PUBLIC_KEY, _USER_ID = 2, 6, 13
 _TIME, _ISSUER, _FLAGS, _ISSUER_FINGERPRINT = 2, 16, 27, 33
-#: Kinds of signatures: of a document, and of a user by the key itself.
+#: Types of signatures: of a document, and of a user id by the key itself.
 _DOCUMENT, _CERTIFICATION = 0x00, 0x13
 _MAY_CERTIFY_AND_SIGN = b"\x03"
 _ONE_OCTET, _CRC, _CRC_START = 192, 0x1864CFB, 0xB704CE
@@ -40,7 +40,7 @@ def public_key(owner: str) -> str:
 
 
 def fingerprint(owner: str) -> str:
-    """Return the fingerprint of the key of `owner`, as stack files have it."""
+    """Return the fingerprint of the key of `owner`, in the form of stack files."""
     return _fingerprint(owner).hex().upper()
 
 

@@ -1,4 +1,4 @@
-"""The presence of a service that changes the world, so that nobody takes a host that boots for one that a crash left."""
+"""Marks a service as present while it changes the world, so that a booting host is not mistaken for a crashed run's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.world.world import World
 
 @contextmanager
 def present(world: World) -> Iterator[None]:
-    """Hold the world's entry as a command does, as long as the block lasts."""
+    """Hold the world's entry lock like a command, as long as the block runs."""
     with (world.folder("locks") / "door").open("a") as door:
         fcntl.flock(door, fcntl.LOCK_SH)
         yield

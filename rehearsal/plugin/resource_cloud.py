@@ -1,4 +1,4 @@
-"""What a resource type needs from its cloud, so that it need not import it."""
+"""The interface of the cloud for resource types, so that they need not import it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ class ResourceCloud(Protocol):
     faults: Faults
 
     def render(self, vcn_id: object) -> None:
-        """Make a VCN or VPC in the world what the database says of it."""
+        """Make a VCN or VPC of the world match the database."""
 
     def wait(self, seconds: float) -> None:
-        """Let as much of the vendor's own waiting time pass as was asked for."""
+        """Wait for the vendor's own waiting time, scaled by the pace."""
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
         """Mark a resource that was created and failed; return the error to raise."""
 
     def stamp(self, record: Record) -> Record:
-        """Return the record as this process's own work."""
+        """Return the record marked with this process."""
 
     def remove(self, resource_id: str) -> None:
-        """Remove what a larger resource brought along; a missing one is fine."""
+        """Remove a resource that is part of a larger one; idempotent."""
 
     def working(self, record: Record) -> AbstractContextManager[None]:
-        """Hold a resource that a larger one is bringing up; ready when the block ends, gone when it raises."""
+        """Mark a resource as being created by a larger one: ready when the block ends, removed if the block raises."""

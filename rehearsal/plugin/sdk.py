@@ -1,6 +1,6 @@
-"""What a vendor's Pulumi SDK says about the inputs and outputs of resource types, read once for a checkout.
+"""The inputs and outputs of resource types according to a vendor's Pulumi SDK, read once per checkout.
 
-Importing an SDK costs seconds at each start of a plugin, so what sdk_reader.py finds in it is kept in a file.
+Importing an SDK takes seconds at each start of a plugin, so the results of sdk_reader.py are kept in a file.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class MapOf:
 class Field:
     """One input property. `type` is str, int, float, bool, None (anything), a ListOf, a MapOf, or an Inputs.
 
-    `updatable`: the SDK's documentation of it begins with "(Updatable)", as OCI's does where nothing is replaced.
+    `updatable`: its documentation in the SDK begins with "(Updatable)"; in OCI's, such a change replaces nothing.
     """
 
     name: str
@@ -53,14 +53,14 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a resource type or of an object in them: its name, and its properties by their names on the wire."""
+    """The inputs of a resource type or of a nested object: its name, and its properties by their names on the wire."""
 
     name: str
     fields: dict[str, Field]
 
 
 class Sdk:
-    """One vendor's SDK: whose cloud it is for, and in which of its modules each resource type is defined."""
+    """One vendor's SDK: its cloud, and the module that defines each resource type."""
 
     def __init__(self, cloud: str, modules: Mapping[str, str]) -> None:
         self._cloud, self._modules = cloud, modules
@@ -69,7 +69,7 @@ class Sdk:
         """Return the inputs of a resource type.
 
         Raises:
-            KeyError: the token is none that this cloud serves.
+            KeyError: this cloud does not support the token.
         """
         return self._known[0][token]
 
@@ -77,7 +77,7 @@ class Sdk:
         """Return all output properties of a resource type.
 
         Raises:
-            KeyError: the token is none that this cloud serves.
+            KeyError: this cloud does not support the token.
         """
         return self._known[1][token]
 
@@ -95,7 +95,7 @@ class Sdk:
         )
 
     def _kept(self) -> Path:
-        """Return the file with what the installed SDK says; a process of its own reads an SDK that is new."""
+        """Return the file with the results for the installed SDK; a separate process reads a new SDK."""
         asked = json.dumps({"cloud": self._cloud, "modules": dict(self._modules)})
         package = f"pulumi_{self._cloud}"
         told = f"{metadata.version(package)} {asked} {_READER.read_text()}"

@@ -1,4 +1,4 @@
-"""Print what a vendor's Pulumi SDK says about resource types, as JSON; a program, started by sdk.py.
+"""Print the resource types' inputs and outputs in a vendor's Pulumi SDK, as JSON; a program, started by sdk.py.
 
 Standard input: {"cloud": "oci", "modules": {"oci:Core/vcn:Vcn": "core.vcn", ...}}.
 Standard output: {"objects": {"VcnArgs": {"cidrBlocks": [{"list": "str"}, required, updatable]}},
@@ -22,14 +22,14 @@ _SCALARS = {str: "str", int: "int", float: "float", bool: "bool"}
 
 
 class Reader:
-    """Collects what Args classes say, each once."""
+    """Collects the properties of Args classes, each class once."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self._names: dict[type, str] = {}
 
     def name(self, args: type) -> str:
-        """Return the name of an Args class, read together with all that it consists of."""
+        """Return the name of an Args class; the class is read together with all nested ones."""
         if args not in self._names:
             plain = args.__name__.removesuffix("Args")
             same = sum(one.partition("#")[0] == plain for one in self.objects)
@@ -52,7 +52,7 @@ class Reader:
         }
 
     def _kind(self, annotation: Any) -> Any:
-        """Return an annotation without Input, Awaitable and Optional around it."""
+        """Return an annotation without the surrounding Input, Awaitable and Optional."""
         origin = typing.get_origin(annotation)
         if origin in (typing.Union, types.UnionType):
             return self._kind(typing.get_args(annotation)[0])
@@ -66,12 +66,12 @@ class Reader:
 
 
 def main() -> None:
-    """Read the SDK that standard input names."""
+    """Read the SDK that standard input describes."""
     asked = json.load(sys.stdin)
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
-        # By attribute, never by importing the resource's own file: an SDK's modules load on access, and one that is
-        # first accessed in the middle of such an import lacks that resource for good.
+        # Through attributes, never by importing the resource's own file: an SDK's modules load on access, and a module that is
+        # first accessed during such an import lacks that resource permanently.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)
@@ -81,8 +81,8 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")  # an SDK warns of its own older classes
-    sys.path.pop(0)  # this folder's module names must not hide the library's
+    warnings.simplefilter("ignore")  # an SDK warns about its own deprecated classes
+    sys.path.pop(0)  # modules of this folder must not hide the standard library's
     from pulumi import _types as sdk_types
 
     main()

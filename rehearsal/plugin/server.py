@@ -26,8 +26,8 @@ from rehearsal.plugin.store import Record
 
 T = TypeVar("T")
 
-_WORKERS = 32  # the engine asks for 4 resources per core at a time, and each may wait for a host
-_MESSAGE_BYTES = 400 << 20  # what the engine itself allows
+_WORKERS = 32  # the engine runs 4 operations per core at a time, and each may wait for a host
+_MESSAGE_BYTES = 400 << 20  # the engine's own limit
 _PARENT_POLL_S = 0.5
 
 
@@ -44,19 +44,19 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield what the vendor's documentation forbids, whatever else exists; the types are already checked."""
+        """Yield violations of the vendor's documentation that do not depend on other resources; types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
-        """Yield what the vendor's provider refuses in its own settings."""
+        """Yield the refusals of the provider's own settings by the vendor's provider."""
         return ()
 
     def configure(self, variables: Mapping[str, Any]) -> None:
         """Take the provider's own settings."""
 
     def defaults(self, token: str) -> Mapping[str, str | int | bool]:  # noqa: ARG002
-        """Return what the vendor's provider adds to a type's inputs where it is not given, by path.
+        """Return the vendor's provider's defaults for a type's missing inputs, by path.
 
-        A path such as `rules[].options.code` is every item's; nothing is added to what is not there.
+        A path such as `rules[].options.code` applies to every item; nothing is added to missing parents.
         """
         return {}
 
@@ -75,10 +75,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
-        """Return what an update from old to new inputs changes and replaces; `state` is what was read back at last."""
+        """Return what an update from old to new inputs changes and replaces; `state` is the last state read back."""
 
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:  # noqa: ARG002
-        """Return outputs that a preview of this update cannot know."""
+        """Return the outputs that a preview of this update cannot know."""
         return ()
 
     @override
@@ -133,7 +133,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         for path, value in self.defaults(token).items():
             wire.fill(news, path, value)
         inputs = wire.loads(news)
-        # Rules rely on types, so only the wrong types of such inputs are reported.
+        # Rules rely on types, so for inputs of a wrong type only that is reported.
         problems = list(check.misfits(inputs, self.sdk.inputs(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
@@ -217,7 +217,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return wire.dumps({**self.outputs(record), "id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
-        """Run a call, and turn the service's errors into the engine's."""
+        """Run a call, and convert the service's errors to the engine's."""
         try:
             return work()
         except PartlyCreatedError as partly:
@@ -238,7 +238,7 @@ def _unserved(context: Any, token: str) -> NoReturn:
 
 
 def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
-    """Fail so that the engine keeps the resource in its state, to repair or to delete it."""
+    """Fail in such a way that the engine keeps the resource in its state, to repair or delete it."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=partly.resource_id,
         properties=wire.dumps(partly.outputs),
@@ -253,7 +253,7 @@ def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
 
 
 def serve(provider: Provider) -> None:
-    """Serve until told to end or until the engine is gone; print only the port."""
+    """Serve until told to stop or until the engine has exited; print only the port."""
     quit_quietly = threading.Event()
 
     def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
@@ -271,6 +271,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # What is being done now is finished at the next start, as a vendor would.
+    # The next start finishes work in progress, as a vendor would.
     server.stop(grace=None)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Answer at the vendors' sites until killed; rehearsal.host.sites starts this."""
+"""Serve the vendors' sites until killed; rehearsal.host.sites starts this."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SIGNED = "/Release.gpg"
 
 
 def answer(scheme: str, request: Request) -> Answer:
-    """Return a file of the site that was asked, or that it has none of that name."""
+    """Return a file of the requested site, or the answer that there is no such file."""
     if request.method != "GET":
         return Answer(404, "")
     host = request.headers.get("host", "")

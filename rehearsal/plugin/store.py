@@ -1,7 +1,7 @@
 """The records of a stand-in cloud, in one JSON file.
 
-A change is made under a file lock and takes effect by renaming a complete file, so that a process killed at any
-moment leaves either the old or the new content. It guards against dying processes, not against power loss.
+A change is made under a file lock and takes effect by renaming a complete file, so that a process that is killed at any moment
+leaves either the old or the new content. This protects against dying processes, not against power failures.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from typing import Any
 from rehearsal.net.wires import locked
 from rehearsal.world.world import World
 
-_BIRTH_FIELD = 22  # field of /proc/<pid>/stat that holds the start time, so that a reused pid is not taken for another
+_BIRTH_FIELD = 22  # field of /proc/<pid>/stat with the start time, so that a reused pid is not mistaken for the same process
 _SHORT_DIGITS = 8
-#: Folder of the world that has one file for each cloud that has sold something.
+#: Folder of the world with one file for each cloud that has resources.
 _FOLDER = "clouds"
 
 
 @dataclass
 class Record:
-    """One thing that exists.
+    """One existing resource.
 
     Attributes:
-        id: what the vendor and the engine know it by.
-        token: the Pulumi type that it is.
-        urn: the resource it was made for; empty for what the service made by itself (defaults, pool members).
+        id: its id for the vendor and the engine.
+        token: its Pulumi type.
+        urn: its URN in the engine; empty if the service created it by itself (defaults, pool members).
         state: its lifecycle state, in the vendor's words.
-        inputs: what was asked for.
-        computed: what the service adds where nothing was asked for; both together are the resource's outputs.
-        private: what only this cloud needs to know.
-        parent: the id of what it belongs to and is deleted with, or None.
+        inputs: the requested properties.
+        computed: properties that the service adds if they were not requested; inputs and these are the resource's outputs.
+        private: data that only this cloud needs.
+        parent: the id of the resource that it belongs to and is deleted with, or None.
         worker: the process that is creating, changing or deleting it, or "".
     """
 
@@ -54,9 +54,9 @@ class Record:
 
     @property
     def short(self) -> str:
-        """A letter and seven hexadecimal digits: what namespaces and folders are named after."""
+        """A letter and seven hexadecimal digits, for the names of namespaces and folders."""
         digest = hashlib.sha256(self.id.encode())
-        # It begins with a letter, so that no tool takes the name for a number.
+        # It begins with a letter, so that no tool mistakes the name for a number.
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
@@ -66,7 +66,7 @@ class Record:
 
 @dataclass
 class Database:
-    """All records by id, and how often each fault has struck."""
+    """All records by id, and how often each fault has occurred."""
 
     records: dict[str, Record] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Database:
         ]
 
     def children(self, parent: str) -> list[Record]:
-        """Return the records that belong to a record and go with it."""
+        """Return the records that belong to a record and are deleted with it."""
         return [record for record in self.records.values() if record.parent == parent]
 
 
@@ -104,11 +104,11 @@ class Store:
 
     @classmethod
     def all_of(cls, world: World) -> list[Store]:
-        """Return the store of every cloud that has sold something in a world."""
+        """Return the store of every cloud that has resources in a world."""
         return [cls(world, file.stem) for file in sorted((world.path / _FOLDER).glob("*.json"))]
 
     def read(self) -> Database:
-        """Return a snapshot; an absent file is an empty cloud."""
+        """Return a snapshot; a missing file is an empty cloud."""
         try:
             stored = json.loads(self._file.read_text())
         except FileNotFoundError:
@@ -117,7 +117,7 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[Database]:
-        """Hold a transaction: committed when the block ends, dropped when it raises. The file goes with the last record."""
+        """Run a transaction: committed when the block ends, rolled back if it raises. Without records, the file is deleted."""
         with self._threads, locked(self._world, self._name):
             database = self.read()
             sold_something = bool(database.records)
@@ -132,7 +132,7 @@ class Store:
 
 
 def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs, with the service's own choices where none is given."""
+    """Return the inputs, with the service's own values for missing ones."""
     merged = dict(base)
     for name, value in asked.items():
         below = base.get(name)
@@ -141,7 +141,7 @@ def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def this_process() -> str:
-    """Return a name of this process that no later process can have."""
+    """Return a name of this process that is never used again."""
     return f"{os.getpid()}:{_birth(os.getpid())}"
 
 
@@ -156,7 +156,7 @@ def _birth(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # The command's name is in parentheses and may hold blanks; what follows it does not.
+    # The command's name is in parentheses and may contain blanks; the later fields do not.
     return stat.rpartition(")")[2].split()[_BIRTH_FIELD - 3]
 
 

@@ -1,7 +1,7 @@
-"""The protocol's Structs as Python values, and back.
+"""Converts the protocol's Structs to Python values and back.
 
-Unknown values (what a preview cannot know yet) become `UNKNOWN`; secrets are unwrapped, because this provider tells the
-engine that it takes none and the engine then marks the outputs itself.
+Unknown values (those that a preview does not know yet) become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine
+that it does not accept them, so the engine marks the outputs itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf import struct_pb2
 
 
 class Unknown:
-    """The type of `UNKNOWN`; there is one value of it."""
+    """The type of `UNKNOWN`, its only value."""
 
     def __repr__(self) -> str:
         return "<not known yet>"
@@ -21,7 +21,7 @@ class Unknown:
 
 UNKNOWN = Unknown()
 
-# The engine's sentinels, one for each kind of property: pulumi/pulumi sdk/go/common/resource/plugin/rpc.go.
+# The engine's sentinels, one for each type of property: pulumi/pulumi sdk/go/common/resource/plugin/rpc.go.
 _STRING_SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _SENTINELS = frozenset(
     {
@@ -77,7 +77,7 @@ def _load_object(struct: struct_pb2.Struct) -> Any:
 
 
 def fill(struct: struct_pb2.Struct, path: str, value: str | int | bool) -> None:
-    """Set what is at a dotted path, `[]` for every item of a list, where its parent is given and it is not."""
+    """Set the value at a dotted path (`[]`: every item of a list) if it is missing and its parent exists."""
     name, _, rest = path.partition(".")
     plain = name.removesuffix("[]")
     if not rest:
@@ -118,12 +118,12 @@ def _dump(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  one line for each o
 
 
 def known(value: Any) -> Any:
-    """Return the value, or None while it is unknown."""
+    """Return the value, or None if it is unknown."""
     return None if isinstance(value, Unknown) else value
 
 
 def at(inputs: Any, path: str) -> Any:
-    """Return the value at a dotted path; None if absent; `UNKNOWN` if a step on the way is unknown."""
+    """Return the value at a dotted path; None if it is absent; `UNKNOWN` if a step of the path is unknown."""
     for step in path.split("."):
         if isinstance(inputs, Unknown):
             return UNKNOWN

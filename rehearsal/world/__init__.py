@@ -1,1 +1,1 @@
-"""The world's folder, its name, and the faults asked for."""
+"""The world's folder, its name, and its planted faults."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from rehearsal.world.world import World
 
-#: Space that `disk_full` leaves: first boot just passes, a build or a copy does not.
+#: Free space that `disk_full` leaves: enough for first boot, too little for a build or a copy.
 NEARLY_FULL_BYTES = 8 << 20
 
 
@@ -17,16 +17,16 @@ class HostFaults:
     Attributes:
         factors: factor of the line rate, by rail index.
         dead: indices of rails without a link.
-        unauthenticated: indices of rails whose link and address are there, and which carry nothing (802.1X).
-        degraded: by rail index, the rate in Gbit/s that its port shows and is shaped to.
-        slow_links: by launch index of another host, factor of the traffic with that host only.
-        wrong_values: some packets to its rails are altered, and no checksum shows it.
-        tcp_fallback: its RDMA devices are there, but no verbs library finds one.
-        boot_fails: cloud-init ends with the status `error`.
-        never_answers: the host runs and no packet reaches it.
-        free_bytes: space left on its root disk, None for all of it.
-        failing: commands of its image that end with an error.
-        computing: processes that nvidia-smi shows on its GPUs, as it prints them: pid, name, MiB.
+        unauthenticated: indices of rails that have a link and an address but carry no traffic (802.1X).
+        degraded: by rail index, the rate in Gbit/s that its port reports and is shaped to.
+        slow_links: by launch index of another host, factor of the rate to and from that host only.
+        wrong_values: some packets to its rails are altered without a checksum error.
+        tcp_fallback: its RDMA devices exist, but no verbs library finds one.
+        boot_fails: cloud-init finishes with the status `error`.
+        never_answers: the host runs, but no packet reaches it.
+        free_bytes: free space on its root disk; None for all of it.
+        failing: commands of its image that fail.
+        computing: processes that nvidia-smi lists on its GPUs, in its format: pid, name, MiB.
     """
 
     factors: dict[int, float]
@@ -44,10 +44,10 @@ class HostFaults:
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
-        """Return the faults of the host with that launch index; -1 is that of every host outside the pools.
+        """Return the faults of the host with that launch index; -1 stands for every host outside the pools.
 
         Raises:
-            ValueError: a fault of a kind that concerns hosts names no number where one is needed.
+            ValueError: a host's fault has no number where it needs one.
         """
         mine = [one for one in world.faults() if one.get("host") == index]
         factors = dict.fromkeys(range(rails), 1.0)

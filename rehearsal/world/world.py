@@ -9,30 +9,31 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The operator's place on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one).
+#: The operator's address on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one).
 OPERATOR_ADDRESS = "198.51.100.10"
 
-#: What public addresses are handed out from (TEST-NET-3, RFC 5737).
+#: Range of public addresses (TEST-NET-3, RFC 5737).
 PUBLIC_RANGE = "203.0.113.0/24"
 
-#: 100 Gb/s becomes 25 Mb/s: what two busy cores can still fill.
+#: 100 Gb/s becomes 25 Mb/s, which two busy cores can still fill.
 DEFAULT_SCALE = 4000
-#: Ranks whose bytes one core carries at that scale, with room to spare: of their wires 64 on two cores reached 0.8, 24 all.
+#: Ranks whose traffic one core can carry at that scale, with a margin: on two cores, 24 ranks reached full rate, 64 reached
+#: 0.8.
 _RANKS_OF_A_CORE = 16
 
 
 def scale_for(ranks: int, cores: int | None = None) -> int:
-    """Return the divisor of line rates at which `cores`, else this machine's, carry the bytes of so many ranks."""
+    """Return the divisor of line rates at which `cores` (by default this machine's) can carry the traffic of so many ranks."""
     return DEFAULT_SCALE * max(1, math.ceil(ranks / (_RANKS_OF_A_CORE * (cores or os.cpu_count() or 1))))
 
 
 @dataclass(frozen=True)
 class World:
-    """One rehearsed world: a folder, and a tag derived from it that all its names carry.
+    """One rehearsed world: a folder, and a tag derived from it that is part of all its names.
 
     Attributes:
         path: absolute path of the world's folder.
-        tag: six hexadecimal digits, the same for the same folder, different for another checkout.
+        tag: six hexadecimal digits, always the same for one folder, and different for another checkout.
         scale: divisor of every line rate.
     """
 
@@ -74,13 +75,13 @@ class World:
         return Path("/run") / f"bb{self.tag}-agent"
 
     def folder(self, *parts: str) -> Path:
-        """Return a folder below the world's own, created if absent."""
+        """Return a folder below the world's own; create it if it does not exist."""
         made = self.path.joinpath(*parts)
         made.mkdir(parents=True, exist_ok=True)
         return made
 
     def faults(self) -> list[dict[str, object]]:
-        """Return the faults in faults.json; none if the file is absent.
+        """Return the faults in faults.json; empty if the file does not exist.
 
         Raises:
             ValueError: the file is not a JSON list of objects that each have a `kind`.

@@ -1,5 +1,5 @@
-"""Programs on the controller that start and end a cluster's dynamic nodes; standard library of Python 3.6.
+"""Programs on the controller that start and terminate a cluster's dynamic nodes; standard library of Python 3.6.
 
-Slurm calls `resume`, `suspend` and `resume-failed`. They only write down what Slurm wants and return. `reconcile`, run by a
-systemd timer, does it: it is the only one that calls the cloud, and it can be killed at any line and run again.
+Slurm calls `resume`, `suspend` and `resume-failed`, which only record Slurm's request and return. `reconcile`, which a systemd
+timer starts, carries the requests out. Only `reconcile` calls the cloud, and it can be killed at any point and run again.
 """

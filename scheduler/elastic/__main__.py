@@ -1,7 +1,7 @@
-"""`resume`, `suspend` and `resume-failed` write down what Slurm wants, `reconcile` does it, `sweep` ends all machines.
+"""`resume`, `suspend` and `resume-failed` record Slurm's requests, `reconcile` carries them out, `sweep` deletes all machines.
 
-`entry-tests` makes the tests that machines pass before they become nodes. `identity CLOUD` and `install` make this machine the
-controller first.
+`entry-tests` runs the tests that machines must pass before they become nodes. `identity CLOUD` and `install` first set up this
+machine as the controller.
 """
 
 import json
@@ -42,7 +42,7 @@ def main(argv: List[str]) -> int:
 
 
 def _alone(verb: str, known: settings.Settings, folder: str) -> int:
-    """Run a program of which only one may be at work, because it calls the cloud."""
+    """Run a program that calls the cloud, under a lock, so that only one of them runs at a time."""
     cloud = _CLOUDS[known.cloud["name"]](known.cloud)
     with only_one(os.path.join(settings.FOLDER, "lock")) as mine:
         if not mine:
@@ -59,7 +59,7 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
 
 
 def _read(path: str) -> str:
-    """Return Slurm's file about the jobs; without it, nodes belong to no job."""
+    """Return the text of Slurm's file about the jobs; empty without it: nodes then belong to no job."""
     try:
         with open(path, encoding="utf-8") as source:
             return source.read()

@@ -1,8 +1,8 @@
-"""EC2 as the controller's role sees it: RunInstances from a launch template, three Describe calls and TerminateInstances.
+"""EC2 with the permissions of the controller's role: RunInstances from a launch template, Describe calls, TerminateInstances.
 
-The Query API over HTTPS with Signature Version 4 and nothing else: Debian's and the vendors' images have boto3 of any
-version or none, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User Guide,
-"Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
+It uses the Query API over HTTPS with Signature Version 4, without an SDK: Debian's and the vendors' images have boto3 in any
+version or not at all, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User
+Guide, "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
 """
 
 import calendar
@@ -22,12 +22,13 @@ from scheduler.elastic.http_client import Answer, Http
 TOKEN_TAG = "busbar:launch"  # noqa: S105 - the name of a tag
 _VERSION = "2016-11-15"
 _METADATA = "http://169.254.169.254/latest/"
-#: `reconcile` ends after some minutes, and every call must leave time for the others.
+#: `reconcile` has a time limit of some minutes, so each call must leave time for the others.
 _TIMEOUT_S = 20
 _METADATA_TIMEOUT_S = 3
 _PAGE = 1000
-_TOPOLOGY_IDS = 100  # of one call (EC2 API, DescribeInstanceTopology)
-#: What another time or size could have (aws-parallelcluster-node: slurm_plugin/fleet_manager.py; EC2 API, error codes).
+_TOPOLOGY_IDS = 100  # per call (EC2 API, DescribeInstanceTopology)
+#: Errors that another time or another size may avoid (aws-parallelcluster-node: slurm_plugin/fleet_manager.py; EC2 API, error
+#: codes).
 _CAPACITY = re.compile(
     r"Insufficient\w*Capacity\w*|InsufficientFreeAddressesInSubnet|ReservationCapacityExceeded|UnfulfillableCapacity|"
     r"(Instance|Vcpu|Volume|MaxSpotInstanceCount|PlacementGroup)\w*(Limit)?Exceeded|SpotMaxPriceTooLow"
@@ -35,8 +36,8 @@ _CAPACITY = re.compile(
 _BUSY = re.compile(
     r"RequestLimitExceeded|Throttl\w+|.*RequestThrottled\w*|InternalError|InternalFailure|Unavailable|ServiceUnavailable|ResourceCountExceeded"
 )
-#: EC2 ends the machines of a Capacity Block so long before the block ends; an UltraServer's must have ended by then (EC2 user
-#: guide, "Capacity Blocks for ML").
+#: EC2 terminates the machines of a Capacity Block this long before the block ends, and those of an UltraServer this long (EC2
+#: user guide, "Capacity Blocks for ML").
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _MISSING = "InvalidInstanceID.NotFound"
@@ -52,7 +53,7 @@ class Credentials(NamedTuple):
 
 
 class Aws(Cloud):
-    """One region's EC2.
+    """EC2 in one region.
 
     Args:
         given: `region`; `endpoint`, the service's URL; `tags`, which every machine of the cluster has.
@@ -64,7 +65,7 @@ class Aws(Cloud):
         self._credentials: Optional[Credentials] = None
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start machines from the set's launch template; `spec` has `template`, its id, and `tags`."""
+        """Start machines from the set's launch template; `spec` has `template` (its id) and `tags`."""
         asked = {
             "LaunchTemplate.LaunchTemplateId": wanted.spec["template"],
             "LaunchTemplate.Version": "$Default",
@@ -81,7 +82,7 @@ class Aws(Cloud):
         return [_text(one, "instanceId") for one in self._call("RunInstances", asked).iter("item") if _text(one, "instanceId")]
 
     def listing(self) -> Listing:
-        """Return the machines that have the cluster's tags and a launch of these programs."""
+        """Return the machines that have the cluster's tags and were launched by these programs."""
         asked = {"Filter.1.Name": "tag-key", "Filter.1.Value.1": TOKEN_TAG, "MaxResults": str(_PAGE)}
         for at, (key, value) in enumerate(sorted(self._tags.items()), 2):
             asked[f"Filter.{at}.Name"], asked[f"Filter.{at}.Value.1"] = f"tag:{key}", value
@@ -99,7 +100,7 @@ class Aws(Cloud):
             asked["NextToken"] = following
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return the network nodes above each machine; EC2 has none for some types, nor for a machine that does not run yet."""
+        """Return the network nodes above each machine; EC2 has none for some types and for machines that do not run yet."""
         del ask
         found = {}
         for at in range(0, len(machines), _TOPOLOGY_IDS):
@@ -112,7 +113,7 @@ class Aws(Cloud):
         return found
 
     def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
-        """Return the state of Capacity Blocks that are not active, or whose machines EC2 is about to end."""
+        """Return the state of each Capacity Block that is not active, or whose machines EC2 is about to terminate."""
         blocks = sorted({one["block"] for one in sets.values() if one.get("block")})
         if not blocks:
             return {}
@@ -122,7 +123,7 @@ class Aws(Cloud):
         return {key: whys[one["block"]] for key, one in sets.items() if whys.get(one.get("block", ""))}
 
     def terminate(self, ids: Sequence[str]) -> None:
-        """End machines; those that EC2 does not know any more are left out, because it refuses all for one of them."""
+        """Terminate machines. Ids that EC2 does not know any more are left out, because one of them fails the whole call."""
         left = list(ids)
         while left:
             try:
@@ -192,7 +193,7 @@ def signed(url: str, region: str, body: bytes, credentials: Credentials, now: fl
 
 
 def _parsed(body: bytes) -> ET.Element:
-    """Return the answer without its XML name space."""
+    """Return the parsed answer without its XML namespace."""
     try:
         root = ET.fromstring(body)  # noqa: S314 - EC2's own answers, over a verified connection
     except ET.ParseError:
@@ -215,7 +216,7 @@ def _machine(one: ET.Element) -> Machine:
 
 
 def _closed(one: ET.Element, now: float) -> str:
-    """Return why nothing can be started in a Capacity Block; empty if something can."""
+    """Return why no machine can start in a Capacity Block; empty if one can."""
     its, state = _text(one, "capacityReservationId"), _text(one, "state")
     if state == "scheduled":
         return f"Capacity Block {its} begins at {_text(one, 'startDate')}"

@@ -1,6 +1,7 @@
-"""Makes this machine the controller of a cluster whose nodes Slurm starts; run as root, and again for every change.
+"""Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, again after every change.
 
-`identity` comes first, because machines are launched with the controller's public key, and `install` when they can be.
+`identity` comes first, because machines are launched with the controller's public key; `install` comes once machines can be
+launched.
 """
 
 import json
@@ -14,7 +15,7 @@ from scheduler.elastic import http_client, join, places, settings, work
 from scheduler.elastic.state import State
 from scheduler.users import controller_setup
 
-#: The controller's own key: it is made here, and only its public half leaves this machine.
+#: The controller's own key pair: created here, and only the public key leaves this machine.
 KEY = "/etc/busbar/id_ed25519"
 _PLACES = {
     "conf": slurm_conf.CONF,
@@ -23,14 +24,14 @@ _PLACES = {
 }
 _UNITS = "/etc/systemd/system"
 _TIMEOUT_S = 30
-#: Instance metadata that says which region this is (OCI documentation, "Getting Instance Metadata").
+#: Instance metadata with the region (OCI documentation, "Getting Instance Metadata").
 _REGION = {"oci": ("http://169.254.169.254/opc/v2/instance/canonicalRegionName", {"Authorization": "Bearer Oracle"})}
 
 
 def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str, Any]:
-    """Return what nodes are configured with: `public_key`, `facts` of this machine (`slurm_facts`), and the `region`.
+    """Return the values for the nodes' configuration: `public_key`, `facts` of this machine (`slurm_facts`), and the `region`.
 
-    Exits with a sentence if this machine cannot be a controller.
+    Exits with a message if this machine cannot be a controller.
     """
     facts = slurm_facts.facts()
     lacks = [*facts["lacks"], *([] if facts.get("controls") else ["slurmctld"])]
@@ -59,12 +60,12 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
 
 
 def install(text: str, own: str) -> None:
-    """Write what the JSON `text` has (`files` and `units` by name, `settings`, `shared`), and start the daemons with it.
+    """Write the contents of the JSON `text` (`files` and `units` by name, `settings`, `shared`), and start the daemons.
 
     Args:
-        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that becomes the login user's. If given,
-            `logins` has id and address of the login nodes beside this machine by their names, `accounting` is what
-            `scheduler.accounting.document` returns, and `users` what `scheduler.users.controller_setup` takes.
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own. If given,
+            `logins` has id and address of each login node beside this machine, by name; `accounting` is the result of
+            `scheduler.accounting.document`, and `users` the argument of `scheduler.users.controller_setup`.
         own: path of this zipapp.
     """
     given = json.loads(text)
@@ -81,15 +82,15 @@ def install(text: str, own: str) -> None:
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
     node_setup.give(given["shared"], given["settings"]["join"]["user"])
     closed = os.path.join(settings.FOLDER, work.CLOSED)
-    if os.path.exists(closed):  # a destroy that was not finished
+    if os.path.exists(closed):  # an unfinished destroy
         os.unlink(closed)
     if places.NAME in given["files"]:
-        # Machines that run stay where they are, and Slurm is not started again for it.
+        # Running machines keep their places in topology.conf, so Slurm is not restarted for it.
         state = State.load(os.path.join(settings.FOLDER, "state.json"))
         given["files"][places.NAME] = places.conf(settings.load().sets, state)
     node = dict(_PLACES, key="", files=given["files"])
     if given.get("accounting"):
-        node_setup.set_up(dict(node, units={}))  # munge, which the database needs, and slurmctld needs the database
+        node_setup.set_up(dict(node, units={}))  # munge first, because the database needs it; slurmctld needs the database
         accounting_setup.set_up(given["accounting"])
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):

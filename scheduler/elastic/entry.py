@@ -116,7 +116,7 @@ def _set(work: Work, batch: Batch) -> LaunchSet:
 
 
 def _ask(work: Work, desk: Desk, batch: Batch) -> None:
-    """Ask for the test of a launch once all its machines have booted; a machine that was started alone joins without a test."""
+    """Ask for the test of a launch once all its machines have booted; a single machine joins without a test."""
     if batch.launched_at is None or not batch.nodes or set(batch.nodes) - set(batch.reached):
         return
     if len(batch.nodes) == 1:
@@ -149,8 +149,8 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     for node in bad:
         work.fail([node], work.state.comments[node], PAUSE_S)
     if bad and batch.group:
-        # Start all machines of the job anew. A replacement would be started alone, so it would not be tested, and on OCI it
-        # would be in another cluster network.
+        # Start all machines of the job again. A single replacement would not be tested, and on OCI it would be in another
+        # cluster network.
         for one in [one for one in work.state.batches.values() if one is batch or one.group == batch.group]:
             work.fail(list(one.nodes), "entry test: terminated with {}, which did not pass".format(", ".join(bad)), LOST_S)
 

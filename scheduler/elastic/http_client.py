@@ -1,4 +1,4 @@
-"""One HTTP request with a limit of time, and its answer whatever its status."""
+"""Sends one HTTP request with a timeout; returns the answer whatever its status."""
 
 import urllib.error
 import urllib.request
@@ -7,19 +7,19 @@ from typing import Callable, Dict, NamedTuple
 
 
 class Answer(NamedTuple):
-    """Status and body of an HTTP answer; `headers` by name in lower case."""
+    """Status and body of an HTTP answer; `headers` by lower-case name."""
 
     status: int
     body: bytes
     headers: Dict[str, str] = {}  # noqa: RUF012 - never changed; a NamedTuple's default is shared
 
 
-#: Send (method, URL, headers, body, seconds) and return the answer; OSError where there is none.
+#: Sends (method, URL, headers, body, timeout in seconds) and returns the answer; raises OSError if there is none.
 Http = Callable[[str, str, Dict[str, str], bytes, float], Answer]
 
 
 def send(method: str, url: str, headers: Dict[str, str], body: bytes, timeout_s: float) -> Answer:
-    """Send one request; proxies of the environment are for people, not for clouds' services."""
+    """Send one request, without the proxies of the environment, which cloud services do not need."""
     request = urllib.request.Request(url, data=body or None, headers=headers, method=method)  # noqa: S310 - constant schemes
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -1,4 +1,4 @@
-"""Makes a new machine a node over SSH: its name, munge's key and slurmd's unit. Only controller and nodes have the key."""
+"""Makes a new machine a node over SSH: its name, munge's key and slurmd's unit. Only controller and nodes have munge's key."""
 
 import base64
 import json
@@ -14,19 +14,19 @@ from scheduler.users import member
 
 _TIMEOUT_S = 45
 _KEY = "/etc/munge/munge.key"
-#: Isolated from the user's environment.
+#: Isolated mode, independent of the user's environment.
 _PYTHON = "python3 -IS -"
-#: Machines that are asked at once, each over a connection of its own.
+#: Machines that are contacted at once, each over its own connection.
 _WINDOW = 32
 
 
 def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function (node, machine's id, address, all addresses) -> why the machine is no node yet; empty if it is one.
+    """Return a function (node, machine's id, address, all addresses) -> why the machine is not a node yet; empty if it is one.
 
     Args:
         given: `user`, login user with sudo; `identity`, file of the controller's private key; `known_hosts`, the file of host
-            keys; `controller`, the controller's address; `booted`, the file in which a machine's first boot says how it ended,
-            none where nothing is to be waited for.
+            keys; `controller`, the controller's address; `booted`, the file in which a machine's first boot records its result;
+            without it, nothing is waited for.
     """
 
     def join(node: str, machine: str, address: str, others: Dict[str, str]) -> str:
@@ -39,13 +39,13 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
 
 
 def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[str, str]) -> str:
-    """Let people submit jobs on a machine that runs none; return why that did not work, empty if it did.
+    """Set up a login node, which runs no jobs but submits them; return why that failed, empty if it did not.
 
     Args:
         given: as `over_ssh` takes it.
         machine: its id.
-        address: where it is reached.
-        files: the controller's own in /etc/slurm.
+        address: its address.
+        files: the controller's files in /etc/slurm, by name.
     """
     with open(_KEY, "rb") as source:
         key = source.read()
@@ -54,7 +54,7 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
         "conf": slurm_conf.CONF,
         "mark": slurm_conf.MARK,
         "folders": [],
-        # Commands read these alone; nobody else's daemons run there that could fetch them.
+        # Slurm's commands read only these files, and the machine runs no slurmd that could fetch them.
         "files": {name: files[name] for name in ("slurm.conf", "plugstack.conf") if name in files},
         "units": {},
         "booted": given.get("booted"),
@@ -65,7 +65,7 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
     """Return a function with the arguments of `over_ssh`'s -> why a machine has not booted yet; empty if it has.
 
-    It changes nothing there, but its host key is pinned from then on.
+    It changes nothing on the machine, but pins its host key.
     """
 
     def reach(_node: str, machine: str, address: str, _others: Dict[str, str]) -> str:
@@ -87,7 +87,7 @@ def asks(given: Dict[str, Any]) -> Ask:
 
 
 def _runs(given: Dict[str, Any], machine: str, address: str, program: bytes) -> str:
-    """Run a Python program as root on a machine; return what it said last if it failed."""
+    """Run a Python program as root on a machine; return its last line of output if it failed."""
     done = _ran(given, machine, address, f"sudo -n {_PYTHON}", program)
     if done is None:
         return f"no answer within {_TIMEOUT_S} s"
@@ -98,7 +98,7 @@ def _runs(given: Dict[str, Any], machine: str, address: str, program: bytes) -> 
 def _ran(
     given: Dict[str, Any], machine: str, address: str, command: str, program: bytes
 ) -> "Optional[subprocess.CompletedProcess[bytes]]":
-    """Run a command on a machine with a program as its input; None if that takes too long."""
+    """Run a command on a machine with a program as its input; return None after a timeout."""
     ssh = [*words_of_ssh(given, machine), f"{given['user']}@{address}", command]
     try:
         return subprocess.run(
@@ -109,7 +109,7 @@ def _ran(
 
 
 def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dict[str, Any]:
-    """Return what `scheduler.node_setup` does on a node."""
+    """Return the input of `scheduler.node_setup` on a node."""
     unit = units(controller)["slurmd.service"]
     return {
         "key": base64.b64encode(key).decode(),
@@ -124,7 +124,7 @@ def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dic
 
 
 def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
-    """Return the words of ssh. A host key is pinned to the machine's id: its address may be another machine's later."""
+    """Return the ssh command. A host key is pinned to the machine's id, because another machine may get its address later."""
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "accept-new",
@@ -140,9 +140,9 @@ def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
 
 
 def text(its: Dict[str, Any], controller: str) -> bytes:
-    """Return all that a machine runs to become a node, given what `setup` returned; it knows the users before jobs come."""
+    """Return the program that makes a machine a node, given what `setup` returned; it sets up users before jobs start."""
     users = member.program(controller)
-    # What the users' part needs is there when the first boot has ended.
+    # What the users' part needs is installed when first boot has finished.
     begin = "\nawait_first_boot({!r})\n".format(its["booted"]).encode() if users and its.get("booted") else b"\n"
     return setup_program() + begin + users + f"\nmain({json.dumps(its)!r})\n".encode()
 

@@ -1,8 +1,8 @@
-"""OCI as the controller's instance principal sees it: one cluster network for each launch, listed and ended by its tags.
+"""OCI with the permissions of the controller's instance principal: one cluster network per launch, found by its tags.
 
-REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and eight calls do not need it. Source: OCI API
-reference, Core Services API 20160918. A cluster network starts all its machines or fails; it fails after the call, so a launch
-returns no ids, and `listing` tells of the failure.
+It uses REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and eight calls do not need one. Source: OCI
+API reference, Core Services API 20160918. A cluster network starts either all its machines or none. It may fail after the call
+returned, so a launch returns no ids, and `listing` reports the failure.
 """
 
 import calendar
@@ -15,7 +15,7 @@ from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Http
 
-#: Names of tags: which launch made a network, and which made it larger last.
+#: Names of tags: the launch that created a network, and the launch that last enlarged it.
 TOKEN_TAG, GROWN_TAG = "busbar-launch", "busbar-grown"
 _TIMEOUT_S = 20
 _PAGE = 100
@@ -24,12 +24,13 @@ _SERVER_ERROR = 500
 _NOT_FOUND = 404
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
-#: The service ends a network whose launch has failed, and shows it for a day; its launch is over long before that.
+#: The service deletes a network whose launch has failed and lists it for a day; the launch is finished long before that.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
-#: States in which machines of a cluster network may still come.
+#: States in which a cluster network may still get machines.
 _UNSURE = (_STARTING, "SCALING")
-#: What a machine runs to say where it is, because only it can ask its metadata service; {} if that has no such data.
+#: Program that a machine runs to report its place, because only the machine can query its metadata service; {} without such
+#: data.
 _WHERE = """
 import urllib.error, urllib.request
 asked = urllib.request.Request("http://169.254.169.254/opc/v2/host/", headers={"Authorization": "Bearer Oracle"})
@@ -38,16 +39,16 @@ try:
 except urllib.error.HTTPError:
     print("{}")
 """
-#: Parts of the RDMA network from the widest, as the metadata names them: (in rdmaTopologyData, without it).
+#: Levels of the RDMA network, the widest first, with their names in the metadata: (in rdmaTopologyData, without it).
 _PARTS = (
     (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
     (("block", "networkBlockId"), ("rack", "rackId")),
 )
-_SHORT = 8  # letters at an OCID's end, enough to tell parts of one network apart
+_SHORT = 8  # last letters of an OCID, enough to tell parts of one network apart
 
 
 class _Home(NamedTuple):
-    """Where a machine is: its cluster network, its instance pool, and all machines of that network."""
+    """A machine's cluster network and instance pool, and all machines of that network."""
 
     network: str
     pool: str
@@ -55,7 +56,7 @@ class _Home(NamedTuple):
 
 
 class Oci(Cloud):
-    """One compartment.
+    """OCI in one compartment.
 
     Args:
         given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags of the cluster.
@@ -88,13 +89,13 @@ class Oci(Cloud):
         return tuple(spec["domains"])
 
     def _grown(self, wanted: Launch) -> bool:
-        """Enlarge the network of an earlier launch, once for a token; return whether there still is one.
+        """Enlarge the network of an earlier launch, once per token; return whether that network still exists.
 
-        The answer has no work request, and the pool keeps a size that it could not reach. A size that it has already starts
-        nothing, so it is first told the one that it really has.
+        The answer has no work request, and the pool keeps a size that it could not reach. Setting the size that it already has
+        starts nothing, so it is first set to its real number of machines.
 
         Raises:
-            BusyError: another change of that network is not over.
+            BusyError: another change of that network has not finished.
         """
         found = [one for one in self._all("/clusterNetworks") if self._is_ours(one) and one["lifecycleState"] not in _GONE]
         network = next((one for one in found if one["freeformTags"][TOKEN_TAG] == wanted.beside), None)
@@ -119,7 +120,7 @@ class Oci(Cloud):
         self._call("PUT", f"/clusterNetworks/{network}", {"freeformTags": tags, "instancePools": [{"id": pool, "size": size}]})
 
     def listing(self) -> Listing:
-        """Return machines of the cluster's networks, with their addresses; networks without machines are removed."""
+        """Return machines of the cluster's networks, with their addresses; networks without machines are deleted."""
         machines: List[Machine] = []
         failed: Dict[str, CloudError] = {}
         ours = [one for one in self._all("/clusterNetworks") if self._is_ours(one)]
@@ -143,12 +144,12 @@ class Oci(Cloud):
         return Listing(machines, failed)
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return each machine's cluster network, between which there is no RDMA, and its place in that."""
+        """Return each machine's cluster network and its place in it; there is no RDMA between cluster networks."""
         said = ask(_WHERE, machines)
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
     def terminate(self, ids: Sequence[str]) -> None:
-        """End machines: a network whose machines all end with one call, others one by one, because OCI has no call for many."""
+        """Terminate machines: one call for a network whose machines all go, else one by one, because OCI has no bulk call."""
         if not set(ids) <= set(self._homes):
             self.listing()
         left = [its for its in ids if its in self._homes]
@@ -170,7 +171,7 @@ class Oci(Cloud):
         self._call("DELETE", f"/clusterNetworks/{network}", gone_is_fine=True)
 
     def _addresses(self) -> Dict[str, str]:
-        """Return private addresses by instance: two lists, whatever the number of machines."""
+        """Return private addresses by instance, from two lists, whatever the number of machines."""
         subnet = self._given["subnet"]
         by_interface = {
             its["vnicId"]: its["ipAddress"] for its in self._all("/privateIps", subnetId=subnet, in_compartment=False)
@@ -179,7 +180,7 @@ class Oci(Cloud):
         return {its["instanceId"]: by_interface[its["vnicId"]] for its in attached if its.get("vnicId") in by_interface}
 
     def _failed(self, network: Dict[str, Any], alive: int) -> Dict[str, CloudError]:
-        """Return which launch fails in a network, and why: the one that made it, or the one that enlarged it last."""
+        """Return the launch that failed in a network, and why: the one that created it, or the one that last enlarged it."""
         tags, state = network["freeformTags"], network["lifecycleState"]
         error = None
         token = tags[TOKEN_TAG]
@@ -190,7 +191,7 @@ class Oci(Cloud):
         return {token: error} if error else {}
 
     def _failure(self, network: str, *, newest: bool = False) -> Optional[CloudError]:
-        """Return why machines of a network do not start, from its work requests or the newest; None as long as they may."""
+        """Return why machines of a network do not start, from all work requests or the newest; None while they still may."""
         found = sorted(self._all("/workRequests", resourceId=network), key=lambda one: str(one.get("timeAccepted", "")))
         for request in found[-1:] if newest else found:
             if request["status"] == "FAILED":
@@ -236,9 +237,9 @@ class Oci(Cloud):
 
 
 def _parts(text: str) -> List[str]:
-    """Return where a machine is in its cluster network, from /opc/v2/host of its metadata; nothing if that does not say.
+    """Return a machine's place in its cluster network, from /opc/v2/host of its metadata; empty if that has none.
 
-    Source: oci-hpc-oke, "Using RDMA network locality": rdmaTopologyData is there where the tenancy has a capacity topology.
+    Source: oci-hpc-oke, "Using RDMA network locality": rdmaTopologyData exists if the tenancy has a capacity topology.
     """
     try:
         host = json.loads(text)
@@ -256,12 +257,12 @@ def _parts(text: str) -> List[str]:
 
 
 def _seconds(text: str) -> float:
-    """Return a time of the service's (RFC 3339) as seconds of the epoch; one that is not given is long ago."""
+    """Return a time of the service (RFC 3339) as Unix time; a missing one as 0."""
     return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) if text else 0
 
 
 def _kind(status: int, error: CloudError) -> CloudError:
-    """Return the error as what it means: no capacity is an internal error by its status, and is told by its text."""
+    """Return the error with the right type: a lack of capacity has the status of an internal error, and only its text tells."""
     said = str(error).lower()
     code, message = error.code, str(error)[len(error.code) + 2 :]
     if any(words in said for words in _CAPACITY):

@@ -1,7 +1,8 @@
-"""Requests to OCI in the name of this machine (instance principal): a token of the tenancy's, and signatures with its key.
+"""Signs requests to OCI in the name of this machine (instance principal), with a token from the tenancy and a session key.
 
-RSA is openssl's, which every image has; the standard library has none. Sources: OCI documentation, "Request Signatures" and
-"Calling Services from an Instance"; oci-python-sdk: auth/federation_client.py, auth/auth_utils.py, signer.py.
+openssl computes the RSA signatures, because every image has it and the standard library has no RSA. Sources: OCI documentation,
+"Request Signatures" and "Calling Services from an Instance"; oci-python-sdk: auth/federation_client.py, auth/auth_utils.py,
+signer.py.
 """
 
 import base64
@@ -23,18 +24,18 @@ _METADATA_TIMEOUT_S = 3
 _TIMEOUT_S = 20
 _OPENSSL_TIMEOUT_S = 30
 _OK = 200
-#: Calls with a body sign it, too.
+#: Headers to sign; calls with a body also sign those of the body.
 _PLAIN, _BODY = ("date", "(request-target)", "host"), ("content-length", "content-type", "x-content-sha256")
 
 
 class Signer(NamedTuple):
-    """Signs requests: the id of a key and the key, in PEM."""
+    """Signs requests: the key's id, and the private key in PEM."""
 
     key_id: str
     key: bytes
 
     def headers(self, method: str, url: str, body: bytes, now: float) -> Dict[str, str]:
-        """Return a request's headers, its signature among them."""
+        """Return a request's headers, including its signature."""
         parts = urllib.parse.urlsplit(url)
         target = parts.path + (f"?{parts.query}" if parts.query else "")
         known = {"date": formatdate(now, usegmt=True), "(request-target)": f"{method.lower()} {target}", "host": parts.netloc}
@@ -57,10 +58,10 @@ class Signer(NamedTuple):
 
 
 def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Signer:
-    """Return a signer for this machine; its token is valid for some minutes, longer than a run of the programs.
+    """Return a signer for this machine; its token is valid for some minutes, longer than a run of these programs.
 
     Raises:
-        CloudError: this machine has no identity, or the tenancy does not know it.
+        CloudError: this machine has no identity, or the tenancy does not accept it.
     """
     leaf, leaf_key, between = (_metadata(send, f"identity/{name}.pem") for name in ("cert", "key", "intermediate"))
     shown = _openssl(["x509", "-noout", "-fingerprint", "-sha1", "-subject", "-nameopt", "multiline"], leaf).decode()
@@ -88,7 +89,7 @@ def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Sign
 
 
 def refusal(what: str, answer: Answer) -> CloudError:
-    """Return the error of an answer; which kind of error it is, callers may know better."""
+    """Return the error of an answer; callers may give it a more specific type."""
     try:
         said = json.loads(answer.body.decode())
         code, message = str(said["code"]), str(said["message"])

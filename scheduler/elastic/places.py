@@ -1,4 +1,4 @@
-"""Tells Slurm where dynamic machines are: topology.conf from what the cloud says, written again as machines come and go."""
+"""Tells Slurm where dynamic machines are: writes topology.conf from the cloud's answers, again whenever the machines change."""
 
 import hashlib
 import os
@@ -14,14 +14,15 @@ from scheduler.slurm_conf import MARK
 from scheduler.topology import Leaves, tree, unplaced
 
 NAME = "topology.conf"
-#: How often the cloud is asked for one machine, and Slurm told of machines that have ended.
+#: Shortest time between two questions to the cloud about one machine, and between two updates of Slurm for deleted machines.
 _PERIOD_S = 60
-#: A cloud may know only some time after a launch (EC2: while a machine is pending); later it is not asked again.
+#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). It is asked no longer than
+#: this.
 _PATIENCE_S = 600
 
 
 def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
-    """Return topology.conf of all nodes; those without a machine, or in a place nobody knows, share a switch per set."""
+    """Return topology.conf of all nodes; those without a machine, or in an unknown place, share one switch per set."""
     machines = {node: its for batch in state.batches.values() for node, its in batch.machines.items()}
     leaves: Leaves = {}
     for one in sets.values():
@@ -32,7 +33,7 @@ def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
 
 
 def follow(work: Work) -> None:
-    """Ask the cloud where new nodes are, and have Slurm read topology.conf if that has changed and no node is just starting.
+    """Ask the cloud where new nodes are; let Slurm read topology.conf if it has changed and no node is starting.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -42,12 +43,12 @@ def follow(work: Work) -> None:
         return
     if not _learn(work) and now - state.placed_at < _PERIOD_S:
         return
-    if not state.topology:  # Slurm began with the file as the update wrote it
+    if not state.topology:  # slurmctld started with the file that the update wrote
         state.topology = _digest(Path(work.topology).read_bytes())
-        state.save()  # a run that is killed once it has written the file has not told Slurm
+        state.save()  # a run that is killed after it wrote the file has not told Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
-    # To read its files again, Slurm from 23.11 on starts anew, which should not fall together with new nodes' first words.
+    # From 23.11 on, Slurm restarts to read its files again; that should not coincide with the registration of new nodes.
     if digest == state.topology or any(its.starts for its in work.slurm.states().values()):
         return
     node_setup.put(work.topology, wanted, 0o644, "root")
@@ -60,7 +61,10 @@ def _digest(content: bytes) -> str:
 
 
 def _learn(work: Work) -> bool:
-    """Ask where machines are that have become nodes, until the cloud says it or has had the time to; return whether it did."""
+    """Ask for the places of machines that became nodes, each until it is known or `_PATIENCE_S` is over.
+
+    Returns whether the cloud told the place of any machine.
+    """
     state, now = work.state, work.clock()
     mine = {its: batch for batch in state.batches.values() for its in batch.machines.values()}
     state.places = {its: place for its, place in state.places.items() if its in mine}
@@ -89,7 +93,7 @@ def _learn(work: Work) -> bool:
 
 
 def _is_ours(path: str) -> bool:
-    """Whether the cluster is placed by a file of ours; one without its mark belongs to somebody else."""
+    """Return whether topology.conf is ours; a file without our mark belongs to somebody else."""
     if not os.path.exists(path):
         return False
     with open(path, encoding="utf-8") as source:

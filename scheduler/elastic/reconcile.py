@@ -1,4 +1,4 @@
-"""Does what Slurm wants: starts and ends machines, makes them nodes, and repairs what faults have left. One run is one pass."""
+"""Carries out Slurm's requests: starts and terminates machines, makes them nodes, and repairs faults. One run is one pass."""
 
 import os
 import uuid
@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60
 
 
 def once(work: Work) -> None:
-    """Run one pass. Every step reads and writes the state only, so a run that is killed is continued by the next one."""
+    """Run one pass. Every step reads and writes only the state, so the next run continues a run that was killed."""
     take(work)
     _forget(work)
     windows.follow(work)
@@ -35,7 +35,7 @@ def once(work: Work) -> None:
 
 
 def take(work: Work) -> None:
-    """Put what Slurm wants into the state, and only then remove it from the folder."""
+    """Move Slurm's requests into the state, and remove them from the folder only after that."""
     wishes = spool.read(work.spool)
     for wish in wishes:
         if wish.kind == spool.RESUME:
@@ -57,7 +57,7 @@ def take(work: Work) -> None:
 
 
 def _forget(work: Work) -> None:
-    """End machines of nodes that the cluster has no more, because an update removed their set or made it smaller."""
+    """Terminate machines of nodes that the cluster does not have any more: an update removed or shrank their set."""
     for batch in list(work.state.batches.values()):
         for node in [one for one in batch.nodes if work.settings.set_of(one) != batch.node_set]:
             work.say(f"{node} is no node of this cluster any more")
@@ -69,7 +69,7 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Make launches: one for each set of a job, and one for all nodes of a set that need not come together."""
+    """Plan launches: one for each set of a job, and one for all nodes of a set that may start independently."""
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:
         by_set = _by_set(work, group)
@@ -91,7 +91,7 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network that most of a set's nodes run in which always run, so that one that comes back is near them."""
+    """Return the network of most of a set's always-on nodes, so that a recreated one is near them."""
     if not work.cloud.grows:
         return ""
     kept = work.settings.sets[node_set].kept
@@ -101,7 +101,7 @@ def _network(work: Work, node_set: str) -> str:
 
 
 def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
-    """Return the nodes that are in no launch yet, by set; a wish may be read twice."""
+    """Return the nodes that are in no launch yet, by set; a request may be read twice."""
     found: Dict[str, List[str]] = {}
     for node in group.nodes:
         node_set = work.settings.set_of(node)
@@ -117,7 +117,7 @@ def _add(work: Work, node_set: str, group: str, nodes: List[str], beside: str = 
 
 
 def launch(work: Work) -> None:
-    """Start what is planned, one call for each launch."""
+    """Start the planned launches, with one call each."""
     waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
@@ -141,7 +141,7 @@ def _call(work: Work, batch: Batch) -> None:
         zone = watch.zone(work, batch)
         ids = work.cloud.launch(Launch(batch.token, batch.node_set, batch.count, least, spec, zone, batch.beside))
     except BusyError as error:
-        # It may have been done nevertheless: the same token starts nothing twice.
+        # The call may have succeeded nevertheless; the same token starts nothing twice.
         batch.attempts += 1
         batch.not_before = work.clock() + min(2.0**batch.attempts, _LONGEST_WAIT_S)
         work.say(f"{batch.node_set}: call {batch.attempts} will be repeated: {error}")
@@ -158,7 +158,7 @@ def _call(work: Work, batch: Batch) -> None:
 
 
 def _short(work: Work, batch: Batch, missing: int) -> None:
-    """Fail what a launch could not start: all of it if its nodes must come together."""
+    """Fail the nodes that a launch could not start: all of them if they must start together."""
     error = CapacityError("InsufficientCapacity", f"{missing} of {batch.count} machines were not started")
     reason = work.pause(batch.node_set, error)
     if batch.group:
@@ -168,8 +168,9 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 
 def _join(work: Work) -> None:
-    """Make machines that have an address nodes; one that never answers fails by itself."""
-    # A job that waited for nodes when slurmctld was started again (22.05) is not told where they are, so machines must know.
+    """Make nodes of machines that have an address; one that never answers fails by itself."""
+    # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so machines must know
+    # them.
     node_setup.know(work.hosts, work.addresses)
     entry.let_in(work, entry.Desk(os.path.join(os.path.dirname(work.spool), entry.FOLDER)))
     waiting = [
@@ -185,7 +186,7 @@ def _join(work: Work) -> None:
     for batch in list(work.state.batches.values()):
         patience_s = work.settings.sets[batch.node_set].start_timeout_s
         since = batch.launched_at if batch.entered_at is None else batch.entered_at
-        testing = batch.asked_entry_at is not None and batch.entered_at is None  # that has a limit of its own
+        testing = batch.asked_entry_at is not None and batch.entered_at is None  # the test has its own time limit
         if since is not None and not testing and work.clock() > since + patience_s:
             reached = batch.reached if _is_tested_first(work, batch) else batch.joined
             for node in [one for one in batch.nodes if one not in reached]:

@@ -1,4 +1,4 @@
-"""Repairs static nodes that do not answer; their machines stay, because the update made them and only an update ends them."""
+"""Repairs static nodes that do not answer. Their machines are kept: the update created them, and only it may delete them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict
@@ -6,14 +6,14 @@ from typing import Dict
 from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.work import Work
 
-#: slurmctld's own reason for a node whose slurmd does not answer; ours begins with it and says what was tried.
+#: slurmctld's own reason for a node whose slurmd does not answer; ours begins with it and adds what was tried.
 _SILENT = "Not responding"
 _PERIOD_S = 60
 _WINDOW = 32
 
 
 def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
-    """Give silent static nodes their name, key and slurmd again, once a minute; `sinfo -R` shows why that did not work.
+    """Set up name, key and slurmd of silent static nodes again, once a minute; `sinfo -R` shows why that failed.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -34,7 +34,7 @@ def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
         work.say(f"{node}: {reason}" if why else f"{node}: slurmd was started again")
         if why and states[node].reason != reason:
             work.slurm.down([node], reason)
-    # A node with a reason of ours does not return by itself (slurm.conf(5), ReturnToService).
+    # Slurm does not return a node with a reason of ours by itself (slurm.conf(5), ReturnToService).
     work.slurm.resume([node for node, why in zip(due, whys) if not why and states[node].reason != _SILENT])
 
 

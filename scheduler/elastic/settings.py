@@ -1,4 +1,4 @@
-"""The programs' configuration: node sets, and how the cloud starts a machine of each."""
+"""Configuration of these programs: node sets, and how the cloud starts a machine of each."""
 
 import json
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -13,11 +13,11 @@ class LaunchSet(NamedTuple):
     """A set's dynamic nodes.
 
     Attributes:
-        start_timeout_s: how long a node may take until its slurmd answers.
-        spec: how the cloud starts a machine.
+        start_timeout_s: time limit until a node's slurmd answers.
+        spec: launch settings of a machine, for the cloud's module.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
-        entry_timeout_s: how long that may take.
-        always_on: how many of the nodes always run, the first by number.
+        entry_timeout_s: time limit of that test.
+        always_on: how many of the nodes always run: those with the lowest numbers.
     """
 
     queue: str
@@ -31,7 +31,7 @@ class LaunchSet(NamedTuple):
 
     @property
     def nodes(self) -> List[str]:
-        """Names in Slurm."""
+        """The nodes' names in Slurm."""
         return dynamic_names(self.queue, self.name, self.dynamic)
 
     @property
@@ -40,20 +40,20 @@ class LaunchSet(NamedTuple):
         return self.nodes[: self.always_on]
 
     def has(self, node: str) -> bool:
-        """Whether the set has a node of that name; every run asks that of every node of the cluster."""
+        """Whether the set has a node of that name; every run checks this for every node of the cluster."""
         first, _, number = node.rpartition("-")
         own = self.dynamic and first == dynamic_names(self.queue, self.name, 1)[0].rpartition("-")[0]
         return bool(own) and number.isdigit() and str(int(number)) == number and 1 <= int(number) <= self.dynamic
 
 
 class Settings(NamedTuple):
-    """What the programs are told.
+    """The programs' settings.
 
     Attributes:
         sets: by key, QUEUE/NAME.
-        cloud: which cloud and which tags; only the cloud's module reads it.
+        cloud: name of the cloud, tags and more; only the cloud's module reads it.
         join: how a new machine is reached; only `scheduler.elastic.join` reads it.
-        static: node that always runs -> id of its machine, and its address.
+        static: each node that always runs -> id of its machine, and its address.
     """
 
     sets: Dict[str, LaunchSet]
@@ -62,7 +62,7 @@ class Settings(NamedTuple):
     static: Dict[str, Tuple[str, str]]
 
     def set_of(self, node: str) -> str:
-        """Return the key of a node's set; empty if no set has it."""
+        """Return the key of a node's set; empty if it is in none."""
         return next((key for key, one in self.sets.items() if one.has(node)), "")
 
 

@@ -1,4 +1,4 @@
-"""What Slurm says of its nodes, and how their states are changed; `scontrol` on the controller."""
+"""Reads and changes the states of Slurm's nodes, with `scontrol` on the controller."""
 
 import re
 import subprocess
@@ -10,33 +10,33 @@ _TIMEOUT_S = 60
 _NODE = re.compile(r"NodeName=(\S+) .*?\bState=(\S+)(?:.*? Reason=(.*?) \[[^\]\s]+@[^\]\s]+\])?")
 
 
-#: A node that was asked to start, and one that does.
+#: States of a node that was asked to start, or is starting.
 _STARTING = frozenset(("POWER_UP", "POWERING_UP"))
 
 
 class NodeState(NamedTuple):
-    """One node: flags as `scontrol show node` has them (IDLE, CLOUD, POWERED_DOWN ...), and its reason."""
+    """One node: its flags in `scontrol show node` (IDLE, CLOUD, POWERED_DOWN ...), and its reason."""
 
     flags: FrozenSet[str]
     reason: str
 
     @property
     def starts(self) -> bool:
-        """Whether it has been asked to start, or does."""
+        """Whether it was asked to start, or is starting."""
         return bool(self.flags & _STARTING)
 
     @property
     def is_off(self) -> bool:
-        """Whether it has no machine and gets none; Slurm 22.05 shows one that is asked twice to start as POWERED_DOWN, too."""
+        """Whether it has no machine and gets none; Slurm 22.05 also shows POWERED_DOWN after two requests to start."""
         return "POWERED_DOWN" in self.flags and not self.starts
 
 
 class SlurmError(Exception):
-    """slurmctld does not answer, or refuses."""
+    """slurmctld does not answer, or refuses the request."""
 
 
 class Slurm:
-    """The cluster's controller."""
+    """The cluster's slurmctld."""
 
     def states(self) -> Dict[str, NodeState]:
         """Return every node by name."""
@@ -47,11 +47,11 @@ class Slurm:
         _update(nodes, "state=DOWN", f"reason={reason}")
 
     def power_down(self, nodes: Sequence[str]) -> None:
-        """Let Slurm end nodes and use their names again."""
+        """Let Slurm power nodes down, after which it can use their names again."""
         _update(nodes, "state=POWER_DOWN")
 
     def power_up(self, nodes: Sequence[str]) -> None:
-        """Let Slurm start nodes without a job."""
+        """Let Slurm start nodes that no job has asked for."""
         _update(nodes, "state=POWER_UP")
 
     def resume(self, nodes: Sequence[str]) -> None:
@@ -59,11 +59,11 @@ class Slurm:
         _update(nodes, "state=RESUME")
 
     def reconfigure(self) -> None:
-        """Have Slurm read its files again; jobs and nodes go on."""
+        """Let Slurm read its files again; jobs and nodes are not affected."""
         _said(["scontrol", "reconfigure"])
 
     def comment(self, node: str, text: str) -> None:
-        """Let `scontrol show node` show a comment."""
+        """Set the comment that `scontrol show node` shows."""
         _update([node], f"comment={text}")
 
 

@@ -1,7 +1,7 @@
-"""What Slurm wants, written down: one file for each call of its programs, in a folder that outlives a reboot.
+"""Slurm's requests on disk: one file for each call of a program by Slurm, in a folder that survives a reboot.
 
-Slurm's programs must return at once and may overlap; whoever reads the folder may be killed. So a file appears complete, files
-are read in the order of the calls, and each is removed only after its content is in the state.
+Slurm's programs must return at once and may overlap, and the reader of the folder may be killed. So files are written
+atomically and read in the order of the calls, and each is removed only after its content is in the state.
 """
 
 import json
@@ -15,14 +15,14 @@ RESUME, SUSPEND, FAILED = "resume", "suspend", "resume-failed"
 
 
 class Group(NamedTuple):
-    """Nodes that start together or not at all: those of one job; `job` is empty where no job wants them."""
+    """Nodes that start together or not at all: those of one job. `job` is empty for nodes that no job asked for."""
 
     job: str
     nodes: Tuple[str, ...]
 
 
 class Wish(NamedTuple):
-    """One call of a program of Slurm's: `kind` is resume, suspend or resume-failed."""
+    """One request, from one call of a program by Slurm: `kind` is resume, suspend or resume-failed."""
 
     path: str
     kind: str
@@ -35,7 +35,7 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
     found = []
     try:
         jobs = json.loads(resume_file)["jobs"] if resume_file else []
-        # Slurm 22.05 has all of a job's nodes in `nodes`; later ones say in `nodes_resume` which do not run yet.
+        # Slurm 22.05 has all of a job's nodes in `nodes`; later versions list those that do not run yet in `nodes_resume`.
         wanted = [(str(job["job_id"]), hostlist.names(job.get("nodes_resume", job.get("nodes")) or "")) for job in jobs]
     except (KeyError, TypeError, ValueError):
         wanted = []
@@ -45,12 +45,12 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
             del left[name]
         if own:
             found.append(Group(job, own))
-    # Nodes that a person powers up belong to no job, and need not come together.
+    # Nodes that a person powers up belong to no job, and need not start together.
     return found + [Group("", (name,)) for name in left]
 
 
 def write(folder: str, kind: str, groups: Sequence[Group]) -> None:
-    """Write one wish; when this returns, it outlives a power cut."""
+    """Write one request; when this returns, it survives a power failure."""
     name = f"{time.time_ns() if hasattr(time, 'time_ns') else int(time.time() * 1e9):020}-{os.getpid()}.json"
     path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
     with open(part, "w", encoding="utf-8") as target:
@@ -62,7 +62,7 @@ def write(folder: str, kind: str, groups: Sequence[Group]) -> None:
 
 
 def read(folder: str) -> List[Wish]:
-    """Return all wishes, oldest first."""
+    """Return all requests, oldest first."""
     found = []
     for name in sorted(os.listdir(folder)):
         if name.startswith("."):
@@ -73,7 +73,7 @@ def read(folder: str) -> List[Wish]:
                 given: Dict[str, Any] = json.load(source)
             wish = Wish(path, given["kind"], tuple(Group(job, tuple(nodes)) for job, nodes in given["groups"]))
         except (KeyError, TypeError, ValueError):
-            # Somebody else's: kept beside the others, so that it does not stop them.
+            # Not ours: renamed, so that it does not block the other requests.
             os.rename(path, os.path.join(folder, f".refused-{name}"))
         else:
             found.append(wish)
@@ -81,7 +81,7 @@ def read(folder: str) -> List[Wish]:
 
 
 def remove(wishes: Sequence[Wish]) -> None:
-    """Remove wishes whose content is in the state."""
+    """Remove requests whose content is in the state."""
     for wish in wishes:
         os.unlink(wish.path)
 

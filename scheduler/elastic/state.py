@@ -1,6 +1,6 @@
-"""What `reconcile` knows, in one file that is replaced as a whole: launches, machines to end, nodes that failed, pauses.
+"""The state of `reconcile`, in one file that is replaced atomically: launches, machines to terminate, failed nodes, pauses.
 
-It is written before every call to the cloud, so a killed run leaves what it was about to do.
+It is written before every call to the cloud, so that after a kill it contains the intended call.
 """
 
 import fcntl
@@ -19,18 +19,19 @@ class Batch:
 
     Attributes:
         group: batches of one job, which fails as a whole; empty if each node may start without the others.
-        nodes: names in Slurm, which machines get in the order of their ids.
-        count: machines asked for; it stays the same when nodes are dropped, because a call is only repeated unchanged.
-        asked_at: when Slurm wanted the nodes, Unix time.
-        launched_at: when the cloud accepted; None before.
-        attempts, not_before: calls that were throttled, and when to call again.
-        beside: token of the launch whose network the machines join; empty for one of their own.
-        refused: zones that had no capacity -> what the cloud said.
+        nodes: names in Slurm; machines are assigned to them in the order of their ids.
+        count: number of machines requested; it does not change when nodes are dropped, because a call must be repeated
+            unchanged.
+        asked_at: when Slurm asked for the nodes, Unix time.
+        launched_at: when the cloud accepted the launch; None before.
+        attempts, not_before: number of throttled calls, and when to call again.
+        beside: token of the launch whose network the machines join; empty for a network of their own.
+        refused: zones without capacity -> the cloud's message.
         machines, addresses: node -> id and private address.
-        missing: node -> since when the cloud does not list its machine.
-        reached: nodes whose machine has booted, where machines are tested before they join.
-        asked_entry_at, entered_at: when that test was asked for, and when it ended.
-        joined, said: nodes that have got their key and run slurmd; why others have not.
+        missing: node -> since when the cloud has not listed its machine.
+        reached: nodes whose machine has booted, if machines are tested before they join.
+        asked_entry_at, entered_at: when that test was requested, and when it ended.
+        joined, said: nodes that have their key and run slurmd; why the others do not.
     """
 
     def __init__(self, token: str, node_set: str, group: str, nodes: List[str], asked_at: float) -> None:
@@ -50,11 +51,11 @@ class Batch:
 
     @property
     def network(self) -> str:
-        """Token of the launch that made the network which the machines are in."""
+        """Token of the launch that created the machines' network."""
         return self.beside or self.token
 
     def drop(self, node: str) -> Optional[str]:
-        """Forget a node; return the id of its machine."""
+        """Remove a node; return the id of its machine."""
         self.nodes = [name for name in self.nodes if name != node]
         self.joined = [name for name in self.joined if name != node]
         for known in (self.said, self.addresses, self.missing):
@@ -63,21 +64,21 @@ class Batch:
 
 
 class State:
-    """Everything that is remembered.
+    """Everything that `reconcile` remembers.
 
     Attributes:
         batches: by token.
-        ending: ids of machines to end -> when that was decided; kept until the cloud lists them as ended.
+        ending: ids of machines to terminate -> when that was decided; kept until the cloud lists them as terminated.
         failed: node -> {reason, until}; it is DOWN with that reason until then.
-        pauses: set -> {reason, until}; nothing of it is started until then.
-        shut: set whose capacity has not begun or is over -> why; its nodes are among those that failed.
-        windows_at: when the cloud last said which sets those are.
-        listed_at: when the cloud last said which machines there are.
-        repaired: silent static node -> when it was last tried to repair it.
-        comments: node -> what Slurm is still to be told of it, which `scontrol show node` shows.
-        places: id of a machine -> where it is, as `Cloud.places` names that; empty if the cloud does not say.
-        places_asked: id of a machine that is not among them -> when the cloud was last asked.
-        placed_at: when Slurm was last told of them.
+        pauses: set -> {reason, until}; none of its nodes is started until then.
+        shut: set whose capacity has not begun or has ended -> why; its nodes are also in `failed`.
+        windows_at: when the cloud last reported which sets are shut.
+        listed_at: when the cloud last listed the machines.
+        repaired: silent static node -> time of the last attempt to repair it.
+        comments: node -> comment that Slurm has not been given yet; `scontrol show node` shows it.
+        places: id of a machine -> its place, as in `Cloud.places`; empty if the cloud does not report one.
+        places_asked: id of a machine without a place -> when the cloud was last asked.
+        placed_at: when Slurm was last given the places.
         topology: digest of the topology.conf that Slurm has read.
     """
 
@@ -115,7 +116,7 @@ class State:
         return state
 
     def save(self) -> None:
-        """Replace the file; when this returns, it outlives a power cut."""
+        """Replace the file; when this returns, it survives a power failure."""
         given = {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
         given.update(schema=SCHEMA, batches={token: batch.__dict__ for token, batch in self.batches.items()})
         part = self._path + ".part"
@@ -133,7 +134,7 @@ class State:
 
 @contextmanager
 def only_one(path: str) -> Iterator[bool]:
-    """Yield whether this process has the lock; the kernel releases it when its holder ends, however that happens."""
+    """Yield whether this process has the lock; the kernel releases it when its holder exits for any reason."""
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         try:

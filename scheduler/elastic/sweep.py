@@ -1,4 +1,4 @@
-"""Ends every dynamic machine of the cluster, by its tags, before the network and the rights it needs are destroyed."""
+"""Terminates every dynamic machine of the cluster, by its tags, before the network and the required permissions are deleted."""
 
 import time
 from typing import Callable
@@ -10,7 +10,7 @@ _TIMEOUT_S = 600
 
 
 def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> int:
-    """End all machines and wait until none runs; return the exit status, 1 if some still run after ten minutes."""
+    """Terminate all machines and wait until none runs; return the exit status, 1 if some still run after ten minutes."""
     began, said = clock(), -1
     while True:
         try:

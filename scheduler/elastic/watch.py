@@ -1,4 +1,4 @@
-"""Compares three accounts of the nodes, the state's, the cloud's and Slurm's, and removes the differences."""
+"""Compares the nodes' states according to `reconcile`, the cloud and Slurm, and removes the differences."""
 
 import uuid
 from typing import Dict, Iterable, List, Sequence
@@ -9,9 +9,9 @@ from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How often the cloud is asked for its machines while none is expected to change; otherwise every run asks.
+#: How often to ask the cloud for its machines while no change is expected; otherwise every run asks.
 _CALM_S = 60
-#: A machine may be missing from the cloud's lists for some time, above all after it was started (EC2: eventual consistency).
+#: A machine may be missing from the cloud's lists for some time, mostly after its start (EC2: eventual consistency).
 _UNSEEN_S = 120
 _IDS_PER_CALL = 1000
 _ENDING = frozenset(("POWERING_DOWN", "POWER_DOWN"))
@@ -19,7 +19,7 @@ _OFF = _ENDING | {"POWERED_DOWN"}
 
 
 def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
-    """Give machines that are nobody's to the nodes of a launch that have none."""
+    """Assign machines without a node to the nodes of a launch that have none."""
     owned = {its for one in work.state.batches.values() for its in one.machines.values()}
     free = [node for node in batch.nodes if node not in batch.machines]
     for node, machine in zip(free, sorted(set(ids) - owned - set(work.state.ending))):
@@ -27,7 +27,7 @@ def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
 
 
 def look(work: Work) -> None:
-    """Ask the cloud for the machines, and notice which are new, gone, or nobody's."""
+    """Ask the cloud for the machines, and find those that are new, gone, or without a node."""
     state, now = work.state, work.clock()
     changing = state.ending or any(one.missing or len(one.joined) < len(one.nodes) for one in state.batches.values())
     if not changing and now - state.listed_at < _CALM_S:
@@ -43,7 +43,7 @@ def look(work: Work) -> None:
     for batch in list(state.batches.values()):
         own = [machine.id for machine in alive.values() if machine.token == batch.token]
         if own:
-            batch.beside = ""  # there was no network left to join
+            batch.beside = ""  # there was no network to join any more
         assign(work, batch, own or (machine.id for machine in alive.values() if machine.token == batch.beside))
         batch.addresses = {
             node: alive[its].address for node, its in batch.machines.items() if its in alive and alive[its].address
@@ -51,7 +51,7 @@ def look(work: Work) -> None:
         _lost(work, batch, found, now)
     owned = {its for batch in state.batches.values() for its in batch.machines.values()}
     for machine in alive.values():
-        # The call that started it may just have been killed: then its launch is still to be repeated.
+        # A run may just have been killed during the call that started it: then the launch is still to be repeated.
         planned = machine.token in state.batches and state.batches[machine.token].launched_at is None
         if machine.id not in owned and machine.id not in state.ending and not planned:
             work.say(f"{machine.id} belongs to no node and ends")
@@ -67,18 +67,18 @@ def _failed(work: Work, found: Listing) -> None:
 
 
 def refused(work: Work, batch: Batch, error: CloudError) -> None:
-    """Plan a launch anew in the next zone if this one has no capacity; if there is none left, its job fails.
+    """Plan a launch again in the next zone if this one has no capacity; if there is no other zone, its job fails.
 
-    It gets another token, so what is left of it here belongs to no node and ends.
+    It gets another token, so machines that still start in this zone belong to no node and are terminated.
     """
-    if batch.beside:  # it is the others' network that has no room: they go on, and the set may start elsewhere
+    if batch.beside:  # the network of the others has no room: they are not affected, and the set may start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
         work.fail(list(batch.nodes), str(error), PAUSE_S)
         return
     if isinstance(error, CapacityError):
         zones = _zones(work, batch)
         batch.refused[zone(work, batch)] = str(error)
-        # Slurm has been told of nodes that have joined, so their names cannot be other machines' at once.
+        # Slurm has the addresses of nodes that have joined, so other machines cannot take their names at once.
         if not batch.joined and set(zones) - set(batch.refused):
             _renew(work, batch)
             work.say(f"{batch.node_set}: {zone(work, batch)} is tried next: {error}")
@@ -89,9 +89,9 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 
 
 def zone(work: Work, batch: Batch) -> str:
-    """Return where a launch is tried: the first zone that has not been out of capacity for it."""
+    """Return the zone for a launch: the first one that was not out of capacity for it."""
     zones = _zones(work, batch)
-    return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have taken the others away
+    return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have removed the others
 
 
 def _zones(work: Work, batch: Batch) -> Sequence[str]:
@@ -108,7 +108,7 @@ def _renew(work: Work, batch: Batch) -> None:
 
 
 def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
-    """Fail nodes whose machine has ended by itself; their jobs go back to the queue."""
+    """Fail nodes whose machine has terminated by itself; their jobs are requeued."""
     ended = {machine.id: machine for machine in found.machines if machine.ended}
     there = {machine.id for machine in found.machines}
     batch.missing = {node: batch.missing.get(node, now) for node, its in batch.machines.items() if its not in there}
@@ -121,7 +121,7 @@ def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
 
 
 def terminate(work: Work) -> None:
-    """End machines that nobody needs, many with one call. What is decided is saved first, and asked for until it is done."""
+    """Terminate unneeded machines, many with one call. The decision is saved first, and the call is repeated until done."""
     work.state.save()
     ids = sorted(work.state.ending)
     for at in range(0, len(ids), _IDS_PER_CALL):
@@ -133,10 +133,10 @@ def terminate(work: Work) -> None:
 
 
 def agree(work: Work) -> None:
-    """Give Slurm the states of failed nodes, end machines of nodes that Slurm has given up, and repair static ones.
+    """Give Slurm the states of failed nodes, terminate machines of nodes that Slurm has given up, and repair static ones.
 
     Raises:
-        SlurmError: it does not answer.
+        SlurmError: Slurm does not answer.
     """
     state, now = work.state, work.clock()
     states = work.slurm.states()
@@ -149,7 +149,8 @@ def agree(work: Work) -> None:
         if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
-            # Also if it is over: this program may have been killed for long before Slurm knew that the machine is gone.
+            # Also after that time: this program may not have run for long, so that Slurm does not know yet that the machine is
+            # gone.
             down.setdefault(its["reason"], []).append(node)
         else:
             its["told"] = True
@@ -176,7 +177,7 @@ def _comment(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
-    """Start nodes that always run and do not: at first, and after their machine has ended or their failure is over."""
+    """Start always-on nodes that do not run: initially, after their machine terminated, or after a failure has expired."""
     if work.closed:
         return
     wanted = [
@@ -192,10 +193,10 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
-    """Let Slurm use names again whose failure is over.
+    """Let Slurm use the names of nodes again whose failure has expired.
 
-    They are powered down, also those that are: state=RESUME would leave them NOT_RESPONDING, and once slurmctld 22.05 has been
-    started again, no job ever gets such a node (tried).
+    All are powered down, even those that are already: state=RESUME would leave them NOT_RESPONDING, and after a restart of
+    slurmctld 22.05 no job ever gets such a node (tested).
     """
     ours = [node for node in nodes if states[node].reason == work.state.failed[node]["reason"]]
     work.slurm.power_down([node for node in ours if not states[node].flags & _ENDING])
@@ -204,6 +205,6 @@ def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
 
 
 def _given_up(work: Work, node: str, its: NodeState) -> bool:
-    """Whether Slurm has a dynamic node as DOWN, for a reason of its own, without having ended it."""
+    """Whether Slurm has set a dynamic node DOWN for a reason of its own, and has not powered it down."""
     ours = node in work.state.failed or not work.settings.set_of(node)
     return "DOWN" in its.flags and not its.flags & _OFF and not ours and "DRAIN" not in its.flags

@@ -1,19 +1,19 @@
-"""Closes sets whose capacity has not begun or is over, such as a Capacity Block, and opens them when it begins.
+"""Closes sets whose capacity has not begun or has ended, such as a Capacity Block, and opens them when it begins.
 
-ParallelCluster holds such nodes by a maintenance reservation in Slurm; here they are DOWN, so that `sinfo -R` says why. Jobs
-that can use other sets do, and those that cannot wait.
+ParallelCluster keeps such nodes in a maintenance reservation in Slurm; here they are DOWN, so that `sinfo -R` shows the reason.
+Jobs that can use other sets do, and the others wait.
 """
 
 from scheduler.elastic.cloud import CloudError
 from scheduler.elastic.work import Work, worded
 
 _PERIOD_S = 60
-#: Until the cloud says otherwise.
+#: Until the cloud reports otherwise.
 _FOR_GOOD = float("inf")
 
 
 def follow(work: Work) -> None:
-    """Ask the cloud once a minute which sets are closed; if it does not answer, nothing is concluded."""
+    """Ask the cloud once a minute which sets are closed; without an answer, nothing changes."""
     state, now = work.state, work.clock()
     if now - state.windows_at < _PERIOD_S:
         return
@@ -32,12 +32,12 @@ def follow(work: Work) -> None:
 
 
 def _close(work: Work, key: str, why: str) -> None:
-    """Keep all nodes of a set DOWN; jobs that are there return to the queue, because the cloud is about to end the machines."""
+    """Keep all nodes of a set DOWN; jobs on them are requeued, because the cloud is about to terminate the machines."""
     if work.state.shut.get(key) != why:
         work.say(f"{key}: {why}")
     work.state.shut[key] = why
     work.state.pauses[key] = {"reason": why, "until": _FOR_GOOD}
-    # Also those that have failed in another way meanwhile, and those that an update has added.
+    # Also nodes that have failed in another way meanwhile, and nodes that an update has added.
     failed = work.state.failed
     work.fail([node for node in work.settings.sets[key].nodes if failed.get(node, {}).get("reason") != why], why, _FOR_GOOD)
 

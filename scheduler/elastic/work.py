@@ -1,4 +1,4 @@
-"""What one run of `reconcile` works with, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
+"""The context of one run of `reconcile`, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
 
 import os
 import time
@@ -11,22 +11,22 @@ from scheduler.elastic.settings import Settings
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import Batch, State
 
-#: As ParallelCluster: a set without capacity is left alone for ten minutes, so that jobs can use another set.
+#: As in ParallelCluster: a set without capacity is not tried for ten minutes, so that jobs can use another set.
 PAUSE_S = 600
-#: How long a node that lost its machine stays DOWN at least, so that Slurm requeues its job before the name is used again.
+#: Shortest time for which a node that lost its machine is DOWN, so that Slurm requeues its job before reusing the name.
 LOST_S = 60
 _LONGEST_REASON = 240
-#: A file with this name beside the spool: the cluster is being destroyed, and nothing is started any more.
+#: A file with this name beside the spool folder means that the cluster is being destroyed, so nothing is started any more.
 CLOSED = "closed"
-#: Machines that are asked at once, each over an SSH connection of its own.
+#: Machines that are contacted at once, each over its own SSH connection.
 _WINDOW = 32
 
-#: Make a machine a node: (node, id, address, addresses of all by name) -> why that did not work, empty if it did.
+#: Makes a machine a node: (node, id, address, addresses of all by name) -> why that failed, empty if it did not.
 Join = Callable[[str, str, str, Dict[str, str]], str]
 
 
 def worded(reason: str) -> str:
-    """Return a reason as Slurm shows it."""
+    """Return a reason in the form in which Slurm shows it."""
     return reason.replace("\n", " ").replace('"', "'")[:_LONGEST_REASON]
 
 
@@ -34,12 +34,12 @@ class Work:
     """One run.
 
     Attributes:
-        spool: folder of what Slurm wants.
-        hosts: this machine's hosts file.
-        reach: as `join`, but it only finds out whether the machine has booted.
+        spool: folder of Slurm's requests.
+        hosts: path of this machine's hosts file.
+        reach: like `join`, but it only checks whether the machine has booted.
         ask: runs a program on machines.
-        topology: Slurm's topology.conf; no such file if jobs are not placed by it.
-        clock: Unix time.
+        topology: path of Slurm's topology.conf; the file does not exist if Slurm does not use it.
+        clock: returns Unix time.
         say: writes one line to the log.
     """
 
@@ -64,7 +64,7 @@ class Work:
 
     @property
     def closed(self) -> bool:
-        """Whether the cluster is being destroyed, and nothing is started any more."""
+        """Whether the cluster is being destroyed, so that nothing is started any more."""
         return os.path.exists(os.path.join(os.path.dirname(self.spool), CLOSED))
 
     @property
@@ -73,7 +73,7 @@ class Work:
         return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
 
     def each(self, ask: Join, waiting: Sequence[Tuple[Batch, str]]) -> List[Tuple[Batch, str]]:
-        """Ask machines of (launch, node) at once; return those that it worked for. The others say why, or fail for good."""
+        """Call `ask` for machines of (launch, node), all at once; return those that succeeded. Others keep a reason or fail."""
         if not waiting:
             return []
         others = self.addresses
@@ -90,7 +90,7 @@ class Work:
         return done
 
     def end(self, batch: Batch, node: str) -> None:
-        """Take a node out of its launch; its machine ends."""
+        """Remove a node from its launch and terminate its machine."""
         machine = batch.drop(node)
         if machine:
             self.state.ending[machine] = self.clock()
@@ -98,7 +98,7 @@ class Work:
             self.state.batches.pop(batch.token, None)
 
     def fail(self, nodes: List[str], reason: str, seconds: float) -> None:
-        """Make nodes DOWN for `seconds` with a reason, and end their machines."""
+        """Set nodes DOWN for `seconds` with a reason, and terminate their machines."""
         text = worded(reason)
         for node in nodes:
             self.state.failed[node] = {"reason": text, "until": self.clock() + seconds}
@@ -107,14 +107,14 @@ class Work:
                 self.end(batch, node)
 
     def fail_group(self, batch: Batch, reason: str, seconds: float) -> None:
-        """Make all nodes of a launch fail, and of the other launches for the same job."""
+        """Fail all nodes of a launch, and of the other launches for the same job."""
         whole = [one for one in self.state.batches.values() if one is batch or (batch.group and one.group == batch.group)]
         for one in whole:
             self.say(f"{one.node_set}: {len(one.nodes)} nodes do not start: {reason}")
             self.fail(list(one.nodes), reason, seconds)
 
     def pause(self, node_set: str, error: CloudError) -> str:
-        """Start nothing of a set for a while; return the reason, which all its nodes without a machine have until then."""
+        """Start no node of a set for a while; return the reason, which its nodes without a machine show until then."""
         until = self.clock() + PAUSE_S
         at = time.strftime("%H:%M:%S", time.gmtime(until))
         reason = f"{error}; not tried again before {at} UTC"

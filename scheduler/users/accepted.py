@@ -1,4 +1,4 @@
-"""Which names, numbers, shells and SSH keys a user or group may have; each function returns why not, or nothing."""
+"""Checks names, ids, shells and SSH keys of users and groups; each function returns the reason for a refusal, or nothing."""
 
 import base64
 import binascii
@@ -6,9 +6,10 @@ import re
 import struct
 from typing import List, Tuple
 
-#: As `useradd` of Debian and Red Hat accepts them (shadow's useradd(8)), in lower case so that homes differ on any file system.
+#: As `useradd` of Debian and Red Hat accepts them (shadow's useradd(8)), in lower case so that home folders differ on any file
+#: system.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
-#: UID_MIN and UID_MAX of both distributions' /etc/login.defs; systemd takes numbers above for itself.
+#: UID_MIN and UID_MAX in both distributions' /etc/login.defs; systemd uses larger ids itself.
 LEAST, MOST = 1000, 60000
 FIRST_UID = 10001
 _KEY_TYPES = re.compile(
@@ -17,21 +18,21 @@ _KEY_TYPES = re.compile(
 
 
 def refused_name(name: str) -> str:
-    """Return why Linux or LDAP refuses `name` for a user or group; empty if both take it."""
+    """Return why Linux or LDAP refuses `name` for a user or group; empty if both accept it."""
     if not _NAME.match(name):
         return "a name has 1 to 32 lower-case letters, digits, - and _, and begins with a letter or _"
     return ""
 
 
 def refused_number(number: int) -> str:
-    """Return why a user or group cannot have that number; empty if it can."""
+    """Return why a user or group cannot have that id; empty if it can."""
     if not LEAST <= number <= MOST:
         return f"a number is from {LEAST} to {MOST}; others belong to the system (/etc/login.defs)"
     return ""
 
 
 def refused_full_name(text: str) -> str:
-    """Return why a person cannot have that full name; empty if one can."""
+    """Return why a user cannot have that full name; empty if the name is valid."""
     if len(text) > 100 or not text.isprintable() or any(letter in text for letter in ":,="):  # noqa: PLR2004 - in the message
         return "a full name has at most 100 characters, and none of : , = or a line break (passwd(5))"
     if text != text.strip():
@@ -40,7 +41,7 @@ def refused_full_name(text: str) -> str:
 
 
 def public_keys(text: str) -> Tuple[List[str], str]:
-    """Return the public keys of a text that has one in each line, and why it is refused; empty if it is not."""
+    """Return the public keys in a text, one per line, and why it is refused; empty if it is not."""
     lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
         return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"
@@ -51,7 +52,7 @@ def public_keys(text: str) -> Tuple[List[str], str]:
 
 
 def _is_key(line: str) -> bool:
-    """Return whether a line is TYPE BASE64 [COMMENT], with the type in its data too (RFC 4253, 6.6)."""
+    """Return whether a line is TYPE BASE64 [COMMENT], with the same type inside the data (RFC 4253, 6.6)."""
     words = line.split(None, 2)
     if len(words) < 2 or not _KEY_TYPES.match(words[0]) or not line.isprintable():  # noqa: PLR2004 - type and data
         return False

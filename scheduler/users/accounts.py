@@ -1,4 +1,4 @@
-"""Users of the directory: what exists, and the changes to it. Everything that can be refused is, before anything changes."""
+"""Users of the directory: lists and changes them. Every check is made before anything changes."""
 
 import os
 from typing import Dict, List, NamedTuple, Optional
@@ -13,9 +13,9 @@ class Wanted(NamedTuple):
     """A user to add.
 
     Attributes:
-        uid: None for the next number.
-        keys: text of the public keys that the user logs in with; empty for none.
-        own_key: whether the user gets a key for use between the cluster's machines.
+        uid: None for the next free id.
+        keys: text with the public keys that the user logs in with; empty for none.
+        own_key: whether the user gets a key pair for logins between the cluster's machines.
     """
 
     name: str
@@ -38,7 +38,7 @@ def existing() -> Dict[str, User]:
 
 
 def add(wanted: Wanted, its: Settings) -> User:
-    """Add a user: the home, the entry, and the association in Slurm's database if there is one."""
+    """Add a user: the home folder, the entry, and the association in Slurm's database if there is one."""
     keys = _refuse(wanted)
     known = existing()
     _refuse_taken(wanted, known)
@@ -73,7 +73,7 @@ def add(wanted: Wanted, its: Settings) -> User:
 
 
 def delete(name: str, purge_home: bool, its: Settings) -> User:
-    """Delete a user who runs nothing: the entry, the memberships, the association, and the home if `purge_home`."""
+    """Delete a user without jobs and processes: entry, memberships, association, and the home folder if `purge_home`."""
     user = existing().get(name)
     if not user:
         here = "; it is a user of this machine only" if name in local.users() else ""
@@ -100,7 +100,7 @@ def delete(name: str, purge_home: bool, its: Settings) -> User:
 
 
 def _refuse(wanted: Wanted) -> List[str]:
-    """Refuse what is wrong by itself; return the public keys."""
+    """Refuse invalid values; return the public keys."""
     why = accepted.refused_name(wanted.name)
     if why:
         raise RefusalError(f"user {wanted.name}: {why}")
@@ -135,7 +135,7 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
 
 
 def _next_uid(known: Dict[str, User], homes: str) -> int:
-    """Return the number after the largest one that a user has, or had: a kept home must not become another user's."""
+    """Return the number after the largest id of a present or former user: a kept home must not become another user's."""
     used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):

@@ -1,4 +1,4 @@
-"""Users in Slurm's database: each has an association with the one account that everybody's jobs are counted under."""
+"""Users in Slurm's database: each has an association with the one account that all jobs are charged to."""
 
 import shutil
 import subprocess
@@ -8,19 +8,19 @@ from scheduler.users.refusal import RefusalError
 
 ACCOUNT = "users"
 _TIMEOUT_S = 60
-#: What sacctmgr says, with status 1, if there is nothing to do.
+#: Message of sacctmgr, with exit status 1, if there is nothing to do.
 _NOTHING = "Nothing new added"
 
 
 def add(cluster: str, names: List[str]) -> None:
-    """Give users their association; those who have it keep it. The account is made first if it is missing."""
+    """Add associations for users that have none; first create the account if it is missing."""
     _sacctmgr("add", "account", ACCOUNT, f"cluster={cluster}", "description=users of the cluster", "organization=busbar")
     if names:
         _sacctmgr("add", "user", "name={}".format(",".join(names)), f"account={ACCOUNT}", f"cluster={cluster}")
 
 
 def delete(cluster: str, name: str) -> None:
-    """Remove a user's association; the user's ended jobs stay in the database."""
+    """Remove a user's association; the user's finished jobs stay in the database."""
     _sacctmgr("delete", "user", f"name={name}", f"cluster={cluster}")
 
 

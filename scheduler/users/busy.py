@@ -1,4 +1,4 @@
-"""What a user still runs: jobs of the cluster, and processes on the controller."""
+"""Lists what a user still runs: jobs of the cluster, and processes on the controller."""
 
 import os
 import shutil
@@ -12,7 +12,7 @@ _PROC = "/proc"
 
 
 def jobs(uid: int) -> List[str]:
-    """Return the user's jobs that have not ended, as `NUMBER (STATE)`; none without Slurm.
+    """Return the user's unfinished jobs, as `NUMBER (STATE)`; none without Slurm.
 
     Raises:
         RefusalError: Slurm does not answer.
@@ -39,5 +39,5 @@ def processes(uid: int) -> List[str]:
                 with open(f"{_PROC}/{number}/comm", encoding="utf-8", errors="replace") as source:
                     found.append(f"{number} ({source.read().strip()})")
         except OSError:
-            continue  # it ended meanwhile
+            continue  # it exited meanwhile
     return found

@@ -1,4 +1,4 @@
-"""Makes this machine ask the directory again about a user, whatever SSSD remembers."""
+"""Makes this machine's SSSD forget a user, so that it asks the directory again."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ _TIMEOUT_S = 30
 
 
 def forget(name: str) -> None:
-    """Forget what SSSD knows of a user, and that the directory was away, if it was (sssd(8), SIGUSR2)."""
+    """Expire a user in SSSD's cache, and end SSSD's offline state if it is offline (sssd(8), SIGUSR2)."""
     with contextlib.suppress(OSError, ValueError), open(_PID, encoding="utf-8") as source:
         os.kill(int(source.read()), signal.SIGUSR2)
     if shutil.which("sss_cache"):

@@ -1,23 +1,23 @@
-"""What a machine needs to know the cluster's users: SSSD's configuration, and where the controller's certificate lies."""
+"""Configuration of SSSD on a machine that uses the cluster's users, and the path of the controller's certificate."""
 
 from scheduler.users.directory import BASE, GROUPS, PEOPLE
 
 SSSD_CONF = "/etc/sssd/sssd.conf"
 CERTIFICATE = "/etc/sssd/busbar-directory.pem"
-#: A deleted user is known to a machine for this long at most, and one lookup a minute of each user costs the controller little.
+#: A machine caches a user, even a deleted one, for at most this long (s); one look-up a minute per user is a small load.
 KNOWN_S = 60
-#: How long a machine believes that a user does not exist: users are used right after they are added.
+#: How long (s) a machine caches that a user does not exist: new users want to log in right away.
 _UNKNOWN_S = 5
-#: The first wait of a machine that the controller did not answer; later ones are longer, up to four times.
+#: First pause (s) of a machine after the controller did not answer; later pauses are up to four times longer.
 _AWAY_S = 5
-#: Numbers below are the machines' own users; no entry can make a user root.
+#: Smaller ids are the machines' own users; no entry can make a user root.
 LEAST_ID = 1000
 
 
 def sssd_conf(controller: str, mark: str) -> str:
     """Return sssd.conf(5) of a machine that reads the directory at the address `controller`.
 
-    SSH keys are in the shared home, so nobody logs in with what SSSD knows; it only says who exists.
+    SSH keys are in the shared home folders, so SSSD takes no part in logins; it only looks up users and groups.
     """
     lines = [
         mark,
@@ -27,11 +27,11 @@ def sssd_conf(controller: str, mark: str) -> str:
         "domains = busbar",
         "",
         "[nss]",
-        # slapd asks for its own user while it starts, and SSSD would wait for slapd.
+        # slapd looks up its own user while it starts, and SSSD would wait for slapd.
         "filter_users = root, openldap, ldap",
         "filter_groups = root",
         f"entry_negative_timeout = {_UNKNOWN_S}",
-        # Programs read this cache without asking SSSD, so it must not outlive the other.
+        # Programs read this cache without asking SSSD, so it must not be valid for longer than SSSD's own.
         f"memcache_timeout = {KNOWN_S}",
         "",
         "[domain/busbar]",
@@ -53,7 +53,7 @@ def sssd_conf(controller: str, mark: str) -> str:
         "cache_credentials = false",
         "enumerate = false",
         "ldap_network_timeout = 3",
-        # After the controller was away, machines ask it again soon, and not all at the same moment.
+        # After an outage of the controller, machines ask it again soon, but not all at the same moment.
         f"offline_timeout = {_AWAY_S}",
         f"offline_timeout_max = {4 * _AWAY_S}",
         f"offline_timeout_random_offset = {_AWAY_S}",

@@ -1,4 +1,4 @@
-"""Makes a machine know the cluster's users, as root: SSSD asks the controller's directory. What is right already stays."""
+"""Makes a machine a client of the user directory, as root: SSSD queries the controller. Correct settings are not rewritten."""
 
 import os
 import re
@@ -11,12 +11,12 @@ from scheduler.users import client
 
 _NSSWITCH = "/etc/nsswitch.conf"
 _SSSD = "/usr/sbin/sssd"
-#: Databases whose names SSSD answers.
+#: Databases of nsswitch.conf that SSSD serves.
 _DATABASES = ("passwd", "group")
 
 
 def set_up(controller: str, certificate: str) -> None:
-    """Set up this machine for the directory at the address `controller`, which has that certificate."""
+    """Set up this machine for the directory at the address `controller`, which uses that certificate."""
     if not os.path.exists(_SSSD):
         sys.exit(
             "there is no sssd, which knows the cluster's users; install sssd-ldap, on Ubuntu libnss-sss and libpam-sss, too"
@@ -34,13 +34,13 @@ def set_up(controller: str, certificate: str) -> None:
 
 
 def _name_service() -> None:
-    """Make lookups of users and groups ask SSSD after the machine's own files."""
+    """Make look-ups of users and groups query SSSD after the machine's own files."""
     with open(_NSSWITCH, encoding="utf-8") as source:
         text = source.read()
     wanted = with_sssd(text)
     if wanted == text:
         return
-    # On Oracle Linux the file is made by authselect, which also adds SSSD to PAM.
+    # On Oracle Linux, authselect generates the file and also adds SSSD to PAM.
     if os.path.islink(_NSSWITCH) and shutil.which("authselect"):
         commands.demand("authselect", "select", "sssd", "--force")
     else:
@@ -48,7 +48,7 @@ def _name_service() -> None:
 
 
 def with_sssd(text: str) -> str:
-    """Return nsswitch.conf(5) with `sss` in the lines of users and groups, and all else as it is."""
+    """Return nsswitch.conf(5) with `sss` in the lines of users and groups, and everything else unchanged."""
     lines = text.splitlines()
     for database in _DATABASES:
         at = next((number for number, line in enumerate(lines) if re.match(rf"{database}:", line)), None)
@@ -61,7 +61,7 @@ def with_sssd(text: str) -> str:
 
 
 def _homes_over_nfs() -> None:
-    """Where SELinux is on, let sshd read the keys in homes that are mounted over NFS (sshd_selinux(8))."""
+    """If SELinux is enabled, let sshd read the keys in home folders that are mounted over NFS (sshd_selinux(8))."""
     if not shutil.which("getsebool") or commands.run(["selinuxenabled"]).returncode:
         return
     if b"--> on" not in commands.run(["getsebool", "use_nfs_home_dirs"]).stdout:

@@ -1,6 +1,6 @@
-"""Makes this machine the one that has the cluster's users, as root: directory, certificate, `cluster`, and SSSD.
+"""Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, `cluster`, and SSSD.
 
-What is right already stays. A directory that is empty takes the users from the copy beside the homes, if there is one.
+Correct settings are not rewritten. An empty directory gets the users from the copy beside the home folders, if there is one.
 """
 
 import os
@@ -18,7 +18,7 @@ from scheduler.users.directory import Layout
 from scheduler.users.refusal import RefusalError
 
 _UNITS = "/etc/systemd/system"
-#: Debian's and Ubuntu's slapd; openldap-servers of EPEL (Oracle Linux 9) and Amazon Linux.
+#: Debian's and Ubuntu's slapd, and openldap-servers of EPEL (Oracle Linux 9) and Amazon Linux.
 _LAYOUTS = (
     Layout("/etc/ldap", "openldap", "/usr/lib/ldap"),
     Layout("/etc/openldap", "ldap", "/usr/lib64/openldap"),
@@ -30,8 +30,8 @@ def set_up(given: Dict[str, Any]) -> None:
     """Set up this machine.
 
     Args:
-        given: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the homes; `accounting`,
-            the cluster's name in Slurm's database, empty without one.
+        given: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the home folders;
+            `accounting`, the cluster's name in Slurm's database, empty without one.
     """
     try:
         _set_up(given)
@@ -47,7 +47,7 @@ def _set_up(given: Dict[str, Any]) -> None:
         settings.refuse_unmounted(settings.load())
     its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
     wrote = _files(where, given)
-    for question in ("is-enabled", "is-active"):  # the package's own directory, which is empty, would have the socket
+    for question in ("is-enabled", "is-active"):  # the package's own, empty directory would have the socket
         if not commands.run(["systemctl", question, "--quiet", "slapd"]).returncode:
             commands.demand("systemctl", "disable" if question == "is-enabled" else "stop", "slapd")
     node_setup.daemon(directory.UNIT, wrote)
@@ -67,7 +67,7 @@ def _set_up(given: Dict[str, Any]) -> None:
 
 
 def _layout() -> Layout:
-    """Return where OpenLDAP is here."""
+    """Return the paths of this machine's OpenLDAP."""
     where = next((one for one in _LAYOUTS if os.path.isdir(f"{one.conf}/schema")), None)
     if where is None or not os.path.exists(directory.SLAPD):
         sys.exit(
@@ -81,12 +81,12 @@ def _layout() -> Layout:
 
 
 def _files(where: Layout, given: Dict[str, Any]) -> bool:
-    """Write the directory's files and folders; return whether one was written."""
+    """Write the directory's files and folders; return whether one was changed."""
     try:
         user = pwd.getpwnam(where.user)
     except KeyError:
         sys.exit(f"there is no user {where.user}, which the package of slapd creates")
-    # /run/slapd is Debian's place of the socket; the unit makes it again at every start.
+    # /run/slapd is the folder of Debian's socket; the unit creates it again at every start.
     for folder, mode in ((where.folder, 0o755), (where.data, 0o700), ("/run/slapd", 0o755)):
         os.makedirs(folder, mode=mode, exist_ok=True)
     os.chown(where.data, user.pw_uid, user.pw_gid)
@@ -102,7 +102,7 @@ def _files(where: Layout, given: Dict[str, Any]) -> bool:
 
 
 def _certificate(where: Layout, hostname: str, address: str) -> bool:
-    """Make the controller's key and certificate unless it has them for this name and address; return whether they were made."""
+    """Create the controller's key and certificate unless it has them for this name and address; return whether it did."""
     request = f"{where.folder}/certificate.cnf"
     files = [f"{where.folder}/{name}" for name in ("key.pem", "certificate.pem")]
     text = directory.certificate_request(hostname, address).encode()
@@ -119,7 +119,7 @@ def _certificate(where: Layout, hostname: str, address: str) -> bool:
         for made, path, mode, owner in ((key, files[0], 0o400, where.user), (certificate, files[1], 0o644, "root")):
             with open(made, "rb") as source:
                 node_setup.put(path, source.read(), mode, owner)
-    # Last: what an interrupted run left is made again.
+    # Last, so that after an interruption everything is created again.
     node_setup.put(request, text, 0o644, "root")
     return True
 

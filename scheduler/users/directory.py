@@ -1,7 +1,8 @@
-"""The directory of users, as OpenLDAP's files: its configuration, its first entries, its unit and its certificate's request.
+"""The user directory as OpenLDAP's files: its configuration, its first entries, its unit and its certificate request.
 
-The base and the group of the people who may run containers are those of OCI's HPC stack (oci-hpc, roles/openldap and roles/
-privilege_group). Unlike there, no password exists: root administers it over the local socket, and nobody else may change it.
+The base and the group of the users who may run containers are those of OCI's HPC stack (oci-hpc, roles/openldap and
+roles/privilege_group). Unlike there, no password exists: root administers it over the local socket, and nobody else may change
+it.
 """
 
 from typing import Dict, List, NamedTuple
@@ -11,30 +12,30 @@ from scheduler.slurm_conf import MARK
 BASE = "dc=local"
 PEOPLE = f"ou=People,{BASE}"
 GROUPS = f"ou=Group,{BASE}"
-#: Its members may run containers; it gives no other right.
+#: Its members may run containers; it grants no other permission.
 PRIVILEGE, PRIVILEGE_GID = "privilege", 9876
 UNIT = "busbar-directory.service"
 SLAPD = "/usr/sbin/slapd"
 #: Root on the local socket, as slapd names it (slapd(8), EXTERNAL over ldapi).
 ROOT = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
-#: What machines read without a login. None of it is secret, and what is not listed cannot be read.
+#: Attributes that machines may read without a login. None of them is secret, and other attributes cannot be read.
 READABLE = ("entry", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell", "memberUid", "ou")
-#: A sparse file, so it costs no disk before it is used; the default of 10 MiB holds some thousand users.
+#: Size of the database, a sparse file, which uses no disk space in advance; the default of 10 MiB holds some thousand users.
 _MOST_BYTES = 1 << 30
-#: A machine keeps one connection or a few, and slapd's default is 1024 files.
+#: Each machine keeps one connection or a few open, and slapd's default limit is 1024 files.
 _MOST_FILES = 65536
-#: The certificate is made again with a new controller, and its life is not to be what ends a cluster.
+#: A new controller gets a new certificate; during a cluster's life it must not expire.
 CERTIFICATE_DAYS = 3650
 
 
 class Layout(NamedTuple):
-    """Where a distribution's OpenLDAP is.
+    """Paths of a distribution's OpenLDAP.
 
     Attributes:
         conf: its folder in /etc, where mandatory access control lets slapd read.
-        user: who slapd runs as; its group has the same name.
+        user: the user that slapd runs as; its group has the same name.
         modules: folder of slapd's modules.
-        module: whether the database is such a module.
+        module: whether the database backend is such a module.
     """
 
     conf: str
@@ -54,7 +55,7 @@ class Layout(NamedTuple):
 
 
 class User(NamedTuple):
-    """One user; `gid` is the number of the first group, `home` the user's own folder."""
+    """One user; `gid` is the id of the primary group, `home` the path of the home folder."""
 
     name: str
     uid: int
@@ -77,7 +78,7 @@ def slapd_conf(where: Layout) -> str:
         f"TLSCertificateFile {where.folder}/certificate.pem",
         f"TLSCertificateKeyFile {where.folder}/key.pem",
         "TLSProtocolMin 3.3",
-        # Which controls the server knows, and its schema: clients ask before they search.
+        # The server's controls and its schema: clients read them before they search.
         'access to dn.base="" by * read',
         'access to dn.base="cn=Subschema" by * read',
         "database mdb",
@@ -104,12 +105,12 @@ def first_entries() -> List[Dict[str, List[str]]]:
 
 
 def user_dn(name: str) -> str:
-    """Return the name of a user's entry."""
+    """Return the distinguished name of a user's entry."""
     return f"uid={name},{PEOPLE}"
 
 
 def group_dn(name: str) -> str:
-    """Return the name of a group's entry."""
+    """Return the distinguished name of a group's entry."""
     return f"cn={name},{GROUPS}"
 
 
@@ -121,7 +122,7 @@ def group_entry(name: str, gid: int) -> Dict[str, List[str]]:
 def user_entry(user: User) -> Dict[str, List[str]]:
     """Return a user's entry.
 
-    The full name is in `cn`, which may have letters of any alphabet; `gecos` may not (RFC 2307), and SSSD uses `cn` without it.
+    The full name is in `cn`, which may have non-ASCII letters; `gecos` may not (RFC 2307), and SSSD uses `cn` if it is missing.
     """
     return {
         "dn": [user_dn(user.name)],
@@ -150,7 +151,7 @@ def unit(where: Layout, address: str) -> str:
 
 
 def certificate_request(hostname: str, address: str) -> str:
-    """Return openssl-req(1)'s configuration of a certificate that is its own authority and names the controller."""
+    """Return openssl-req(1)'s configuration of a self-signed certificate that names the controller."""
     lines = [
         *("[req]", "prompt = no", "distinguished_name = name", "x509_extensions = extensions"),
         *("[name]", "O = busbar", f"CN = {hostname[:64]}"),

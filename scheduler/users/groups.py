@@ -1,4 +1,4 @@
-"""Groups of the directory: what exists, and the changes to it."""
+"""Groups of the directory: lists and changes them."""
 
 from typing import Dict, List, NamedTuple, Optional
 
@@ -8,7 +8,7 @@ from scheduler.users.refusal import RefusalError
 
 
 class Group(NamedTuple):
-    """One group; `members` are those who have another group as their first."""
+    """One group; `members` are users with another primary group."""
 
     name: str
     gid: int
@@ -22,7 +22,7 @@ def existing() -> Dict[str, Group]:
 
 
 def add(name: str, gid: Optional[int]) -> Group:
-    """Add a group; without a number it gets the next one."""
+    """Add a group; without a gid it gets the next free one."""
     known = existing()
     why = accepted.refused_name(name)
     if why:
@@ -44,7 +44,7 @@ def add(name: str, gid: Optional[int]) -> Group:
 
 
 def delete(name: str, primary: Dict[str, int]) -> None:
-    """Delete a group; `primary` are the numbers of all users' first groups by user."""
+    """Delete a group; `primary` has the gid of each user's primary group, by user."""
     one = _known(name)
     if name == directory.PRIVILEGE:
         raise RefusalError(f"group {name}: it is the group of those who may run containers, and new users get it; it stays")
@@ -62,7 +62,7 @@ def join(name: str, user: str) -> None:
 
 
 def leave(name: str, user: str) -> None:
-    """End a user's membership in a group."""
+    """Remove a user from a group."""
     if user not in _known(name).members:
         raise RefusalError(f"group {name}: {user} is no member; a user's first group cannot be left")
     ldap.change_members(name, "delete", user)

@@ -1,4 +1,4 @@
-"""A user's home: made whole or not at all, with the skeleton and an SSH key for use inside the cluster."""
+"""A user's home folder: created completely or not at all, with the skeleton and an SSH key for use inside the cluster."""
 
 import os
 import pwd
@@ -15,7 +15,7 @@ _TIMEOUT_S = 60
 
 
 def make(user: User, keys: List[str], own_key: bool) -> None:
-    """Make a user's home, mode 0700: the user may log in with these public keys, and between machines with its own key."""
+    """Create a user's home folder, mode 0700: `keys` may log in; `own_key` adds a key pair for other machines."""
     path, uid, gid = user.home, user.uid, user.gid
     part = os.path.join(os.path.dirname(path), f".busbar-new-{user.name}")
     shutil.rmtree(part, ignore_errors=True)
@@ -38,7 +38,7 @@ def make(user: User, keys: List[str], own_key: bool) -> None:
 
 
 def add_keys(user: User, keys: List[str]) -> None:
-    """Let keys log in to a home that its user had before, as that user: nothing in there can lead root elsewhere."""
+    """Authorize keys in an existing home folder, as its user, so that links in it cannot redirect root."""
     path = f"{user.home}/.ssh/authorized_keys"
     child = os.fork()
     if child == 0:
@@ -64,7 +64,7 @@ def add_keys(user: User, keys: List[str]) -> None:
 
 
 def purge(path: str, name: str) -> None:
-    """Remove a home with all that is in it."""
+    """Delete a home folder with everything in it."""
     gone = os.path.join(os.path.dirname(path), f".busbar-gone-{name}")
     shutil.rmtree(gone, ignore_errors=True)
     os.rename(path, gone)
@@ -72,10 +72,10 @@ def purge(path: str, name: str) -> None:
 
 
 def owner(path: str) -> int:
-    """Return the number of the user whom the folder `path` belongs to; -1 if there is no such folder.
+    """Return the uid of the owner of the folder `path`; -1 if it does not exist.
 
     Raises:
-        RefusalError: `path` is something else than a folder.
+        RefusalError: `path` is not a folder.
     """
     if not os.path.lexists(path):
         return -1
@@ -85,7 +85,7 @@ def owner(path: str) -> int:
 
 
 def owners(folder: str) -> List[int]:
-    """Return the numbers of all users who have something in the folder of the homes, also of users who were deleted."""
+    """Return the uids of all users who own something in the folder of the home folders, including deleted users."""
     with os.scandir(folder) as found:
         return [each.stat(follow_symlinks=False).st_uid for each in found]
 
@@ -116,7 +116,7 @@ def _keys(part: str, name: str, keys: List[str], own_key: bool) -> None:
 
 
 def caller() -> str:
-    """Return the name of the person who runs this."""
+    """Return the login name of the person who runs this."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:

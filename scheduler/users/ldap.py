@@ -10,12 +10,12 @@ from scheduler.users.refusal import RefusalError
 
 _TIMEOUT_S = 30
 _URL = "ldapi:///"
-#: LDAP's result codes (RFC 4511), which the clients exit with.
+#: LDAP's result codes (RFC 4511), which are the clients' exit statuses.
 NO_SUCH_OBJECT = 32
 
 
 def entries(base: str = directory.BASE, wanted: str = "(objectClass=*)") -> List[Entry]:
-    """Return the entries below `base` that fit the filter `wanted`; none if there is no `base`."""
+    """Return the entries below `base` that match the filter `wanted`; empty if `base` does not exist."""
     words = ["ldapsearch", "-Q", "-LLL", "-o", "ldif-wrap=no", "-Y", "EXTERNAL", "-H", _URL, "-b", base, wanted]
     done = _run(words)
     if done.returncode == NO_SUCH_OBJECT:
@@ -36,7 +36,7 @@ def delete(name: str) -> None:
 
 
 def change_members(group: str, verb: str, user: str) -> None:
-    """`add` a user to a group or `delete` it from there."""
+    """Add a user to a group or delete it from the group; `verb` is `add` or `delete`."""
     change = {"dn": [directory.group_dn(group)], "changetype": ["modify"], verb: ["memberUid"], "memberUid": [user]}
     _change("ldapmodify", ldif.text_of([change]))
 

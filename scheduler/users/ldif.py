@@ -1,11 +1,12 @@
-"""Entries as LDIF (RFC 2849), both ways; an entry is its attributes by name, `dn` among them."""
+"""Converts entries to LDIF (RFC 2849) and back; an entry has its attributes by name, including `dn`."""
 
 import base64
 import re
 from typing import Dict, List
 
 Entry = Dict[str, List[str]]
-#: What needs no base64: printable ASCII, and no space, colon or < at the start and no space at the end (RFC 2849, SAFE-STRING).
+#: Text without need for base64: printable ASCII, with no space, colon or < at the start and no space at the end (RFC 2849,
+#: SAFE-STRING).
 _SAFE = re.compile(r"(?![ :<])[\x20-\x7e]*(?<! )\Z")
 
 
@@ -17,7 +18,7 @@ def text_of(entries: List[Entry]) -> str:
 
 
 def entries_of(text: str) -> List[Entry]:
-    """Return the entries of LDIF that `ldapsearch` printed; names of attributes have the case that it prints."""
+    """Return the entries in LDIF that `ldapsearch` printed; attribute names keep their case."""
     found: List[Entry] = []
     for block in re.split(r"\n\n+", text.replace("\n ", "").strip("\n")):
         entry: Entry = {}

@@ -1,4 +1,4 @@
-"""Users and groups of this machine itself, from its files: asking for a name that is about to exist would be remembered."""
+"""Reads local users and groups from this machine's files; a look-up through NSS would cache that a new name does not exist."""
 
 from typing import Dict, List
 
@@ -6,12 +6,12 @@ _PASSWD, _GROUP = "/etc/passwd", "/etc/group"
 
 
 def users() -> Dict[str, int]:
-    """Return numbers of the local users by name."""
+    """Return the uid of each local user by name."""
     return _numbers(_PASSWD)
 
 
 def groups() -> Dict[str, int]:
-    """Return numbers of the local groups by name."""
+    """Return the gid of each local group by name."""
     return _numbers(_GROUP)
 
 

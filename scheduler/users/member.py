@@ -1,6 +1,6 @@
-"""What the controller sends to a new machine so that it knows the users, and the command `cluster`.
+"""Builds what the controller sends to a new machine: the program that sets up the users, and the command `cluster`.
 
-Both take the package from the archive of programs that an update leaves on the controller.
+Both contain this package, from the archive of programs that an update leaves on the controller.
 """
 
 import os
@@ -25,9 +25,9 @@ def command() -> bytes:
 
 
 def program(controller: str) -> bytes:
-    """Return what makes a machine know the users of this controller, whose address is `controller`.
+    """Return the program that makes a machine a client of the user directory at the address `controller`.
 
-    It is for `python3 -IS -` as root, and prints nothing. It is empty if the controller has no users.
+    It runs as root under `python3 -IS -` and prints nothing. It is empty if the controller has no users.
     """
     if not os.path.exists(settings.PATH):
         return b""

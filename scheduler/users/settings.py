@@ -1,4 +1,4 @@
-"""What the set-up tells the command on the controller."""
+"""Settings of the command `cluster`, which the set-up writes on the controller."""
 
 import json
 import os
@@ -10,12 +10,12 @@ PATH = "/etc/busbar/users.json"
 
 
 class Settings(NamedTuple):
-    """What the command is told.
+    """Settings of the command.
 
     Attributes:
-        home: the shared folder of the homes.
+        home: the shared folder of the home folders.
         accounting: the name of the cluster in Slurm's database; empty without one.
-        mounted: whether another machine has that folder, so that it must be mounted before anything is written there.
+        mounted: whether that folder is on another machine, so that it must be mounted before anything is written there.
     """
 
     home: str
@@ -42,11 +42,11 @@ def load(path: str = PATH) -> Settings:
 
 
 def refuse_unmounted(its: Settings) -> None:
-    """Refuse if the homes are not there: what is written into the empty folder would hide, or replace, what is in them."""
+    """Refuse if the shared folder is not mounted: files would go to the empty mount point instead."""
     if its.mounted and not os.path.ismount(its.home):
         raise RefusalError(f"{its.home} is not mounted, and has the homes; mount it first")
 
 
 def text_of(its: Settings) -> str:
-    """Return the settings' file."""
+    """Return the text of the settings file."""
     return json.dumps(its._asdict(), sort_keys=True) + "\n"

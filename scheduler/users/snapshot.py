@@ -1,6 +1,6 @@
-"""The copy of the directory beside the homes: written after every change, and read by a controller whose directory is empty.
+"""The copy of the directory beside the home folders: written after every change, read by a controller with an empty directory.
 
-It has no secret, because the directory has none; but who could write it could name the users of the next controller.
+It has no secrets, because the directory has none, but whoever can write it could define the users of the next controller.
 """
 
 import os
@@ -15,7 +15,7 @@ _ROOT = 0
 
 
 def write(path: str) -> bool:
-    """Write the directory's entries to `path`, unless it has them already; return whether it was written.
+    """Write the directory's entries to `path`, unless it already has them; return whether it was written.
 
     Raises:
         OSError: it could not be written.
@@ -42,10 +42,10 @@ def write(path: str) -> bool:
 
 
 def read(path: str) -> List[Entry]:
-    """Return the entries of the copy; none without a copy.
+    """Return the entries of the copy; empty without a copy.
 
     Raises:
-        RefusalError: somebody else than root could have written it.
+        RefusalError: somebody other than root could have written it.
     """
     if not os.path.exists(path):
         return []

@@ -1,1 +1,1 @@
-"""The same way to a verdict by busbar, an Ansible playbook and an ssh loop, timed side by side."""
+"""Times busbar, an Ansible playbook and an ssh loop side by side, from the same hosts to a verdict."""

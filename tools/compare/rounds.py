@@ -1,10 +1,10 @@
-"""Time the way to a verdict on the same eight rehearsed hosts: busbar, an Ansible playbook, and a loop of ssh and scp.
+"""Compare the time to a verdict on the same eight rehearsed hosts: busbar, an Ansible playbook, and a loop of ssh and scp.
 
     make compare
     BUSY=1 make compare
 
 All three do the steps of README.md and run the same commands on the head node. They take turns, each on hosts that are cleaned
-first.
+up before.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ from tools.stack_changes import settled
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8
-#: Hosts of four GPUs: 64 ranks on a few processors start for longer than they measure, in all three alike.
+#: Hosts with four GPUs: on a few processors, 64 ranks take longer to start than to measure, with all three methods alike.
 _SHAPE = "BM.GPU.GB200.4"
 _JUMP = f"ubuntu@{JUMP}"
 _HERE = "/home/ubuntu/compare"
 _OURS = Path(__file__).parent
 _ANSIBLE = ROOT / ".busbar" / "compare" / "bin" / "ansible-playbook"
-#: Removes what any of the three leaves on a host; line 1 of authorized_keys is the operator's key.
+#: Removes the files that each of the three leaves on a host; line 1 of authorized_keys is the operator's key.
 _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
-#: All-reduce at one size, which stands for 4 GiB, as tutorials do, and the looks that tell chance from a fault. The nine other
-#: collectives and single operations of the defaults would be most of the way, and the same in all three.
+#: All-reduce at one size, which stands for 4 GiB, as in tutorials, and the looks that distinguish chance from a fault. The
+#: other nine collectives and the single operations of the defaults would take most of the time, and the same time with all
+#: three methods.
 _PLAN: dict[str, Any] = {
     "measure": {
         "collectives": ["all_reduce"],
@@ -47,14 +48,14 @@ _PLAN: dict[str, Any] = {
         "looks": 16,
     },
     "accept": {"allowSkipped": ["spread"]},
-    "records": {"report": None},  # the other two draw none
+    "records": {"report": None},  # the other two draw no report
 }
 _TRIES = 3
 _ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("playbook", "busbar", "loop")
 
 
 class _Bench:
-    """Eight running hosts behind a jump host, and what the three ways need to know of them."""
+    """Eight running hosts behind a jump host, and the data that the three methods need about them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -68,7 +69,7 @@ class _Bench:
         )
 
     def learn(self) -> None:
-        """Run the product once: its own requests say what the others have to run."""
+        """Run the product once: its own requests define what the other methods must run."""
         _timed(self, "a first update, which is not counted", self.busbar)
         state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
         built = json.loads(state["acceptance-build"]["outputs"]["stdout"])
@@ -84,7 +85,7 @@ class _Bench:
         self.steps = len(request.steps)
 
     def runs_s(self, name: str) -> float:
-        """Return how long the runs themselves took on the way that was gone last (s): every way has the same."""
+        """Return the duration (s) of the runs themselves in the last method; all methods run the same."""
         if name == "busbar":
             state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
             measured = json.loads(state["acceptance-measure"]["outputs"]["stdout"])
@@ -93,23 +94,23 @@ class _Bench:
         return float(ended) - float(began)
 
     def clean(self) -> None:
-        """Take from every host what a run left there; end the stack."""
+        """Remove from every host the files of a run, and destroy the stack."""
         _good("the end of the stack", self.stage.destroy())
         for address in self.addresses:
             _good("cleaning", self.ssh(address, _CLEAN))
         _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
 
     def ssh(self, address: str, command: str) -> Finished:
-        """Run a shell command on a host, as the operator; the agent is forwarded only to the jump host."""
+        """Run a shell command on a host as the operator; the agent is forwarded only to the jump host."""
         forward = ["-A"] if address == _JUMP else []
         return self.stage.inside("ssh", *forward, "-F", str(self.config), address, command)
 
     def busbar(self) -> Finished:
-        """Go the product's way."""
+        """Run the product's method."""
         return self.stage.up(**self.settings)
 
     def playbook(self) -> Finished:
-        """Go Ansible's way, on the operator's machine."""
+        """Run Ansible's method, on the operator's machine."""
         inventory = ["[head]", self.addresses[0], "[nodes]", *self.addresses, "[all:vars]"]
         inventory += ["ansible_user=ubuntu", f"ansible_ssh_common_args=-F {self.config}"]
         (self.folder / "inventory").write_text("\n".join(inventory) + "\n")
@@ -126,7 +127,7 @@ class _Bench:
         return self.stage.inside("env", *places, *words)
 
     def loop(self) -> Finished:
-        """Go the tutorial's way, on the jump host."""
+        """Run the tutorial's method, on the jump host."""
         words = ["bash", "loop.sh", "hosts", "nccl-tests.tar", self.make, _HERE, "commands.sh", str(self.limit)]
         _good("a folder on the jump host", self.ssh(_JUMP, "mkdir -p work"))
         given = [_OURS / "loop.sh", ROOT / ".busbar/build/nccl-tests.tar", self.folder / "commands.sh", self.folder / "hosts"]
@@ -138,7 +139,7 @@ class _Bench:
 
 
 def _commands(request: protocol.Measure, binaries: str) -> str:
-    """Return a script with the very commands of the product, in the folder of the others; it prints the deciding busbw."""
+    """Return a script with the product's own commands, in the folder of the other methods; it prints the deciding busbw."""
     lines = [
         "#!/bin/bash",
         "set -e",
@@ -155,7 +156,7 @@ def _commands(request: protocol.Measure, binaries: str) -> str:
             .replace(request.logs, f"{_HERE}/results")
             for word in launcher.command(request.launch, request.nodes, [step.ranks])
         ]
-        # mpirun would read the rest of the script.
+        # Otherwise, mpirun would read the rest of the script.
         lines.append(f"{shlex.join(words)} </dev/null >{_HERE}/results/{step.name}.txt")
         if step.decides:
             ranks = len(request.nodes) * step.ranks.per_node
@@ -174,7 +175,7 @@ def _good(what: str, finished: Finished) -> Finished:
 
 
 def main() -> None:
-    """Print every time, and the ratios of the medians: of the whole way, and of what is around the runs that all three make."""
+    """Print all times, and the ratios of the medians: of the whole method, and without the runs, which all three share."""
     with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         bench = _Bench(Path(folder))
         try:
@@ -202,7 +203,7 @@ def _compare(bench: _Bench) -> None:
 
 
 def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
-    """Return how long a way takes to a pass (s); one that ends otherwise, as on a disturbed machine, is gone again."""
+    """Return the duration (s) of a method until a pass; if the verdict is another, as on a disturbed machine, repeat it."""
     for tries_left in range(_TRIES)[::-1]:
         bench.clean()
         began = time.monotonic()
@@ -211,14 +212,14 @@ def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
         if found.status == 0 or not tries_left:
             break
         _say(f"{name}: no pass, not counted, gone again", f"{taken_s:.1f} s")
-        print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was none
+        print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was not a pass
     _good(name, found)
     _say(f"{name}: {_HOSTS} hosts from SSH to a verdict", f"{taken_s:.1f} s")
     return taken_s
 
 
 def _say(name: str, figure: str) -> None:
-    print(f"{name:<58} {figure}", flush=True)  # noqa: T201 - printing is its duty
+    print(f"{name:<58} {figure}", flush=True)  # noqa: T201 - printing is its purpose
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Damaged transcripts, JSON results and lines for the parser and the judge, and what counts as a false pass."""
+"""Feeds damaged transcripts, JSON results and lines to the parser and the judge; defines what counts as a false pass."""

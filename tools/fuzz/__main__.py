@@ -2,7 +2,8 @@
 
     python -m tools.fuzz --seconds 60 --seed 1 --corpus .busbar/fuzz
 
-A run is the same for the same seed as far as it comes. What fails is made as small as it can be, and kept in the corpus.
+A run with the same seed makes the same edits, as far as it gets. Failures are reduced to the fewest edits and kept in the
+corpus.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tools.fuzz.edits import edits
 
 
 def main(argv: list[str]) -> int:
-    """Damage until the time is over; print the counts and return 1 if anything failed."""
+    """Damage measurements until the time is over; print the counts and return 1 if anything failed."""
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)

@@ -1,6 +1,6 @@
-"""What is damaged: genuine and generated measurements, healthy ones and slow ones, each as the documents that it consists of.
+"""The inputs that the fuzzer damages: real and generated measurements, healthy and slow, each as a set of documents.
 
-A measurement is the text and the JSON file of each step, and a frame: all of the line that does not come from them.
+The documents are each step's text and JSON file, and a frame: the part of the line that does not come from them.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Base:
 
     Attributes:
         name: what is in it.
-        asked: what it is judged against.
-        documents: the measurement.
-        healthy: whether it passes as it is.
+        asked: what was asked of it, by which it is judged.
+        documents: the measurement's documents.
+        healthy: whether it passes undamaged.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Base:
 
 
 def line_of(documents: Documents, asked: Asked) -> str:
-    """Return the line that the runner makes of these documents, with the runner's own functions."""
+    """Return the line for these documents, made by the runner's own functions."""
     if LINE in documents:
         return documents[LINE]
     found, scale = [], None
@@ -74,14 +74,14 @@ def line_of(documents: Documents, asked: Asked) -> str:
 
 
 def bases() -> list[Base]:
-    """Return everything that is damaged."""
+    """Return all measurements to damage."""
     found = [_real_server(), _real_pair(), *_generated()]
     lines = [replace(one, name=f"{one.name}, line", documents={LINE: line_of(one.documents, one.asked)}) for one in found]
     return [*found, *lines, *_retests({one.name: one for one in lines})]
 
 
 def _retests(lines: dict[str, Base]) -> list[Base]:
-    """Return short measurements with a retest each: one that is healthy, two that are not, one whose search names a node."""
+    """Return short measurements with a retest each: one healthy, two unhealthy, one whose search names a node."""
     healthy, short = lines["generated, healthy, line"], lines["generated, the gate's runs at half the rate, line"]
     again, asked = json.loads(healthy.documents[LINE]), healthy.asked
     line = json.loads(healthy.documents[LINE])
@@ -154,7 +154,7 @@ def _real_server() -> Base:
 
 
 def _real_pair() -> Base:
-    """Two A100 nodes at 44 % of their wire: the text is real, its JSON file is written from its rows."""
+    """Two A100 nodes at 44 % of line rate: the text is real, its JSON file is generated from the text's rows."""
     plan = Measure(collectives=("all_reduce",), sizes=Sizes(from_bytes=64, to_bytes=1024 * _MIB), looks=0, spread_iterations=0)
     asked = Asked(plan, SHAPES["BM.GPU4.8"], 2, accept=Accept(allow_skipped=("looks", "spread")))
     text = (_TRANSCRIPTS / "oci-2xGPU4.8-ol7.txt").read_text()
@@ -166,7 +166,7 @@ def _real_pair() -> Base:
 
 
 def _generated() -> list[Base]:
-    """Four H100 nodes with everything that a plan has, healthy and with one fault each."""
+    """Four H100 nodes with everything that a plan can ask for: healthy, and with one fault each."""
     sizes = Sizes(from_bytes=1024 * _MIB, to_bytes=8192 * _MIB)
     plan = Measure(collectives=("all_reduce", "alltoall"), sizes=sizes)
     asked = Asked(plan, SHAPES["BM.GPU.H100.8"], 4)
@@ -235,6 +235,6 @@ def _at(printed: Printed, share: float) -> Printed:
 
 
 def _with_slow_looks(printed: Printed) -> Printed:
-    """Return looks of which every third is at half the rate."""
+    """Return `printed` with every third look at half the rate."""
     rows = tuple((size, busbw / 2 if number % 3 == 0 else busbw) for number, (size, busbw) in enumerate(printed.rows))
     return replace(printed, rows=rows)

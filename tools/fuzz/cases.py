@@ -1,4 +1,4 @@
-"""Try one damaged measurement, and keep what fails: a base by name and the fewest edits that show it."""
+"""Tries one damaged measurement, and keeps failures: a base by name and the fewest edits that reproduce it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUILT = BuildLine("build1", "/home/opc", "", "", {}, "", "", "", {"nccl_tests":
 
 @dataclass(frozen=True)
 class Tried:
-    """What became of one damaged measurement: its verdict, and how the product failed on it, if it did."""
+    """The result of one damaged measurement: its verdict, and the failure of the product, if any."""
 
     verdict: str
     failure: str = ""
@@ -35,7 +35,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Case:
-    """A failure to be repeated: the base's name, edits in their order, what happened and why that is wrong."""
+    """A failure to be reproduced: the base's name, the edits in order, the failure, and why it is wrong."""
 
     base: str
     edits: tuple[Edit, ...]
@@ -44,14 +44,14 @@ class Case:
 
 
 def tried(base: Base, edits: Sequence[Edit]) -> Tried:
-    """Return what the parser, the judge and the page make of `base` with `edits`; edits that do not fit try nothing."""
+    """Return the result of parser, judge and page for `base` with `edits`; edits that do not fit try nothing."""
     documents = applied(list(edits), base.documents)
     if documents is None:
         return Tried("")
     try:
         line = line_of(documents, base.asked)
         judged, said = judge(line, base.asked), {}
-        if judged.verdict == "pass":  # nothing is searched then
+        if judged.verdict == "pass":  # then there is no search
             documents = {name: text for name, text in documents.items() if name != SEARCH}
         if SEARCH in documents:
             said = searched.read(documents[SEARCH])
@@ -68,7 +68,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
 
 
 def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
-    """Return the fewest of `edits` that still fail in this way."""
+    """Return the fewest of `edits` that still cause this failure."""
     kept = list(edits)
     for edit in list(edits):
         fewer = [one for one in kept if one is not edit]
@@ -78,10 +78,10 @@ def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
 
 
 def keep(case: Case, corpus: Path) -> str:
-    """Write the case into the corpus; return its file's name, empty if it is there already."""
+    """Write the case to the corpus; return its file's name, empty if it exists already."""
     corpus.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(case), indent=1, ensure_ascii=True) + "\n"
-    # One file for each base and reason: a thousand forms of one failure say no more than one.
+    # One file for each base and reason: a thousand variants of one failure are no more useful than one.
     about = json.dumps([case.base, case.failure, "".join(one for one in case.why if not one.isdigit())[:60]])
     path = corpus / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
     if path.exists():

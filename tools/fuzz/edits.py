@@ -1,4 +1,4 @@
-"""Damage documents: single edits that can be written down, repeated and taken back one by one."""
+"""Damages documents with single edits that can be recorded, repeated and undone one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tools.fuzz.bases import Documents
 
-#: Values that readers of numbers and fields stumble over.
+#: Values that readers of numbers and fields often handle wrongly.
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 7, 0.5, 1e-9, 1e300, 10**400, 2**63, "", "0", "nan", "-inf", "x", [], {}, [0], {"a": 1}, [[]],
     float("nan"), float("inf"), "true", "false", " ", "\u0663", "\u00b2",
@@ -37,13 +37,13 @@ _FACTORS = (0.0, 0.1, 0.5, 0.9, 0.98, 1.02, 1.1, 2.0, 8.0, 1024.0)
 
 @dataclass(frozen=True)
 class Edit:
-    """One piece of a document that is replaced.
+    """One replacement in a document.
 
     Attributes:
-        document: its name.
-        at: the first character that is replaced.
-        was: what was there.
-        now: what is there instead.
+        document: name of the document.
+        at: index of the first character that is replaced.
+        was: the text before.
+        now: the text after.
     """
 
     document: str
@@ -52,7 +52,7 @@ class Edit:
     now: str
 
     def apply(self, documents: Documents) -> Documents | None:
-        """Return the documents with the edit; None if what it replaces is not there."""
+        """Return the documents with the edit; None if the text to replace is not there."""
         text = documents.get(self.document)
         if text is None:
             return None
@@ -71,7 +71,7 @@ def applied(edits: list[Edit], documents: Documents) -> Documents | None:
 
 
 def edits(documents: Documents, dice: random.Random) -> list[Edit]:
-    """Return one to four random edits that follow on each other."""
+    """Return one to four random edits; each applies to the result of the one before."""
     made: list[Edit] = []
     for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 4))):
         step = [_difference(name, documents[name], text) for name, text in _damaged(documents, dice).items()]
@@ -82,7 +82,7 @@ def edits(documents: Documents, dice: random.Random) -> list[Edit]:
 
 
 def _difference(name: str, before: str, after: str) -> Edit:
-    """Return the shortest single edit from one text to another."""
+    """Return the shortest single edit that turns one text into another."""
     least = min(len(before), len(after))
     start = next((index for index in range(least) if before[index] != after[index]), least)
     tail = next((index for index in range(least - start) if before[-1 - index] != after[-1 - index]), least - start)
@@ -90,7 +90,7 @@ def _difference(name: str, before: str, after: str) -> Edit:
 
 
 def _damaged(documents: Documents, dice: random.Random) -> Documents:
-    """Return the documents that one damage changes."""
+    """Return the documents that one random damage changes."""
     steps = [name.removesuffix(".txt") for name in documents if name.endswith(".txt")]
     if steps and dice.random() < 0.25:  # noqa: PLR2004
         return _in_both(documents, dice.choice(steps), dice)
@@ -108,7 +108,7 @@ def _damaged(documents: Documents, dice: random.Random) -> Documents:
 
 
 def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
-    """Change one number of one row, or a whole row, in text and JSON alike: only the arithmetic can tell."""
+    """Change one number of one row, or a whole row, alike in text and JSON: only the arithmetic can reveal it."""
     text, exact = documents[f"{step}.txt"], documents.get(f"{step}.json", "")
     lines = text.split("\n")
     rows = [number for number, line in enumerate(lines) if line.strip()[:1].isdigit()]
@@ -132,7 +132,7 @@ def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
         lines[rows[index]] = " ".join(words)
         return {f"{step}.txt": "\n".join(lines), f"{step}.json": _with_results(exact, results)}
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
-        return {f"{step}.txt": _character(text, dice)}  # it is damaged already
+        return {f"{step}.txt": _character(text, dice)}  # it is already damaged
 
 
 def _with_results(exact: str, results: list[Any]) -> str:

@@ -1,6 +1,6 @@
-"""Read a measurement that passed in the plainest way, to say why it should not have.
+"""Reads a measurement that passed in the simplest way, and gives reasons why it should not have passed.
 
-The parser and the judge are held against it, so it shares nothing with them but the plan and the limits.
+The parser and the judge are checked against it, so it shares only the plan and the limits with them.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from tools.fuzz.bases import Documents
 
-#: nccl-tests' text has two decimals, so that text and JSON, and a row's numbers, differ by this much at most.
+#: nccl-tests' text has two decimals, so text and JSON, and the numbers of a row, differ by at most this much.
 _ROUNDED, _SHARE = 0.02, 0.011
-#: Rails must have sent this share of a ring's bytes, and none less than this share of another (docs/acceptance.md).
+#: Rails must have sent this share of a ring's bytes, and each rail this share of any other's (docs/acceptance.md).
 _ENOUGH_BYTES, _IDLE = 0.8, 0.5
 
 
@@ -44,7 +44,7 @@ def doubts(documents: Documents, line: str, asked: Asked) -> list[str]:
 
 
 def _of_step(documents: Documents, step: Step) -> Iterator[str]:
-    """Yield each contradiction between the text and the JSON result of a step, number by number."""
+    """Yield each contradiction between a step's text and its JSON result, number by number."""
     document = json.loads(documents[f"{step.name}.json"])
     lines = [line.split() for line in documents[f"{step.name}.txt"].replace("\r", "").split("\n")]
     rows = [words for words in lines if len(words) > 8 and words[0].isascii() and words[0].isdigit()]  # noqa: PLR2004
@@ -70,7 +70,7 @@ def _of_step(documents: Documents, step: Step) -> Iterator[str]:
 def _of_line(line: dict[str, Any], asked: Asked) -> Iterator[str]:
     scale = (line.get("rehearsal") or {}).get("scale") or 1
     if scale != 1:
-        return  # it says that it was rehearsed, and so do the outputs
+        return  # it states that it was rehearsed, and so do the outputs
     planned = {step.name: step for step in steps(asked.plan, asked.shape, asked.nodes)}
     ran = {step["name"]: step for step in line["steps"]}
     if set(planned) - set(ran) or len(ran) != len(line["steps"]):
@@ -105,7 +105,7 @@ def _ran(its: dict[str, Any], step: Step, asked: Asked) -> Iterator[str]:
 
 
 def _rows(its: dict[str, Any], step: Step, members: int) -> Iterator[str]:
-    """Yield wrong values, and numbers of a row that do not fit each other."""
+    """Yield wrong values, and contradictory numbers of a row."""
     test = collective(step.collective)
     for size, *placements in its["rows"]:
         for time_us, algbw, busbw, wrong in [placement for placement in placements if placement is not None]:
@@ -118,7 +118,7 @@ def _rows(its: dict[str, Any], step: Step, members: int) -> Iterator[str]:
 
 
 def _slow(its: dict[str, Any], step: Step, asked: Asked) -> Iterator[str]:
-    """Yield what is below a limit of its step."""
+    """Yield the numbers below a limit of their step."""
     reached = its["rows"][-1][1][2]
     bound, share = ceiling.bound_gb_s(step.collective, asked.shape, asked.nodes), fraction(step.end_bytes, FLOOR)
     if step.name in asked.plan.collectives and reached < (share or 0.0) * (bound or 0.0):
@@ -149,7 +149,7 @@ def _groups(reached: list[float], step: Step, asked: Asked) -> Iterator[str]:
 
 
 def _of_rails(transport: dict[str, Any], asked: Asked) -> Iterator[str]:
-    """Yield what byte counters show of rails that did not carry their share of a ring's bytes."""
+    """Yield the rails that, by the byte counters, did not carry their share of a ring's bytes."""
     rails = asked.shape.rdma.hca if asked.shape.rdma else ()
     deciding = next(step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name == asked.plan.collective)
     sizes = sum(asked.plan.sizes_of(asked.plan.collective))

@@ -1,6 +1,6 @@
-"""What nccl-tests 2.19.6 prints of numbers that are given, as text and as its JSON file.
+"""Generates the output of nccl-tests 2.19.6 for given numbers, as text and as its JSON file.
 
-It is laid out as the real pair in tests/golden/transcripts.
+The layout is that of the real pair in tests/golden/transcripts.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ _SIZES = (
 
 @dataclass(frozen=True)
 class Printed:
-    """One run as it is printed.
+    """The printed output of one run.
 
     Attributes:
-        collective: what ran.
+        collective: the collective that ran.
         ranks: (host, GPU) of each rank.
         gpu: name of the GPUs.
         rows: (size in bytes, busbw in GB/s) in the order in which they are printed.
-        factor_ranks: ranks of one group, which make the factor of busbw.
-        rank_shares: where operations are timed one by one, each rank's time over the median; empty for none.
+        factor_ranks: ranks of one group, which determine the factor of busbw.
+        rank_shares: if operations are timed one by one, each rank's time divided by the median; else empty.
         checked: whether values are checked.
     """
 
@@ -42,7 +42,7 @@ class Printed:
     checked: bool = True
 
     def text(self) -> str:
-        """Return what it prints."""
+        """Return the text on standard output."""
         devices = "".join(
             f"#  Rank {rank:2} Group  0 Pid {4000 + rank:6} on {host:>10} device {gpu:2} [0000:{gpu + 6:02x}:00] {self.gpu}\n"
             for rank, (host, gpu) in enumerate(self.ranks)
@@ -60,7 +60,7 @@ class Printed:
         )
 
     def json(self) -> str:
-        """Return the JSON file that it writes."""
+        """Return the content of the JSON file."""
         document = {
             "version": 3,
             "args": [f"./build/{self.collective}_perf"],

@@ -1,1 +1,1 @@
-"""Small changes to the product, one at a time, that some test has to notice."""
+"""Small changes to the product, one at a time, each of which some test must detect."""

@@ -29,7 +29,7 @@ from tools.mutants.change import Mutant, sample
 from tools.mutants.reach import Reach
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Rooms of the product and how many of 60 random mutants each gets, about as large as they are.
+#: Parts of the product, and how many of 60 random mutants each gets, about in proportion to its size.
 STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (16, ("components/**/*.py",)),
     (10, ("benchmarks/runner/*.py", "benchmarks/search/*.py")),
@@ -39,16 +39,16 @@ STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (6, ("config/**/*.py", "__main__.py")),
     (4, ("cloudinit/**/*.py", "manifests/*.py", "scheduler/*.py")),
 )
-#: Stories of rehearsed machines and of the engine fail in a bare copy whether or not anything was changed.
+#: Tests of rehearsed machines and of the engine fail in a bare copy whether or not anything was changed.
 _TESTS = "not rehearsal and not engine and not kubernetes and not on_demand"
-#: What a run of tests may take; a mutant that hangs is noticed.
+#: Time limit of a test run; a mutant that hangs counts as detected.
 _BOUND_S = 600
 _ORDER = itertools.count(1)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a mutant: `by` names the first failing test, or why none was needed; empty if it survived."""
+    """The result of a mutant: `by` has the first failing test, or why none was needed; empty if it survived."""
 
     mutant: Mutant
     by: str
@@ -70,7 +70,7 @@ def known() -> list[Mutant]:
     """Return the mutants of known.json.
 
     Raises:
-        SystemExit: the source changed, so that one of them cannot be put in.
+        SystemExit: the source has changed, so that one of them does not apply.
     """
     found, lost = [], []
     for row in json.loads((Path(__file__).parent / "known.json").read_text()):
@@ -102,7 +102,7 @@ def copied(folder: Path) -> Path:
 
 
 def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
-    """Put the mutant into `copy`, run the tests that reach it until one fails, and take it out again."""
+    """Apply the mutant in `copy`, run the tests that reach it until one fails, and undo it."""
     tests = reach.tests_of(mutant.file)
     began = time.monotonic()
     if not tests:
@@ -119,7 +119,7 @@ def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
 
 
 def _touch(path: Path) -> None:
-    """Give the file a time of its own: compiled modules are told apart by whole seconds and size."""
+    """Set a distinct modification time: compiled modules are matched only by whole seconds and size."""
     os.utime(path, (next(_ORDER), next(_ORDER)))
 
 
@@ -137,7 +137,7 @@ def _first_failure(copy: Path, tests: list[str]) -> str:
 
 
 def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[Outcome]:
-    """Try all mutants, `jobs` at once; each copy of the checkout is used by one at a time."""
+    """Try all mutants, `jobs` at once; only one at a time uses each copy of the checkout."""
     reach = Reach(ROOT)
     with tempfile.TemporaryDirectory(prefix="busbar-mutants-") as folder, ThreadPoolExecutor(jobs) as window:
         free: queue.Queue[Path] = queue.Queue()
@@ -165,7 +165,7 @@ def main(words: list[str]) -> int:
     asked = parser.parse_args(words)
     mutants = (known() if asked.known else []) + drawn(asked.sample, asked.seed)
     survived = 0
-    shown = {mutant: mutant.shown(ROOT) for mutant in mutants}  # the checkout may change while its copies are tried
+    shown = {mutant: mutant.shown(ROOT) for mutant in mutants}  # the checkout may change during the run
     for number, outcome in enumerate(outcomes(mutants, asked.jobs), 1):
         survived += not outcome.by
         said = f"killed by {outcome.by}" if outcome.by else "SURVIVED"

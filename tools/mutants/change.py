@@ -1,4 +1,4 @@
-"""Small mutants of a Python source: what could be changed where, found in its syntax tree."""
+"""Generates small mutants of a Python source from its syntax tree."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ class Mutant:
         (root / self.file).write_text(self._changed(root))
 
     def shown(self, root: Path) -> str:
-        """Return file:line and the lines that differ, as a diff does."""
+        """Return file:line and the lines that differ, in the form of a diff."""
         before = (root / self.file).read_text().splitlines()
         diff = difflib.unified_diff(before, self._changed(root).splitlines(), n=0, lineterm="")
         changed = [f"  {line[0]} {line[1:].strip()}" for line in list(diff)[2:] if line[0] in "-+"]
         return "\n".join([f"{self.file}:{self.line}", *changed])
 
     def is_python(self, root: Path) -> bool:
-        """Tell whether the file can still be read when it is changed."""
+        """Tell whether the file is still valid Python after the change."""
         try:
             ast.parse(self._changed(root))
         except SyntaxError:
@@ -54,7 +54,7 @@ class Mutant:
 
 
 def sample(root: Path, files: list[str], count: int, dice: random.Random) -> list[Mutant]:
-    """Return `count` mutants of `files`, each of another line; every line that can be changed is as likely as any other."""
+    """Return `count` mutants of `files`, each on another line; every line that can be changed is equally likely."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for file in files:
         for mutant in of(file, (root / file).read_text()):
@@ -71,7 +71,7 @@ def sample(root: Path, files: list[str], count: int, dice: random.Random) -> lis
 
 
 def of(file: str, source: str) -> Iterator[Mutant]:
-    """Yield every mutant of `source`; a few are no Python."""
+    """Yield every mutant of `source`; a few are invalid Python."""
     lines = source.splitlines()
     for node in _walk(ast.parse(source)):
         for at, end, new in _changes(node, source):
@@ -84,7 +84,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node but those in f-strings, whose places Python 3.11 does not know, and those for type checkers."""
+    """Yield every node except those in f-strings, whose positions Python 3.11 lacks, and those for type checkers only."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.JoinedStr) or _is_for_types(child)):
@@ -92,7 +92,7 @@ def _walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _is_for_types(node: ast.AST) -> bool:
-    """Say whether nothing that runs depends on a node: imports for types, and how strictly a dataclass may be made."""
+    """Tell whether a node has no effect at run time: imports for types, and strictness options of a dataclass."""
     if isinstance(node, ast.If):
         return ast.unparse(node.test) == "TYPE_CHECKING"
     return isinstance(node, ast.Call) and ast.unparse(node.func) in {"dataclass", "dataclasses.dataclass"}
@@ -147,6 +147,6 @@ def _is_text(node: ast.expr) -> bool:
 
 
 def _operator(left: ast.expr, right: ast.expr, new: str) -> Iterator[tuple[Place, Place, str]]:
-    """Replace all between two operands, if they are on one line."""
+    """Replace the text between two operands, if they are on one line."""
     if _end(left)[0] == _start(right)[0]:
         yield _end(left), _start(right), f" {new} "

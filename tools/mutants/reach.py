@@ -1,4 +1,4 @@
-"""Which test files can notice a change of a file: those whose imports lead to it, the nearest first."""
+"""Finds the test files that can detect a change of a file: those whose imports lead to it, the nearest first."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 from collections import deque
 from pathlib import Path
 
-#: What reaches further than its import statements say: a module that packs, sends or runs other sources.
+#: Modules that reach more than their import statements show, because they pack, send or run other sources.
 _CARRIES = {
     "__main__.py": ("components/*/cluster.py",),
     "benchmarks/host/pack.py": ("benchmarks/runner/*.py", "benchmarks/search/*.py"),
@@ -66,7 +66,7 @@ class Reach:
         return frozenset(found)
 
     def _files(self, name: str, importer: Path) -> set[Path]:
-        """Return the files that importing `name` runs: each package on the way, and the module."""
+        """Return the files that importing `name` runs: each package on the path, and the module."""
         found = set()
         for folder in (self._root, importer.parent):
             here = folder

@@ -1,1 +1,1 @@
-"""The search tried on simulated fabrics, and the figures that come of it."""
+"""The search on simulated fabrics, and figures of its quality."""

@@ -1,7 +1,6 @@
-"""Print how well the fault search does on simulated fabrics; `python -m tools.search.figures`, some minutes.
+"""Print how well the fault search does on simulated fabrics; `python -m tools.search.figures` takes some minutes.
 
-Every run is seeded, so the figures are the same everywhere, but for the time of planning. tests/unit/test_search.py has limits
-on them.
+Every run is seeded, so all figures are reproducible except the planning time. tests/unit/test_search.py has limits on them.
 """
 
 from __future__ import annotations
@@ -15,22 +14,22 @@ from tools.search.simulate import Fabric, Score, planted, score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: What a short whole gave, of healthy.
+#: Result of a short full ring, as a share of healthy.
 _SHORT = 0.7
-#: Pairs of 8 nodes, run one after the other as sequential all-pairs does.
+#: Pairs of 8 nodes, one after the other, as in a sequential all-pairs test.
 ALL_PAIRS_OF_EIGHT = 28
 CAUSES = ("link", "node", "rail")
-#: No threshold of the search was ever tried on a fabric of this seed or a later one.
+#: No threshold of the search was tuned on seeds from this one on.
 FRESH = 2_000_000
 
 
 @dataclass(frozen=True)
 class Case:
-    """Many seeded runs: `runs` fabrics of `nodes` nodes with one of `counts` faults of `kinds` each.
+    """Many seeded runs: `runs` fabrics of `nodes` nodes, each with one of `counts` faults of `kinds`.
 
-    `leaf`, `spine` and `ecmp` are the fabric's; a search of a fabric without a fault is told that the whole was short. `first`
-    is the first seed: thresholds were chosen on seeds below `FRESH`, and the figures are of seeds from there on. `off_ring` is
-    the search's: an all-to-all is short, and the ring is not.
+    `leaf`, `spine` and `ecmp` are the fabric's; for a fabric without a fault, the search is told that the full ring was short.
+    `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from there on.
+    `off_ring` is the search's: an all-to-all is short, and the ring is not.
     """
 
     nodes: int
@@ -49,7 +48,7 @@ class Case:
     first: int = 0
 
     def scores(self) -> list[Score]:
-        """Return what a search makes of each fabric, told what the short whole ring gave."""
+        """Return the scores of searches on each fabric, given the result of the short full ring."""
         seeds = range(self.first, self.first + self.runs)
         return [self._one(random.Random(seed * 7919 + self.nodes)) for seed in seeds]  # noqa: S311 - noise
 
@@ -61,13 +60,13 @@ class Case:
         whole = _SHORT * fabric.healthy() if self.short else fabric.whole()
         for _ in range(100 if fabric.faults and not self.off_ring else 0):
             if whole < fabric.gate_gb_s():
-                break  # a search comes after a short run
+                break  # a search follows only a short run
             whole = fabric.whole()
         return score(fabric, whole_gb_s=whole, off_ring=self.off_ring)
 
 
 def figures(say: Callable[[str, str], None]) -> None:
-    """Hand every figure to `say` as a name and its text."""
+    """Call `say` with the name and the text of every figure."""
     large = _fresh(Case(256, 300, (1, 2, 3)))
     say("search, 256 nodes, 1-3 faults, 2 % noise, 300 runs", _quality(large))
     say("search, most rounds of these (2 log2 256 is 16)", str(_rounds(large)))
@@ -88,14 +87,14 @@ def figures(say: Callable[[str, str], None]) -> None:
     say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
 
 
-#: What healthy fabrics are tried with: the spine's share, how many crossing edges collide, how many trials are disturbed.
+#: Healthy fabrics: the spine's share, the share of crossing edges that collide, the share of trials that are disturbed.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
-#: Leaves so small that two of their nodes fill a spine's share: nodes on a leaf, the share and how it is written.
+#: Leaves so small that two of their nodes fill the uplinks: nodes per leaf, the spine's share, and the same as text.
 _SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))
 
 
 def in_company(say: Callable[[str, str], None]) -> None:
-    """Hand the figures of fabrics with shared links, disturbances and many faults to `say`."""
+    """Call `say` with the figures of fabrics with shared links, disturbances and many faults."""
     for nodes in (8, 64, 256):
         spine = _fresh(Case(nodes, 40, (1,), ("node",), leaf=min(nodes // 2, 32), spine=0.5, short=True))
         name = f"search, {nodes} nodes, one bad node, spine 1:2, 40 runs"
@@ -143,4 +142,4 @@ def _rounds(scores: Iterable[Score]) -> int:
 
 if __name__ == "__main__":
     for part in (figures, in_company):
-        part(lambda name, figure: print(f"{name:<80} {figure}", flush=True))  # noqa: T201 - printing is its duty
+        part(lambda name, figure: print(f"{name:<80} {figure}", flush=True))  # noqa: T201 - printing is its purpose

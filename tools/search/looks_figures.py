@@ -1,7 +1,7 @@
-"""Print how often a fabric that is slow at times passes, and a healthy one does not; `python -m tools.search.looks_figures`.
+"""Print how often an intermittent fabric passes and a healthy one does not; `python -m tools.search.looks_figures`.
 
 Every run is seeded. The looks are those of the plan's default and of one retest; a fault or a disturbance shows in each look
-with its own chance, independent of the others.
+with its own probability, independently of other looks.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RUNS = 20_000
-#: A retest takes so many times as many looks (`benchmarks.plan.steps.repeated`), and the deciding run once more.
+#: A retest takes this many times as many looks (`benchmarks.plan.steps.repeated`), and repeats the deciding run once.
 _MORE = 3
 
 
 @dataclass(frozen=True)
 class Course:
-    """One measurement of a fabric whose looks are slow with the chance `active`."""
+    """One measurement of a fabric whose looks are slow with probability `active`."""
 
     active: float
 
     def run(self, dice: random.Random) -> str:
-        """Return the answer of the looks: the first ones', or after one retest that adds to them."""
+        """Return the result of the looks: of the first ones, or of these and a retest's."""
         first = Measure().looks + 1
         slow = self._slow(dice, first)
         found = looks.weigh(slow, first)
@@ -43,7 +43,7 @@ class Course:
 
 
 def figures(say: Callable[[str, str], None]) -> None:
-    """Hand every figure to `say` as a name and its text."""
+    """Call `say` with the name and the text of every figure."""
     for active in (0.5, 0.3, 0.2, 0.1, 0.05):
         say(f"looks, P(pass) of a link that is slow {active:.0%} of the time, {_RUNS} runs", f"{_share(active, PASS):.4f}")
     for active in (0.02, 0.01, 0.0):
@@ -57,4 +57,4 @@ def _share(active: float, answer: str) -> float:
 
 
 if __name__ == "__main__":
-    figures(lambda name, figure: print(f"{name:<84} {figure}", flush=True))  # noqa: T201 - printing is its duty
+    figures(lambda name, figure: print(f"{name:<84} {figure}", flush=True))  # noqa: T201 - printing is its purpose

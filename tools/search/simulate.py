@@ -1,7 +1,7 @@
-"""A fabric that exists only as numbers: it answers a search's trials with planted faults and noise, and scores what was named.
+"""A simulated fabric: it answers a search's trials with planted faults and noise, and scores the search's culprits.
 
-A ring's time is that of its slowest channel, and channel c crosses between nodes on rail c with its share of the bytes: so
-busbw is the number of rails used times the slowest edge of any of them.
+A ring's time is that of its slowest channel, and channel c crosses between nodes on rail c with its share of the bytes. So
+busbw is the number of rails used times the rate of the slowest edge on any of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.search.trials import Culprit, Finding, Sample, Trial
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: What a healthy ring reaches of the wire; published fractions of healthy all-reduces are between 0.92 and 0.99.
+#: Share of line rate that a healthy ring reaches; published fractions of healthy all-reduces are between 0.92 and 0.99.
 EFFICIENCY = 0.97
 #: The share of the ceiling that a run must reach (`benchmarks.plan.gate` at its largest size).
 GATE = 0.85
@@ -31,10 +31,10 @@ class Fault:
     Attributes:
         kind: node, rail, link, rail_plane or group, as `benchmarks.search.trials.Culprit` names them.
         nodes: the node, the two ends, or the group; empty for a rail plane.
-        rails: the rail; empty if all are meant.
-        factor: what is left of the rate, 0 for nothing at all.
-        active: chance that the fault shows in a round, 1.0 for always.
-        by_trial: whether that chance is drawn for each trial by itself.
+        rails: the rail; empty for all.
+        factor: remaining share of the rate, 0 for nothing at all.
+        active: probability that the fault shows in a round, 1.0 for always.
+        by_trial: whether this is drawn separately for each trial.
     """
 
     kind: str
@@ -45,7 +45,7 @@ class Fault:
     by_trial: bool = False
 
     def touches(self, edge: tuple[int, int], rail: int) -> bool:
-        """Say whether the fault slows `rail` of the edge between two nodes."""
+        """Tell whether the fault slows `rail` of the edge between two nodes."""
         if self.rails and rail not in self.rails:
             return False
         if self.kind == "link":
@@ -57,9 +57,9 @@ class Fault:
 class Fabric:
     """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
 
-    `disturbed` is the chance that a trial loses 8 to 30 % for no reason that lasts: other traffic, a busy processor.
-    With `leaf` nodes on each leaf, edges between leaves share its uplinks, which carry `spine` of what its nodes do; of edges
-    that cross beside others, the share `ecmp` collides with another one on a link and gets half of it.
+    `disturbed` is the probability that a trial loses 8 to 30 % to a brief disturbance: other traffic, a busy processor. With
+    `leaf` nodes per leaf, edges between leaves share its uplinks, whose rate is `spine` times that of its nodes. If several
+    edges cross at once, the share `ecmp` of them collides with another one on a link and gets half of it.
     """
 
     nodes: int
@@ -79,24 +79,24 @@ class Fabric:
         self._dice = random.Random(self.seed)  # noqa: S311 - noise, not a secret
 
     def ceiling_gb_s(self) -> float:
-        """Return what the wire allows."""
+        """Return the busbw in GB/s that the line rates allow."""
         return self.rails * self.rate_gb_s
 
     def healthy(self) -> float:
-        """Return the noiseless bus bandwidth of any ring without a fault, GB/s."""
+        """Return the noiseless busbw in GB/s of any ring without a fault."""
         return EFFICIENCY * self.ceiling_gb_s()
 
     def gate_gb_s(self) -> float:
-        """Return what a run must reach."""
+        """Return the busbw in GB/s that a run must reach."""
         return GATE * self.ceiling_gb_s()
 
     def whole(self) -> float:
-        """Run the ring of all nodes once; a run that ends in nothing is 0 GB/s."""
+        """Return the result of one run of the full ring in GB/s; 0 if it returns nothing."""
         (sample,) = self.answer([Trial(tuple(range(self.nodes)), ())])
         return sample.busbw_gb_s or 0.0
 
     def answer(self, trials: Iterable[Trial]) -> list[Sample]:
-        """Run `trials` at once: a fault that comes and goes is there for all of them or for none."""
+        """Run `trials` at once; an intermittent fault is present in all of them or in none, unless it is drawn by trial."""
         here = [fault for fault in self.faults if fault.by_trial or self._shows(fault)]
         together = list(trials)
         uplinks = self._uplinks(together)
@@ -106,7 +106,7 @@ class Fabric:
         return fault.active >= 1 or self._dice.random() < fault.active
 
     def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
-        """Return how many edges of whole nodes leave each leaf at once; a trial of one rail takes its share."""
+        """Return how many edges of whole nodes leave each leaf at once; a single-rail trial counts as its share."""
         load: dict[int, float] = {}
         for trial in trials if self.leaf else ():
             weight = (len(trial.rails) or self.rails) / self.rails
@@ -117,7 +117,7 @@ class Fabric:
         return load
 
     def _crossing(self, trial: Trial, uplinks: dict[int, float]) -> float:
-        """Return what shared links leave of a trial's rate."""
+        """Return the share of a trial's rate that shared links leave."""
         leaves = {node // self.leaf for one, other in _edges(trial.nodes) for node in (one, other)} if self.leaf else set()
         if len(leaves) < 2:  # noqa: PLR2004 - it stays on its leaf
             return 1.0
@@ -137,9 +137,9 @@ class Fabric:
         return Sample(trial, len(rails) * self.rate_gb_s * EFFICIENCY * factor * noise, "")
 
     def expected(self) -> list[tuple[str, tuple[int, ...], tuple[int, ...]]]:
-        """Return (kind, nodes, rails) of every planted fault, as a search that is right names them.
+        """Return (kind, nodes, rails) of every planted fault, in the form in which a correct search names them.
 
-        With two nodes the ends cannot be told apart, and with one rail it is all rails.
+        With two nodes, the ends cannot be distinguished, and with one rail, all rails are to blame.
         """
         return [self._name(fault) for fault in self.faults]
 
@@ -162,7 +162,7 @@ def _edges(nodes: tuple[int, ...]) -> set[tuple[int, int]]:
 
 
 def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable[Fault]) -> float:
-    """Return what the slowest edge of the slowest rail of a ring over `nodes` keeps of its rate."""
+    """Return the share of its rate that the slowest edge of the slowest rail of a ring over `nodes` keeps."""
     members = set(nodes)
     faults = [fault for fault in faults if not fault.nodes or not members.isdisjoint(fault.nodes)]
     edges = {(one, other) for one, other in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if one != other}
@@ -176,7 +176,7 @@ def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable
 def planted(dice: random.Random, fabric: Fabric, count: int, kinds: Iterable[str], active: float = 1.0) -> Fabric:
     """Return `fabric` with `count` random faults of `kinds` at different nodes, each leaving 0.3 to 0.85 of the rate.
 
-    Two faults at one node hide behind each other: only when the worse one is mended does the other show.
+    Two faults at one node hide each other: the smaller one shows only after the larger one is repaired.
     """
     kinds = sorted(kinds)
     found: list[Fault] = []
@@ -214,9 +214,9 @@ def _off_ring(node: int, nodes: int) -> list[int]:
 
 @dataclass(frozen=True)
 class Score:
-    """How a search did: exact matches of (kind, nodes, rails), what was named wrongly, what was missed, and its cost.
+    """The result of a search: correct, wrong and missed culprits by (kind, nodes, rails), and its cost.
 
-    `planning_s` is what the search itself took, without the trials.
+    `planning_s` is the time of the search itself, without the trials.
     """
 
     right: int
@@ -229,24 +229,24 @@ class Score:
 
     @staticmethod
     def precision(scores: Iterable[Score]) -> float:
-        """Return right over named, 1.0 where nothing was named."""
+        """Return correct over named culprits; 1.0 if none was named."""
         right, wrong = (sum(column) for column in zip(*((one.right, one.wrong) for one in scores), strict=True))
         return right / (right + wrong) if right + wrong else 1.0
 
     @staticmethod
     def recall(scores: Iterable[Score]) -> float:
-        """Return right over planted, 1.0 where nothing was planted."""
+        """Return correct over planted faults; 1.0 if none was planted."""
         right, missed = (sum(column) for column in zip(*((one.right, one.missed) for one in scores), strict=True))
         return right / (right + missed) if right + missed else 1.0
 
 
 def run(fabric: Fabric, search: Search) -> Finding:
-    """Answer every round of `search` on `fabric` until it has nothing more to ask."""
+    """Answer every round of `search` on `fabric` until it requests no more trials."""
     return timed(fabric, search)[0]
 
 
 def timed(fabric: Fabric, search: Search) -> tuple[Finding, float]:
-    """Do that, and return the processor time of the search as well, s."""
+    """Do the same, and also return the processor time of the search in s."""
     began, trying_s = time.process_time(), 0.0
     while trials := search.next_round():
         asked = time.process_time()
@@ -260,7 +260,7 @@ def timed(fabric: Fabric, search: Search) -> tuple[Finding, float]:
 def score(
     fabric: Fabric, *, whole_gb_s: float | None = None, pair_limit_gb_s: float | None = None, off_ring: bool = False
 ) -> Score:
-    """Search `fabric`, given the number of the whole ring, and compare what was named with what was planted."""
+    """Search `fabric`, given the result of the full ring, and compare the culprits with the planted faults."""
     search = Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s, off_ring=off_ring)
     finding, planning_s = timed(fabric, search)
     named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # which blames nobody

@@ -1,4 +1,4 @@
-"""Answer at EC2's end points until killed; rehearsal.net.services starts this where their names lead."""
+"""Serve EC2's endpoints until killed; rehearsal.net.services starts this at the address that their names resolve to."""
 
 from __future__ import annotations
 

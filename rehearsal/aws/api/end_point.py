@@ -1,4 +1,4 @@
-"""Where the API answers: one name for each region that a machine is in."""
+"""The API's endpoints: one name for each region that has a machine."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _ADDRESS = "198.51.100.20"
 
 
 def name(region: str) -> str:
-    """Return the name of EC2's end point in a region."""
+    """Return the name of EC2's endpoint in a region."""
     return f"ec2.{region}.amazonaws.com"
 
 
 def announce(world: World, region: str) -> None:
-    """Let a region's end point resolve; the process starts when a host first asks for its role's credentials."""
+    """Make a region's endpoint resolvable; the process starts when a host first requests its role's credentials."""
     program = (sys.executable, "-m", "rehearsal.aws.api")
     services.announce(world, services.Service(CLOUD, _ADDRESS, (name(region),), program, world.scale))

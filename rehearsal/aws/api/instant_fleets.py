@@ -1,7 +1,7 @@
-"""CreateFleet of type instant: a launch whose lack of capacity is part of the answer, which has an id whatever became of it.
+"""CreateFleet of type instant: a launch that reports a lack of capacity in its answer, which always has a fleet id.
 
-Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (what its callers read). A fleet
-of this type asks once and holds nothing afterwards, so nothing of it is kept here.
+Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (what its callers read). Such a
+fleet is requested once and keeps nothing afterwards, so no fleet is stored here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def create(call: Call, cloud: Cloud, launches: Launches, rights: Rights) -> Mapp
     """Launch the machines of an instant fleet.
 
     Raises:
-        ServiceError: the service refuses the request, whatever the capacity.
+        ServiceError: the service refuses the request for a reason other than capacity.
     """
     asked = call.asked
     target = asked.get("TargetCapacitySpecification") or {}
@@ -81,7 +81,7 @@ def _error(call: Call, problem: Any) -> ServiceError:
 
 
 def _as_resource(value: Any) -> Any:
-    """Return a request's members under the names that the provider gives them."""
+    """Return a request's members with the names that the provider uses."""
     if isinstance(value, Mapping):
         return {name[0].lower() + name[1:]: _as_resource(one) for name, one in value.items()}
     return [_as_resource(one) for one in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""RunInstances as the API does it: instances are there with their addresses at once, and their hosts boot afterwards."""
+"""RunInstances as in the API: instances and their addresses exist at once, and their hosts boot afterwards."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
-#: Slurm takes no node that booted before it was asked for, and counts that in seconds, rounded up; no machine boots as soon.
+#: Slurm accepts no node that booted before it was requested, and compares times in seconds, rounded up; no real machine boots
+#: faster.
 _LEAST_START_S = 2
-#: Members of a request that are used; the launch template has all else.
+#: Members of a request that are used; everything else comes from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
 _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "DryRun", *_OVERRIDES}
 
 
 @dataclass(frozen=True)
 class Order:
-    """What one request asks for: the launch, how many at least and at most, and the tags of instances."""
+    """The content of one request: the launch, the least and the largest number of instances, and their tags."""
 
     launch: Launch
     template: Record
@@ -47,10 +48,10 @@ def tags_of(asked: Mapping[str, Any], resource: str) -> dict[str, str]:
 
 
 def order(asked: Mapping[str, Any], database: Database, region: str) -> Order:
-    """Return what a request asks for.
+    """Return the content of a request.
 
     Raises:
-        ServiceError: it is refused whatever the capacity.
+        ServiceError: it is refused for a reason other than capacity.
     """
     for name in sorted(set(asked) - _PLAYED):
         raise _error(not_played(name, f"{name} is given, and the rehearsal's RunInstances takes it from a launch template."))
@@ -82,7 +83,7 @@ def _error(problem: Problem) -> ServiceError:
 
 
 class Launches:
-    """The instances that one process launches and ends; `bury` is told of each that has ended, and why."""
+    """The instances that one process launches and terminates; it calls `bury` with each terminated one, and why."""
 
     def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
         self._cloud, self._bury = cloud, bury
@@ -90,10 +91,10 @@ class Launches:
         self._guard, self._boots = threading.Lock(), dict[str, Future[None]]()
 
     def run(self, wanted: Order, asked: Mapping[str, Any]) -> list[Record]:
-        """Launch what an order wants, or return what the same client token has launched.
+        """Launch the instances of an order, or return those that the same client token has launched.
 
         Raises:
-            ServiceError: the service refuses, or there is no capacity for the least.
+            ServiceError: the service refuses, or there is no capacity for the least number.
         """
         token = asked.get("ClientToken", "")
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -145,12 +146,12 @@ class Launches:
             try:
                 with self._cloud.working(record):
                     compute.boot(self._cloud, record)
-            except Exception:  # whatever it was: a boot that failed leaves no machine; whoever waits for it is told
+            except Exception:  # a failed boot for any reason leaves no machine, and its error is reported to the waiting call
                 self._bury(record, "Server.InternalError")
                 raise
 
     def end(self, record: Record) -> None:
-        """Begin the end of an instance, which ends once it has booted."""
+        """Begin to terminate an instance; it terminates once it has booted."""
         with self._cloud.store.change() as database:
             database.records[record.id].private["ending"] = True
         threading.Thread(target=self._end, args=(record,), daemon=True).start()
@@ -159,7 +160,7 @@ class Launches:
         with self._guard:
             boot = self._boots.pop(record.id, None)
         if boot is not None and boot.exception() is not None:
-            return  # it ended by itself
-        self._bury(record, "Client.UserInitiatedShutdown")  # as long as it has a record, that is what is shown
+            return  # it terminated by itself
+        self._bury(record, "Client.UserInitiatedShutdown")  # while it has a record, the record's state is shown
         with present(self._cloud.world):
             self._cloud.remove(record.id)

@@ -34,7 +34,7 @@ def _missing(action: str, ids: Iterable[str]) -> ServiceError:
 
 
 def _is_launched_here(record: Record) -> bool:
-    """Tell whether an instance was launched through this API, which a stale answer does not know yet: it has a client token."""
+    """Tell by its client token whether an instance was launched through this API; a stale answer lacks such instances."""
     return bool(record.private.get("clientToken"))
 
 
@@ -47,7 +47,7 @@ class Ec2:
         self._launches, self._rights = Launches(cloud, self._bury), Rights(cloud)
 
     def _bury(self, record: Record, why: str) -> None:
-        """Remember an instance that has ended: EC2 shows it for about an hour, this process for as long as it runs."""
+        """Remember a terminated instance: EC2 lists it for about an hour, this process as long as it runs."""
         with self._guard:
             self._gone.setdefault(record.id, (record, why))
 
@@ -110,7 +110,7 @@ class Ec2:
         return self._page(call, shown_ones)
 
     def topology(self, call: Call) -> Mapping[str, Any]:
-        """DescribeInstanceTopology; instances that have ended are left out."""
+        """DescribeInstanceTopology, without terminated instances."""
         self._rights.permit(call, "*")
         self._bury_lost()
         database = self._cloud.store.read()
@@ -145,7 +145,7 @@ class Ec2:
         return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
 
     def _known(self, call: Call) -> list[Record]:
-        """Return the records of the request's instances; those that have ended are left out, unknown ones are refused."""
+        """Return the records of the request's instances, without terminated ones; unknown ones are refused."""
         ids = call.asked.get("InstanceIds") or call.asked.get("Resources") or []
         if not ids:
             raise ServiceError(
@@ -164,7 +164,7 @@ class Ec2:
         return [one for one in records.values() if one is not None]
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
-        """TerminateInstances: ends all instances, or none if one is unknown or may not be ended."""
+        """TerminateInstances: terminates all instances, or none if one is unknown or the role may not terminate it."""
         records, database = self._known(call), self._cloud.store.read()
         for one in records:
             self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))

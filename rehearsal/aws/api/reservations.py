@@ -23,7 +23,7 @@ def described(call: Call, database: Database) -> Mapping[str, Any]:
     """Return the answer to `call`.
 
     Raises:
-        ServiceError: it names a reservation that the account does not have, or asks for what is not played.
+        ServiceError: it names a reservation that the account does not have, or asks for something that is not rehearsed.
     """
     for name in sorted(set(call.asked) - {"CapacityReservationIds"}):
         why = f"{name} is given, and the rehearsal shows reservations by their ids, or all."

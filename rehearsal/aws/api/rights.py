@@ -1,4 +1,4 @@
-"""What a role needs for a request, and the service's words where it lacks that.
+"""The permissions that a request needs, and the service's message if the role lacks one.
 
 Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 user guide, "Grant
 permission to tag resources during creation".
@@ -25,7 +25,7 @@ _RUN = "ec2:RunInstances"
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated request: who asks, in which region, for what."""
+    """One authenticated request: its role, region and content."""
 
     instance: Record
     role: Record
@@ -35,7 +35,7 @@ class Call:
 
 
 def request_tags(given: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the condition keys of tags that a request gives."""
+    """Return the condition keys of the tags in a request."""
     return {f"aws:RequestTag/{key}": [value] for key, value in given.items()} | {"aws:TagKeys": list(given)}
 
 
@@ -49,7 +49,7 @@ def instance_keys(database: Database, record: Record) -> dict[str, list[str]]:
 
 
 class Rights:
-    """Who may do what, by the records of one world."""
+    """Checks of roles' permissions, by the records of one world."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -62,7 +62,7 @@ class Rights:
         """
         action = action or f"ec2:{call.action}"
         service, _, noun = resource.partition("|")
-        # Images belong to others, and IAM is in no region.
+        # Images belong to other accounts, and IAM has no region.
         account, where = "" if noun.startswith("image/") else ACCOUNT, "" if service == "iam" else call.region
         arn = "*" if resource == "*" else f"arn:{partition(call.region)}:{service}:{where}:{account}:{noun}"
         keys = {"aws:RequestedRegion": [call.region], "ec2:Region": [call.region], **(context or {})}
@@ -78,12 +78,12 @@ class Rights:
         raise ServiceError(refused("", "UnauthorizedOperation", why, 403), "EC2", call.action)
 
     def permit_launch(self, call: Call, wanted: Order, asked: Mapping[str, Any]) -> None:
-        """Check the rights to all that a launch touches, to its tags, and to the role that its instances get.
+        """Check the permissions for everything that a launch uses, for its tags, and for the role that its instances get.
 
-        `asked` is the request as RunInstances has it.
+        `asked` is the request in the form of RunInstances.
 
         Raises:
-            ServiceError: one is lacking.
+            ServiceError: a permission is missing.
         """
         launched = wanted.launch
         template = f"launch-template/{wanted.template.id}"

@@ -1,4 +1,4 @@
-"""One request from its signature to its answer."""
+"""Handles one request, from its signature to its answer."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ _VERSION = "2016-11-15"
 
 
 class Service:
-    """EC2's end points of one world."""
+    """EC2's endpoints of one world."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud, self._ec2 = cloud, Ec2(cloud)
 
     def answer(self, request: Request) -> Answer:
-        """Return the answer to a request, whatever it is.
+        """Return the answer to any request.
 
         Raises:
-            Silence: a fault lets the service say nothing.
+            Silence: a fault makes the service not answer.
         """
         ident = str(uuid.uuid4())
         about = {"x-amzn-RequestId": ident}

@@ -1,4 +1,4 @@
-"""Instances as EC2 shows them: members of `Instance` in botocore's service model."""
+"""Instances as EC2 returns them: members of `Instance` in botocore's service model."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WHY = {
 
 
 def state(record: Record) -> str:
-    """Return the state of an instance that has a record."""
+    """Return the state of an instance from its record."""
     if record.private.get("ending") or record.state == "TERMINATING":
         return "shutting-down"
     return "pending" if record.state in {"PROVISIONING", "pending"} else "running"
@@ -34,7 +34,7 @@ def tags(found: dict[str, str]) -> list[Shown]:
 
 
 def instance(record: Record, why: str = "") -> Shown:
-    """Return an Instance; `why` is the code of the reason for which it has ended."""
+    """Return an Instance; `why` is the code of the reason why it was terminated."""
     own, private = record.computed, record.private
     ended = bool(why)
     shown: Shown = {

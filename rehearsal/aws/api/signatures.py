@@ -30,7 +30,7 @@ def verified(world: Path, request: Request, region: str, now: datetime | None = 
     """Return the session whose secret signed a request.
 
     Raises:
-        ServiceError: it is not signed, or not by credentials of this world, for this region and now.
+        ServiceError: it is not signed, or not with credentials of this world that are valid for this region and time.
     """
     found = _PROOF.fullmatch(request.headers.get("authorization", ""))
     if found is None:

@@ -1,8 +1,8 @@
 """DescribeInstanceTopology: the network nodes above each instance, from the top down.
 
 Source: EC2 API reference, DescribeInstanceTopology and InstanceTopology; EC2 user guide, "Prerequisites for Amazon EC2
-topology" (types, and how many nodes each has), "How Amazon EC2 topology works". Which instances are near is made up: two
-that were launched one after the other share the lowest node, and eight the one above, if they are in one placement group.
+topology" (types, and how many nodes each has), "How Amazon EC2 topology works". The placement is invented: in one placement
+group, two instances launched in succession share the lowest node, and eight share the one above.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Record
 
-#: Type -> layers of the network that are shown above its instances.
+#: Type -> layers of the network above its instances that are returned.
 _LAYERS = {
     **dict.fromkeys(("p6-b200.48xlarge", "p6-b300.48xlarge"), 4),
     **dict.fromkeys(
@@ -40,10 +40,10 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call` about the instances `records`, all of those that it names.
+    """Return the answer to `call`, with all instances that it names: `records`.
 
     Raises:
-        ServiceError: the request is wrong.
+        ServiceError: the request is invalid.
     """
     asked = call.asked
     ids, groups, limit = asked.get("InstanceIds") or [], asked.get("GroupNames") or [], asked.get("MaxResults")

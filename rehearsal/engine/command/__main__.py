@@ -1,4 +1,4 @@
-"""Start the plugin: serve on a free port of the loopback, print the port, stop with the engine."""
+"""Start the plugin: serve on a free port of the loopback interface, print the port, stop when the engine exits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's module names must not hide the library's
+sys.path[0] = str(Path(__file__).resolve().parents[3])  # modules of this folder must not hide the standard library's
 
 from rehearsal import protocol  # noqa: E402
 
@@ -22,7 +22,7 @@ from rehearsal.engine.command.provider import MESSAGE_SIZE_BYTES, Provider  # no
 
 
 async def serve() -> None:
-    """Serve until the engine, which started this process, is gone."""
+    """Serve until the engine, which started this process, has exited."""
     sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
     server = grpc.aio.server(options=sizes)
     provider = Provider(sys.argv[1] if len(sys.argv) > 1 else "")
@@ -32,12 +32,12 @@ async def serve() -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     parent = os.getppid()
-    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells of a parent's end
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing reports that a parent process exited
         await asyncio.sleep(0.5)
 
 
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # as the genuine one: it ends at once, without a word
+        signal.signal(number, signal.SIG_DFL)  # like the genuine one: it exits at once, without a message
     asyncio.run(serve())
     os._exit(0)

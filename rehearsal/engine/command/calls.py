@@ -1,7 +1,7 @@
-"""One call of the engine: its log, its end, and how failures are worded.
+"""One call of the engine: its log, its end, and the wording of failures.
 
-A call ends early when the engine cancels or its time is up. As in the genuine plugin, that stops dialling and local
-commands; a remote command that runs is not interrupted.
+A call ends early if the engine cancels it or its time limit is reached. As in the genuine plugin, this stops dialling and local
+commands; a running remote command is not interrupted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import grpc
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 DEBUG, INFO, WARNING, ERROR = 0, 1, 2, 3
-LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a longer line the genuine plugin stops reading for good
+LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: after a longer line, the genuine plugin stops reading
 
 
 class CommandError(Exception):
@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 @dataclass(eq=False)
 class Call:
-    """What a running operation may ask of the engine, and whether it should still run."""
+    """The engine's side of a running operation: it takes log messages and may end the operation."""
 
     urn: str
     engine: engine_pb2_grpc.EngineStub | None
@@ -36,7 +36,7 @@ class Call:
     reason: str = "context canceled"
 
     def end(self, reason: str) -> None:
-        """Let the call end early."""
+        """Make the call end early."""
         if not self.over.is_set():
             self.reason = reason
             self.over.set()
@@ -47,7 +47,7 @@ class Call:
         return CommandError(self.reason, grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else grpc.StatusCode.CANCELLED)
 
     async def until_over(self, work: Awaitable[None]) -> bool:
-        """Wait for work or for the end of the call. True: the call is over."""
+        """Wait for work or for the end of the call. True: the call has ended."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self.over.wait())
         await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
         for one in (task, end):
@@ -55,18 +55,18 @@ class Call:
         return self.over.is_set()
 
     async def log(self, severity: int, message: str, *, passing: bool = False) -> None:
-        """Show a message; a passing one only in the live view."""
+        """Show a message; a `passing` one only in the live view."""
         if self.engine is None:
             return
         request = engine_pb2.LogRequest(severity=cast("Any", severity), message=message, urn=self.urn, ephemeral=passing)
         try:
             await self.engine.Log(request, timeout=10)
         except grpc.RpcError:
-            return  # an engine that no longer listens is about to end this process
+            return  # an engine that no longer listens will terminate this process soon
 
 
 class Transcript:
-    """What a command writes: both streams whole, both in the order of arrival, and its lines live to the engine."""
+    """A command's output: each stream, both in the order of arrival, and its lines sent live to the engine."""
 
     def __init__(self, call: Call, logging: str | None) -> None:
         self.stdout, self.stderr, self.both = bytearray(), bytearray(), bytearray()
@@ -83,7 +83,7 @@ class Transcript:
             await self._call.log(INFO, line, passing=True)
 
     def write(self, stream: str, data: bytes) -> None:
-        """Take what arrived on a stream."""
+        """Take data that arrived on a stream."""
         (self.stdout if stream == "stdout" else self.stderr).extend(data)
         self.both.extend(data)
         if not self._shown[stream]:
@@ -97,7 +97,7 @@ class Transcript:
             self.too_long.set()
 
     async def close(self) -> None:
-        """Show what is left and wait until the engine has it."""
+        """Send the rest and wait until the engine has it."""
         if self._line:
             self._lines.put_nowait(bytes(self._line).decode(errors="replace"))
         self._lines.put_nowait(None)
@@ -113,11 +113,11 @@ class Transcript:
         return stdout, stderr
 
     def failed(self, cause: str, command: str, code: grpc.StatusCode = grpc.StatusCode.UNKNOWN) -> CommandError:
-        """Return the failure of a command: its cause, the command and all that it wrote."""
+        """Return the failure of a command: its cause, the command and all its output."""
         return CommandError(f"{cause}: running {quoted(command)}:\n{self.both.decode(errors='replace')}", code)
 
     def too_long_a_line(self) -> CommandError:
-        """Return the failure of a command whose line is longer than the log can take."""
+        """Return the failure of a command whose line is too long for the log."""
         return CommandError(
             f"a line of {LINE_LIMIT_BYTES} bytes or more was written while output is logged: the genuine command plugin "
             "would wait for ever here; write shorter lines or set `logging` to `none`"
@@ -128,7 +128,7 @@ _ESCAPES = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t
 
 
 def quoted(text: str) -> str:
-    """Return text as Go's %q prints it."""
+    """Return text as Go's %q formats it."""
     shown = []
     for one in text:
         point = ord(one)
@@ -144,6 +144,6 @@ def quoted(text: str) -> str:
 
 
 def previous_outputs(state: dict[str, str], *, wanted: bool) -> dict[str, str]:
-    """Return the environment that tells a command what the one before it wrote."""
+    """Return the environment variables with the output of the previous command."""
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
     return {name: state[key] for name, key in names.items() if wanted and state.get(key)}

@@ -18,7 +18,7 @@ from .dial import dialled
 from .wire import ASSET, Properties, mark_of
 
 BLOCK_BYTES = 1 << 20
-EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # tells an empty text from an asset that is not known yet
+EMPTY_HASH = hashlib.sha256(b"").hexdigest()  # distinguishes an empty text from an asset that is not known yet
 
 
 async def copy(call: Call, inputs: Properties) -> None:

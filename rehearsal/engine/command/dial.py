@@ -1,6 +1,6 @@
-"""Open an SSH connection as the genuine plugin does: keys, pinned host keys, an agent, a proxy, retries with its words.
+"""Open an SSH connection as the genuine plugin does: keys, pinned host keys, an agent, a proxy, retries with its messages.
 
-It forwards no agent, reads no ssh configuration and no known_hosts file, and never prompts.
+It does not forward an agent, reads neither ssh configuration nor known_hosts, and never prompts.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ REJECTIONS = {1: "administratively prohibited", 2: "connect failed", 3: "unknown
 
 
 class DialError(Exception):
-    """One attempt failed; its text is Go's."""
+    """One attempt failed; its text is Go's message."""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where to connect and as whom."""
+    """Address and user of a connection."""
 
     host: str
     port: int
     user: str
-    limit: int  # of failed attempts, UNLIMITED: none
-    timeout_s: int  # of one TCP connection, 0: none
+    limit: int  # of failed attempts; UNLIMITED: no limit
+    timeout_s: int  # of one TCP connection; 0: no limit
     host_key: asyncssh.SSHKey | None
     key: asyncssh.SSHKey | None
     password: str | None
@@ -45,7 +45,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, connection: Properties) -> Endpoint:
-        """Read a connection or a proxy. Raises CommandError for keys that cannot be read and agents not there."""
+        """Read a connection or a proxy. Raises CommandError if a key cannot be read or an agent does not exist."""
         host_key = None
         if "hostKey" in connection:
             try:
@@ -65,7 +65,7 @@ class Endpoint:
             host_key=host_key,
             key=key,
             password=cast("str | None", connection.get("password")),
-            # Go tries each method once: with a key given, it never asks the agent for another.
+            # Go tries each method once: with a key, it never asks the agent for another one.
             agent_path=None if key is not None else agent_path,
         )
 
@@ -107,7 +107,7 @@ def _words(error: OSError) -> str:
 
 @dataclass
 class _Answers(asyncssh.SSHClient):
-    """Answers the server's questions and keeps the methods it asked for, for the message of a refusal."""
+    """Answers the server's questions and records its methods, for the message of a refusal."""
 
     endpoint: Endpoint
     attempted: list[str] = field(default_factory=lambda: ["none"])
@@ -161,7 +161,7 @@ async def _tcp(endpoint: Endpoint) -> socket.socket:
 
 @asynccontextmanager
 async def _keys(endpoint: Endpoint) -> AsyncIterator[list[asyncssh.SSHKey | asyncssh.SSHKeyPair]]:
-    """Give the keys to try. The agent is asked here: asyncssh would add the keys of this machine's user to its."""
+    """Yield the keys to try. The agent is queried here, because asyncssh would add the keys of this machine's user."""
     if endpoint.agent_path is None:
         yield [] if endpoint.key is None else [endpoint.key]
         return
@@ -211,7 +211,7 @@ async def _handshake(
 
 async def _with_retry(call: Call, what: str, limit: int, attempt: Callable[[], Awaitable[T]]) -> T:
     delay_s, failed = FIRST_DELAY_S, 0
-    while True:  # the first attempt is made even if the call is over, as in the genuine plugin
+    while True:  # the first attempt is made even if the call has ended, as in the genuine plugin
         try:
             return await attempt()
         except DialError as error:
@@ -233,7 +233,7 @@ async def _direct(endpoint: Endpoint) -> asyncssh.SSHClientConnection:
 
 @asynccontextmanager
 async def dialled(call: Call, connection: Properties) -> AsyncIterator[asyncssh.SSHClientConnection]:
-    """Connect, by the connection's proxy if it has one, and hang up at the end. Raises CommandError."""
+    """Connect, through a proxy if one is configured, and disconnect at the end. Raises CommandError."""
     endpoint = Endpoint.of(connection)
     if "proxy" not in connection:
         client = await _with_retry(call, "Dial", endpoint.limit, lambda: _direct(endpoint))
@@ -255,7 +255,7 @@ async def dialled(call: Call, connection: Properties) -> AsyncIterator[asyncssh.
 
 
 async def _through(call: Call, proxy: asyncssh.SSHClientConnection, endpoint: Endpoint) -> asyncssh.SSHClientConnection:
-    """Connect from the proxy. A hop is tried again; a handshake is, too, but on the channel that the first one spent."""
+    """Connect from the proxy. A hop is retried; a handshake is, too, but on the channel that the first one used up."""
     spent: list[DialError] = []
 
     async def hop() -> asyncssh.SSHClientConnection | None:

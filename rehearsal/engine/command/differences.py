@@ -1,4 +1,4 @@
-"""The difference between a resource's old and new inputs, in the engine's words. It decides nothing about running."""
+"""Computes the differences between a resource's old and new inputs, for the engine, which decides what runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire import ARCHIVE, ASSET, SECRET, UNKNOWN, Properties, Value, has_asset,
 
 
 class Kind(IntEnum):
-    """The protocol's numbers; each has its replacing sister behind it."""
+    """The protocol's numbers; each kind is followed by its replacing variant."""
 
     ADD = 0
     DELETE = 2
@@ -19,10 +19,9 @@ class Kind(IntEnum):
 
 
 def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
-    """Return the kind of change by property path; inner properties have paths of their own.
+    """Return the kind of change by property path; inner properties have their own paths.
 
-    The engine asks for a replacement where a property as a whole says so; the program's SDK adds the elements of
-    `triggers` to that itself.
+    The engine requests a replacement if a whole property requires it; the program's SDK adds the elements of `triggers` itself.
     """
     wanted = {key: value for key, value in new.items() if key != "version" and not key.startswith("__")}
     found = dict(_of_objects("", old, wanted))
@@ -37,7 +36,7 @@ def top(path: str) -> str:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Say whether two values are equal. Those that hold assets never are: the genuine plugin cannot compare them."""
+    """Tell whether two values are equal. Values with assets never are: the genuine plugin cannot compare them."""
     return left == right and not has_asset(left)
 
 

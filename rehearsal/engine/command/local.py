@@ -14,7 +14,7 @@ from .wire import Properties
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run command under the plain inputs and return what it wrote. Raises CommandError if it does not end with 0."""
+    """Run a command with the plain inputs and return its output. Raises CommandError if its exit status is not 0."""
     interpreter = cast("list[str]", inputs.get("interpreter") or ["/bin/sh", "-c"])
     transcript = Transcript(call, cast("str | None", inputs.get("logging")))
     environment = {**os.environ, **cast("dict[str, str]", inputs.get("environment") or {})}
@@ -46,7 +46,7 @@ async def run(call: Call, command: str, inputs: Properties, state: dict[str, str
 
 
 def _cannot_start(program: str, directory: str) -> str:
-    """Return why a program cannot start, in Go's words; "": it can."""
+    """Return why a program cannot start, in Go's words; "" if it can."""
     if not Path(directory).is_dir():
         return f"chdir {directory}: {'not a directory' if Path(directory).exists() else 'no such file or directory'}"
     if "/" not in program:

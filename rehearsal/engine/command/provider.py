@@ -1,9 +1,9 @@
 """Serve pulumirpc.ResourceProvider with the behaviour of the command plugin 1.2.1.
 
-It carries out command:local:Command, command:remote:Command, command:remote:CopyToRemote and command:local:run. On
-purpose it differs in this: files of a command (`assetPaths`, `archivePaths`) and the deprecated CopyFile are refused, a
-logged line of 64 KiB fails where the genuine plugin would hang, connections are closed after use, and the schema is a name.
-It keeps nothing between calls but the list of those that run.
+It implements command:local:Command, command:remote:Command, command:remote:CopyToRemote and command:local:run. It intentionally
+differs in this: files of a command (`assetPaths`, `archivePaths`) and the deprecated CopyFile are refused, a logged line of 64
+KiB fails where the genuine plugin would hang, connections are closed after use, and the schema is only a name. Between calls,
+it keeps only the list of running calls.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shapes import Shape
 from .wire import UNKNOWN, Properties, has_asset, has_unknown, plain, read, write
 
 VERSION = "1.2.1"
-# The genuine plugin writes this into the provider's inputs; a state made here must not differ from one made there.
+# The genuine plugin writes this into the provider's inputs; a state from here must not differ from one made there.
 FRAMEWORK_KEY, FRAMEWORK_VERSION = "__pulumi-go-provider-version", "1.2.0"
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024
 SHAPES = {
@@ -36,7 +36,7 @@ SHAPES = {
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer):
-    """What the engine asks of the plugin."""
+    """The plugin's side of the protocol."""
 
     def __init__(self, engine_address: str) -> None:
         self._calls: set[Call] = set()
@@ -46,7 +46,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
             self.attach(engine_address)
 
     def attach(self, engine_address: str) -> None:
-        """Log to this engine from now on."""
+        """Send log messages to this engine from now on."""
         options = [("grpc.max_send_message_length", MESSAGE_SIZE_BYTES)]
         self._engine = engine_pb2_grpc.EngineStub(grpc.aio.insecure_channel(engine_address, options=options))
 
@@ -73,14 +73,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetPluginInfo(  # noqa: N802 - the protocol's names
         self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Say the version that this replaces."""
+        """Return the version that this replaces."""
         del request, context
         return plugin_pb2.PluginInfo(version=VERSION)
 
     async def Attach(  # noqa: N802
         self, request: plugin_pb2.PluginAttach, context: grpc.aio.ServicerContext
     ) -> empty_pb2.Empty:
-        """Take another engine's address."""
+        """Take the address of another engine."""
         del context
         self.attach(request.address)
         return empty_pb2.Empty()
@@ -88,7 +88,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetSchema(  # noqa: N802
         self, request: provider_pb2.GetSchemaRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.GetSchemaResponse:
-        """Name the package; its types are those of the installed SDK."""
+        """Return only the package's name; its types are those of the installed SDK."""
         del request, context
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": "command", "version": VERSION}))
 
@@ -109,7 +109,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Configure(  # noqa: N802
         self, request: provider_pb2.ConfigureRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        """Say how values may be sent."""
+        """Return how values may be sent."""
         del request, context
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
@@ -125,7 +125,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Diff(  # noqa: N802
         self, request: provider_pb2.DiffRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.DiffResponse:
-        """Say which inputs changed; what follows from it, the engine decides."""
+        """Return which inputs changed; the engine decides what follows from that."""
         shape = await _shape(request.urn, context)
         state = read(request.olds)
         new = _ignoring(request.ignoreChanges, state, read(request.news))
@@ -162,14 +162,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Read(  # noqa: N802
         self, request: provider_pb2.ReadRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.ReadResponse:
-        """Return what the engine holds: there is nothing to read."""
+        """Return the engine's state: there is nothing to read."""
         del context
         return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
 
     async def Update(  # noqa: N802
         self, request: provider_pb2.UpdateRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.UpdateResponse:
-        """Run `update`, else `create`; copy again if the content or its place changed."""
+        """Run `update`, or `create` without one; copy again if the content or its path changed."""
         shape = await _shape(request.urn, context)
         state = read(request.olds)
         inputs = _ignoring(request.ignoreChanges, state, read(request.news))
@@ -220,7 +220,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         raise AssertionError  # the call above has answered
 
     async def Cancel(self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
-        """End what can be ended early, now and from now on."""
+        """End all calls that can be ended early, and later ones, too."""
         del request, context
         self._cancelled = True
         for call in list(self._calls):
@@ -238,7 +238,7 @@ async def _shape(urn: str, context: grpc.aio.ServicerContext) -> Shape:
     return SHAPES[token]
 
 
-# What dials is loaded where it is needed: its library takes longer than all the rest, and most operations dial nobody.
+# The SSH library is loaded only when needed: loading takes longer than all the rest, and most operations do not use it.
 async def _copy(call: Call, known: Properties) -> None:
     from . import copy_to_remote  # noqa: PLC0415
 
@@ -246,7 +246,7 @@ async def _copy(call: Call, known: Properties) -> None:
 
 
 async def _run(call: Call, shape: Shape, command: object, inputs: Properties, before: dict[str, str]) -> dict[str, str]:
-    """Run a command, if there is one, and return its outputs; those of the last run if there is none."""
+    """Run a command and return its outputs; without a command, return those of the last run."""
     if command is None:
         return {"stdout": before.get("stdout", ""), "stderr": before.get("stderr", "")}
     if shape is shapes.LOCAL_COMMAND:
@@ -263,7 +263,7 @@ def _ignoring(ignored: list[str], state: Properties, inputs: Properties) -> Prop
 
 
 def _may_change(shape: Shape, state: Properties, inputs: Properties) -> bool:
-    """Say whether outputs may change: an input is unknown, or differs from what the state has of it."""
+    """Tell whether outputs may change: an input is unknown, or differs from the state."""
     return any(
         has_unknown(inputs.get(name)) or (name in state and not differences.equal(state[name], inputs.get(name)))
         for name in shape.properties

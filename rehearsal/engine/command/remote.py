@@ -18,7 +18,7 @@ WINDOW_BYTES, PACKET_BYTES = 2 * 1024 * 1024, 32768
 
 
 class _Session(asyncssh.SSHClientSession[bytes]):
-    """Takes what the command writes and how it ends."""
+    """Collects the command's output and exit status."""
 
     def __init__(self, transcript: Transcript) -> None:
         self.status: int | None = None
@@ -41,7 +41,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
         self.closed.set()
 
     def ending(self) -> str:
-        """Return how the command failed, in Go's words; "": it did not."""
+        """Return how the command failed, in Go's words; "" if it did not."""
         if self.status is None and not self.signal:
             return "wait: remote command exited without exit status or exit signal"
         status = self.status or (128 + SIGNALS.get(self.signal, 0) if self.signal else 0)
@@ -54,7 +54,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 class _Channel(SSHClientChannel[bytes]):
     """A channel that waits for the server's answer to each variable before the command starts.
 
-    asyncssh sends variables without asking whether they were taken; the genuine plugin asks, and fails if not.
+    asyncssh sends variables without asking whether they were accepted; the genuine plugin asks, and fails if they were not.
     """
 
     def __init__(self, connection: asyncssh.SSHClientConnection, call: Call, optional: set[str]) -> None:
@@ -89,7 +89,7 @@ class _Channel(SSHClientChannel[bytes]):
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run command under the plain inputs and return what it wrote. Raises CommandError if it does not end with 0."""
+    """Run a command with the plain inputs and return its output. Raises CommandError if its exit status is not 0."""
     environment = cast("dict[str, str]", inputs.get("environment") or {})
     before = previous_outputs(state, wanted=inputs.get("addPreviousOutputInEnv") is not False)
     async with dialled(call, cast("Properties", inputs["connection"])) as connection:

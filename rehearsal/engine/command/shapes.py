@@ -1,7 +1,7 @@
-"""The inputs of each resource: their types, defaults and secrets, and the check of what a program gave.
+"""The inputs of each resource: their types, defaults and secrets, and the check of a program's values.
 
-Messages are the genuine plugin's, so that a program sees the same refusal from both. Asset and archive globs of local
-commands are refused here: nothing rehearsed uses them.
+Messages are the genuine plugin's, so that a program gets the same refusal from both. Asset and archive globs of local commands
+are refused: nothing rehearsed uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ASSET_OR_ARCHIVE = "AssetOrArchive"
 
 @dataclass(frozen=True)
 class Property:
-    """One input: its type by the genuine plugin's name for it, or a shape of its own."""
+    """One input: its type by the genuine plugin's name, or a nested shape."""
 
     type: str | Shape
     required: bool = False
@@ -38,7 +38,7 @@ class Shape:
 
 @dataclass(frozen=True)
 class Failure:
-    """What is wrong with one input."""
+    """A problem of one input."""
 
     property: str
     reason: str
@@ -101,7 +101,7 @@ COPY_TO_REMOTE = Shape(
 
 
 def check(shape: Shape, given: Properties) -> tuple[Properties, list[Failure]]:
-    """Return the inputs with defaults and secrets in place, and what is wrong with them."""
+    """Return the inputs with defaults and secrets filled in, and their problems."""
     failures = list(_mistakes(shape, given))
     if shape is COPY_TO_REMOTE:
         failures += _source_mistakes(given.get("source"))

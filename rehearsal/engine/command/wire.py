@@ -1,7 +1,7 @@
-"""Property values as they travel between engine and plugin, and the questions asked of them.
+"""Property values as they are sent between engine and plugin, and queries on them.
 
-Values stay in their wire form (JSON with marked objects), so that secrets and unknowns come back as they came. It knows
-no resource.
+Values stay in their wire form (JSON with marked objects), so that secrets and unknowns are returned unchanged. The module is
+independent of resource types.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf import json_format, struct_pb2
 Value: TypeAlias = "bool | float | str | list[Value] | dict[str, Value] | None"
 Properties: TypeAlias = "dict[str, Value]"
 
-# Pulumi's marks, from sdk/go/common/resource/properties.go.
+# Pulumi's signatures, from sdk/go/common/resource/properties.go.
 MARK = "4dabf18193072939515e22adb298388d"
 SECRET = "1b47061264138c4ac30d75fd1eb44270"  # noqa: S105 - a mark, not a secret
 OUTPUT = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
@@ -23,7 +23,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def read(struct: struct_pb2.Struct) -> Properties:
-    """Return the properties of a message, those that are null left out."""
+    """Return the properties of a message, without those that are null."""
     return {key: _without_nulls(value) for key, value in json_format.MessageToDict(struct).items() if value is not None}
 
 
@@ -45,14 +45,14 @@ def mark_of(value: Value) -> str:
 
 
 def is_secret(value: Value) -> bool:
-    """Say whether value itself is secret."""
+    """Tell whether the value itself is secret."""
     if not isinstance(value, dict):
         return False
     return value.get(MARK) == SECRET or (value.get(MARK) == OUTPUT and bool(value.get("secret")))
 
 
 def has_unknown(value: Value) -> bool:
-    """Say whether value or anything in it is not known yet."""
+    """Tell whether the value or anything in it is unknown."""
     value = reveal(value)
     if isinstance(value, dict):
         return any(has_unknown(one) for one in value.values())
@@ -63,12 +63,12 @@ def secret(value: Value) -> Value:
     """Return value marked as secret."""
     if is_secret(value):
         return value
-    # A secret that is unknown travels as an output without a value.
+    # An unknown secret is sent as an output without a value.
     return {MARK: OUTPUT, "secret": True} if value == UNKNOWN else {MARK: SECRET, "value": value}
 
 
 def reveal(value: Value) -> Value:
-    """Return the value inside secrets and outputs; what is inside collections stays as it is."""
+    """Return the value inside secrets and outputs; values inside collections stay as they are."""
     while mark_of(value) in (SECRET, OUTPUT):
         value = cast("Properties", value).get("value", UNKNOWN)
     return value
@@ -83,7 +83,7 @@ def plain(value: Value) -> Value:
 
 
 def has_asset(value: Value) -> bool:
-    """Say whether value holds an asset or an archive."""
+    """Tell whether the value contains an asset or an archive."""
     value = reveal(value)
     if mark_of(value) in (ASSET, ARCHIVE):
         return True

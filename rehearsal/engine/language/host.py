@@ -1,6 +1,6 @@
 """Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
 
-It does not install packages, generate code or name required plugins: the SDKs name provider and version with every
+It does not install packages, generate code or list required plugins: the SDKs send provider and version with every
 registration, and plugins are on PATH.
 """
 
@@ -33,13 +33,13 @@ protocol.start_fast()
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2  # noqa: E402
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
-MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # what the engine and the SDK allow each other
-EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without adding one
-GRACE_S = 2.0  # for a program that was told to end
+MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # limit of the engine and the SDK for each other
+EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without another one
+GRACE_S = 2.0  # for a program that was told to exit
 
 
 def debug_lines_are_shown() -> bool:
-    """Say whether the engine that started this host was asked to show debug lines; where it cannot be seen, it was."""
+    """Tell whether the engine that started this host shows debug lines; if its options cannot be read, assume so."""
     try:
         words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
     except OSError:
@@ -48,14 +48,14 @@ def debug_lines_are_shown() -> bool:
 
 
 class HostError(Exception):
-    """The project's options name an interpreter that is not there."""
+    """The project's options name an interpreter that does not exist."""
 
 
 def interpreter(root: Path, virtualenv: str) -> tuple[str, dict[str, str]]:
     """Return the Python that runs the program and the environment it runs in.
 
-    The order is the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the active virtual environment,
-    and last the Python that runs this host. Raises HostError if the option names no virtual environment.
+    The order is the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the active virtual environment, and last
+    the Python that runs this host. Raises HostError if the option names no virtual environment.
     """
     environment = dict(os.environ)
     if virtualenv:
@@ -81,7 +81,7 @@ def interpreter(root: Path, virtualenv: str) -> tuple[str, dict[str, str]]:
 
 
 class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
-    """What the engine asks of a language, answered for Python programs."""
+    """Language host for Python programs."""
 
     def __init__(self, engine_address: str) -> None:
         self._engine_address = engine_address
@@ -100,21 +100,21 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def GetPluginInfo(  # noqa: N802
         self, request: empty_pb2.Empty, context: grpc.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Say which SDK this host speaks for."""
+        """Return the version of the SDK that this host supports."""
         del request, context
         return plugin_pb2.PluginInfo(version=metadata.version("pulumi"))
 
     def GetRequiredPackages(  # noqa: N802
         self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPackagesResponse:
-        """Name none: what a program registers names its provider itself."""
+        """Return none: every registration of a program names its provider itself."""
         del request, context
         return language_pb2.GetRequiredPackagesResponse()
 
     def GetRequiredPlugins(  # noqa: N802
         self, request: language_pb2.GetRequiredPluginsRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPluginsResponse:
-        """Name none, as GetRequiredPackages does."""
+        """Return none, like GetRequiredPackages."""
         del request, context
         return language_pb2.GetRequiredPluginsResponse()
 
@@ -128,7 +128,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def GetProgramDependencies(  # noqa: N802
         self, request: language_pb2.GetProgramDependenciesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetProgramDependenciesResponse:
-        """List what is installed beside the SDK, for `pulumi about`."""
+        """List the installed packages besides the SDK, for `pulumi about`."""
         python, environment = self._interpreter(request.info, context)
         only_top = [] if request.transitiveDependencies else ["--not-required"]
         argv = [python, "-m", "pip", "list", "--format", "json", *only_top]
@@ -149,7 +149,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def Run(  # noqa: N802
         self, request: language_pb2.RunRequest, context: grpc.ServicerContext
     ) -> language_pb2.RunResponse:
-        """Run the program once, in a process of its own whose output the engine shows, and say how it ended."""
+        """Run the program once, in a separate process whose output the engine shows, and return how it ended."""
         python, environment = self._interpreter(request.info, context)
         environment["PULUMI_CONFIG"] = json.dumps(dict(request.config))
         environment["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
@@ -172,7 +172,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             if self._cancelled:
                 return language_pb2.RunResponse(bail=True)
             argv = [python, "-u", str(EXECUTOR), json.dumps(plan)]
-            # No group of its own: the engine ends the group of its plugin, and the program belongs to that.
+            # No process group of its own: the engine stops the group of its plugin, and the program must belong to it.
             process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL)
             self._running.add(process)
         context.add_callback(lambda: _end(process))
@@ -187,13 +187,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=error)
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
-        """End what runs, bounded."""
+        """Stop running programs, within a time limit."""
         del request, context
         self.end_all()
         return empty_pb2.Empty()
 
     def end_all(self) -> None:
-        """Refuse further runs and end the running ones."""
+        """Refuse further runs and stop running programs."""
         with self._lock:
             self._cancelled = True
             running = list(self._running)
@@ -210,7 +210,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a program and kill it if it lingers."""
+    """Interrupt a program, and kill it if it does not exit."""
     if process.poll() is not None:
         return
     process.send_signal(signal.SIGINT)
@@ -222,7 +222,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Serve until the engine interrupts this process or is gone itself."""
+    """Serve until the engine interrupts this process or has exited itself."""
     parser = argparse.ArgumentParser(description="stand-in for Pulumi's Python language host")
     parser.add_argument("engine", nargs="?", default="")
     arguments, _ = parser.parse_known_args()
@@ -239,7 +239,7 @@ def main() -> int:
     sys.stdout.flush()
     parent = os.getppid()
     while not stop.wait(0.5):
-        if os.getppid() != parent:  # an engine that was killed cannot tell us
+        if os.getppid() != parent:  # an engine that was killed sends no message
             break
     host.end_all()
     server.stop(grace=0.2).wait(1)
@@ -249,4 +249,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # worker threads of grpc must not keep an unreachable host alive
+    os._exit(code)  # worker threads of grpc must not keep an unreachable host running

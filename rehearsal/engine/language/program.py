@@ -1,7 +1,7 @@
-"""Run one Pulumi program in this process, as Pulumi's own executor does; the exit code tells the language host how it ended.
+"""Run one Pulumi program in this process, as Pulumi's own executor does; the exit code tells the language host the outcome.
 
-Exit codes: 0 done; 32 failed, and the error was shown already; any other is for the language host to report. This process
-starts nothing else.
+Exit codes: 0 done; 32 failed, and the error has been shown; the language host reports any other. This process
+starts no other process.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXIT_FAILED = 1
 
 
 def user_traceback(error: BaseException, program: Path) -> str:
-    """Return the traceback of error without the frames before the user's own program."""
+    """Return the traceback of `error` without the frames above the user's own program."""
     main = program / "__main__.py" if program.is_dir() else program
     frames = traceback.extract_tb(error.__traceback__)
     for index, frame in enumerate(frames):
@@ -50,7 +50,7 @@ def main() -> int:
     names = ("project", "stack", "monitor", "engine", "parallel", "dry_run", "organization", "root_directory")
     pulumi.runtime.configure(pulumi.runtime.Settings(**{name: plan[name] for name in names}))
     if not plan["debug"]:
-        # The SDK sends the engine hundreds of debug messages. They cost both an eighth of a preview, and the engine drops them.
+        # The SDK sends the engine hundreds of debug messages, which the engine drops. They cost an eighth of a preview's time.
         pulumi.log.debug = lambda *_words, **_more: None
     sys.argv = [str(program), *plan["args"]]
     os.chdir(plan["pwd"])
@@ -80,6 +80,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        # The engine is stopping the update and says so itself; a traceback here would only look like a fault.
+        # The engine stops the update and reports that itself; a traceback here would look like a bug.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os._exit(EXIT_ALREADY_TOLD)

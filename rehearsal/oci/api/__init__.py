@@ -1,1 +1,1 @@
-"""OCI's own end points: federation, and the parts of the Core Services API that an instance principal may call."""
+"""OCI's own endpoints: federation, and the parts of the Core Services API that an instance principal may call."""

@@ -1,4 +1,4 @@
-"""Answer at the region's end points until killed; rehearsal.net.services starts this where OCI's names lead."""
+"""Serve the region's endpoints until killed; rehearsal.net.services starts this at the address that their names resolve to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bodies of requests, checked and in the provider's form: oci-python-sdk 2.189, models whose properties are `[Required]`."""
+"""Checks request bodies and converts them to the provider's form: oci-python-sdk 2.189, models with `[Required]` properties."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rehearsal.plugin.errors import ServiceError
 
 @dataclass(frozen=True)
 class Detached:
-    """DetachInstancePoolInstanceDetails: whether the pool shrinks (by default) and the instance ends (by default not)."""
+    """DetachInstancePoolInstanceDetails: whether the pool shrinks (default: yes), and the instance terminates (default: no)."""
 
     instance: str
     shrink: bool
@@ -31,7 +31,7 @@ def _object(value: object, path: str) -> Mapping[str, Any]:
 
 
 def _of(kind: type, value: Mapping[str, Any], name: str, path: str = "") -> Any:
-    """Return a required property of a type."""
+    """Return a required property of this type."""
     found = value.get(name)
     if found is None:
         raise _refused(f"Missing {path}{name}", "MissingParameter")
@@ -76,7 +76,7 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return UpdateClusterNetworkDetails as far as they are played: tags, and each pool's new size by its OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by its OCID.
 
     Raises:
         ServiceError: a required property is missing or of another type.

@@ -1,4 +1,4 @@
-"""The operations of the Core Services and Work Requests APIs that are played, each by its method and path.
+"""The supported operations of the Core Services and Work Requests APIs, each with its method and path.
 
 Source: oci-python-sdk 2.189, core/compute_management_client.py, core/compute_client.py, core/virtual_network_client.py and
 work_requests/work_request_client.py: paths, required arguments, and which answers have a work request.
@@ -33,7 +33,7 @@ _ENDING = "TERMINATING"
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated request: who asks, for what operation, with which query, body and headers."""
+    """One authenticated request: its instance, operation, query, body and headers."""
 
     instance: Record
     operation: str
@@ -60,7 +60,7 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise what the service says to those who may not do an operation in a compartment, which is what it says of nothing.
+        """Raise the service's error unless an operation is allowed in a compartment; for a missing one, the error is the same.
 
         Raises:
             ServiceError: no policy allows it, or there is no such compartment.
@@ -70,13 +70,13 @@ class Core:
             raise _unknown(compartment)
 
     def _listed(self, call: Call) -> Database:
-        """Return what exists, for a list in a compartment that the call may see."""
+        """Return all existing resources, for a list in a compartment that the request may see."""
         self.permit(call, _needed(call, "compartmentId"))
         self._networks.lost()
         return self._cloud.store.read()
 
     def _record(self, call: Call, database: Database, ocid: str, token: str) -> Record:
-        """Return a record, also one that is ending, which the call may see."""
+        """Return a record that the request may see, even if it is terminating."""
         record = database.records.get(ocid)
         if record is None or record.token != token:
             raise _unknown(ocid)
@@ -210,7 +210,7 @@ class Core:
 
 
 def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list[Mapping[str, Any]]:
-    """Return those of a compartment that have the values which a query asks for."""
+    """Return the items of a compartment that match the query."""
     names = ("compartmentId", "displayName", "lifecycleState", *names)
     wanted = {name: call.query[name] for name in names if name in call.query}
     return [one for one in found if all(str(one.get(name)) == value for name, value in wanted.items())]
@@ -218,7 +218,7 @@ def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list
 
 _OCID = r"(ocid1\.[^/]+)"
 _Work = Callable[..., Answer]
-#: Method and path below the version -> operation and what does it.
+#: Method and path below the version -> operation, and the function that performs it.
 ROUTES: tuple[tuple[str, re.Pattern[str], str, _Work], ...] = tuple(
     (method, re.compile(path), operation, work)
     for method, path, operation, work in (

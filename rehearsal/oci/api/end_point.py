@@ -1,4 +1,4 @@
-"""Where the API answers, and the start of its process."""
+"""The API's address, and the start of its process."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from rehearsal.world.world import World
 CLOUD = "oci"
 CHECKOUT = Path(__file__).parents[3]
 AUTH, CORE = f"auth.{REGION}.oraclecloud.com", f"iaas.{REGION}.oraclecloud.com"
-#: In the rehearsed services network, which a service gateway leads to, and a NAT or Internet gateway as well.
+#: In the rehearsed services network, which is reached through a service gateway, and also through a NAT or Internet gateway.
 _ADDRESS = "240.0.0.10"
 
 
 def announce(world: World) -> None:
-    """Let the names of the region's end points resolve; the process starts when a host first asks for its identity."""
+    """Make the names of the region's endpoints resolvable; the process starts when a host first requests its identity."""
     program = (sys.executable, "-m", "rehearsal.oci.api")
     services.announce(world, services.Service(CLOUD, _ADDRESS, (AUTH, CORE), program, world.scale))
 
 
 def start(world: World) -> None:
-    """Start the process unless it runs.
+    """Start the process unless it is running.
 
     Raises:
         RuntimeError: it does not start.

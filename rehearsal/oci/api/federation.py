@@ -1,4 +1,4 @@
-"""The federation service: a security token for a certificate, and the key and the instance of a token.
+"""The federation service: issues a security token for a certificate, and returns a token's key and instance.
 
 Source: oci-python-sdk 2.189, auth/federation_client.py (request and answer), auth/security_token_container.py (claims). A token
 is a JWT; its own signature is HMAC here, because only this service ever checks it.
@@ -33,20 +33,20 @@ _NO_HOST: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Session:
-    """A token's instance, and the public half of the key that signs with it."""
+    """A token's instance, and the public key of the pair that signs with it."""
 
     instance: str
     key: rsa.RSAPublicKey
 
 
 class Federation:
-    """The service of one world; its secret ends with the process, and then every token does."""
+    """The service of one world; its secret is lost when the process exits, which invalidates every token."""
 
     def __init__(self, world: World) -> None:
         self._world, self._secret = world, secrets.token_bytes(32)
 
     def token(self, request: Request) -> str:
-        """Return a token for the certificate in a request that its key signed.
+        """Return a token for the certificate in a request, which the certificate's key must have signed.
 
         Raises:
             NotAuthenticatedError: the certificate or the signature is not accepted.
@@ -85,10 +85,10 @@ class Federation:
         return f"{text}.{_base64(self._sum(text))}"
 
     def session(self, key_id: str) -> Session:
-        """Return what a request's key id stands for.
+        """Return the session of a request's key id.
 
         Raises:
-            NotAuthenticatedError: it is no token of this service, or one that has expired.
+            NotAuthenticatedError: it is not a token of this service, or it has expired.
         """
         text, _, signature = key_id.removeprefix(_SESSION).rpartition(".")
         if not key_id.startswith(_SESSION) or not hmac.compare_digest(signature, _base64(self._sum(text))):

@@ -1,4 +1,4 @@
-"""Certificates of instances, by which the federation service knows them, and their check.
+"""Issues and verifies certificates of instances, by which the federation service identifies them.
 
 A program: `python -m rehearsal.oci.api.identity HOST_ID` writes the identity of a host, whose metadata service serves it, and
 starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
@@ -49,7 +49,7 @@ def _signed(
 
 
 def _name(common: str, *units: str) -> x509.Name:
-    # The vendor's names have more than the 64 characters that X.520 allows; its own SDK ignores the same warning.
+    # The vendor's names are longer than the 64 characters that X.520 allows; its own SDK ignores the same warning.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, common, _validate=False)]
@@ -57,7 +57,7 @@ def _name(common: str, *units: str) -> x509.Name:
 
 
 def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RSAPrivateKey]:
-    """Return the root's certificate, the intermediate's and its key; made if absent."""
+    """Return the root certificate, the intermediate certificate and its key; create them if they do not exist."""
     folder = world.folder(_FOLDER)
     kept = folder / "authority.pem"
     with wires.locked(world, "identities"):
@@ -77,7 +77,7 @@ def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RS
 
 
 def issue(world: World, instance: Record) -> dict[str, str]:
-    """Return a new certificate and key of an instance, and the intermediate certificate, by their names in the service."""
+    """Return a new certificate and key of an instance, and the intermediate certificate, by their names in the metadata."""
     _, between, authority = _authority(world)
     key = _new_key()
     units = ("opc-certtype:instance", f"opc-compartment:{instance.inputs['compartmentId']}")
@@ -91,10 +91,10 @@ def issue(world: World, instance: Record) -> dict[str, str]:
 
 
 def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificate]) -> str:
-    """Return the instance that a certificate names, once it is proven that this tenancy's authority signed it.
+    """Return the instance that a certificate names, after checking that this tenancy's authority signed it.
 
     Raises:
-        ValueError: the certificate is none of that authority, or is not valid now.
+        ValueError: another authority signed it, or it is not valid now.
     """
     root, _, _ = _authority(world)
     now = datetime.now(UTC)

@@ -1,6 +1,6 @@
-"""What the service remembers besides the resources that exist: work requests, ended resources and used retry tokens.
+"""State of the service besides existing resources: work requests, terminated resources and used retry tokens.
 
-It is kept only in this process, so it is lost when the world ends. The vendor shows ended resources for about a day.
+Only this process keeps it, so it is lost when the world is cleared. The vendor lists terminated resources for about a day.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class WorkRequest:
     """One asynchronous operation on one resource.
 
     Attributes:
-        operation: the API's operation that began it; who reads its details needs the same permissions.
-        resource: OCID of what it works on.
+        operation: the API's operation that started it; reading its details needs the same permissions.
+        resource: OCID of its resource.
         entity: kind of that resource.
-        action: what is done to it: CREATED, UPDATED or DELETED.
-        error: why it failed, code and message.
+        action: the change of the resource: CREATED, UPDATED or DELETED.
+        error: code and message of its failure.
     """
 
     operation: str
@@ -39,7 +39,7 @@ class WorkRequest:
     error: tuple[str, str] | None = None
 
     def shown(self) -> Shown:
-        """Return it as the API does."""
+        """Return it in the API's form."""
         done = self.status != "IN_PROGRESS"
         return {
             "id": self.id, "operationType": self.operation, "status": self.status, "compartmentId": self.compartment,
@@ -48,13 +48,13 @@ class WorkRequest:
         }  # fmt: skip
 
     def resources(self) -> list[Shown]:
-        """Return what it works on."""
+        """Return its resource in the API's form."""
         action = "IN_PROGRESS" if self.status == "IN_PROGRESS" else self.action
         where = {"entityType": self.entity, "identifier": self.resource, "entityUri": f"/20160918/{self.resource}"}
         return [{"actionType": action, **where}]
 
     def errors(self) -> list[Shown]:
-        """Return why it failed."""
+        """Return its error in the API's form."""
         if self.error is None:
             return []
         code, message = self.error
@@ -62,7 +62,7 @@ class WorkRequest:
 
 
 class Ledger:
-    """The work requests, ended resources and retry tokens that one process remembers."""
+    """The work requests, terminated resources and retry tokens that one process remembers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -71,13 +71,13 @@ class Ledger:
         self._tokens: set[str] = set()
 
     def begin(self, request: WorkRequest) -> WorkRequest:
-        """Remember an operation that begins."""
+        """Record the start of an operation."""
         with self._lock:
             self._requests[request.id] = request
         return request
 
     def end(self, request: WorkRequest, error: tuple[str, str] | None = None) -> None:
-        """Remember that an operation succeeded, or failed with an error."""
+        """Record that an operation succeeded, or failed with an error."""
         with self._lock:
             request.status = "FAILED" if error else "SUCCEEDED"
             request.error, request.finished = error, stamp(now())
@@ -88,26 +88,26 @@ class Ledger:
             return list(self._requests.values())
 
     def bury(self, shown: Mapping[str, Any]) -> None:
-        """Remember a resource that has ended, as it was last shown."""
+        """Record a terminated resource, in its last form."""
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
     def gone(self, noun: str, existing: Container[str]) -> list[Shown]:
-        """Return the ended resources whose OCIDs have this noun, without those that the store still has (`existing`)."""
+        """Return the terminated resources whose OCIDs have this noun, except those that still have a record (`existing`)."""
         with self._lock:
             return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in existing]
 
     def ended(self, ocid: str) -> Shown | None:
-        """Return an ended resource, or None."""
+        """Return a terminated resource, or None."""
         with self._lock:
             return self._gone.get(ocid)
 
     def used(self, token: str) -> bool:
-        """Return whether a request with this retry token has made something."""
+        """Return whether a request with this retry token has created something."""
         with self._lock:
             return token in self._tokens
 
     def use(self, token: str) -> None:
-        """Remember that a request with a retry token has made something."""
+        """Record that a request with a retry token has created something."""
         with self._lock:
             self._tokens.add(token)

@@ -1,7 +1,7 @@
-"""Cluster networks as the API makes, shrinks and ends them: at once by its answer, and later in the world.
+"""Cluster networks as the API creates, shrinks and terminates them: the answer comes at once, the effect later.
 
-A launch that fails ends as TERMINATED (oci-hpc issue 6), with the reason in its work request, and with none of its machines but
-under the fault `capacity` with `partial`, which leaves those that were launched (oci-hpc issue 37).
+A failed launch ends as TERMINATED (oci-hpc issue 6), with the reason in its work request and no machines, except with the fault
+`capacity` with `partial`, which leaves the machines that were launched (oci-hpc issue 37).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
-#: Slurm takes no node that booted before it was asked for, and counts that in seconds, rounded up; no machine boots as soon.
+#: Slurm accepts no node that booted before it was requested, and compares times in seconds, rounded up; no real machine boots
+#: faster.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another one works on it."
@@ -47,7 +48,7 @@ class Networks:
         self._guard, self._turns = threading.Lock(), dict[str, threading.Lock]()
 
     def create(self, inputs: Mapping[str, Any], token: str) -> tuple[Record, WorkRequest | None]:
-        """Begin a cluster network; return it, and the work request unless the same token has begun it before.
+        """Start to create a cluster network; return it, and the work request unless the same token has started it before.
 
         Raises:
             ServiceError: the service refuses.
@@ -73,12 +74,12 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Begin to change a network's tags and its pool's size; a size that the pool has already starts nothing.
+        """Start to change a network's tags and its pool's size; a size that the pool already has starts nothing.
 
-        The vendor's answer names no work request. A pool keeps a size that it could not reach.
+        The vendor's answer has no work request. A pool keeps a size that it could not reach.
 
         Raises:
-            ServiceError: there is no such pool, somebody works on the network, or the limit is too low.
+            ServiceError: there is no such pool, another operation on the network is running, or the limit is too low.
         """
         operation = "UpdateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -118,10 +119,10 @@ class Networks:
             self._settle(database, ocid)
 
     def terminate(self, ocid: str) -> WorkRequest:
-        """Begin the end of a cluster network with all its instances.
+        """Start to terminate a cluster network with all its instances.
 
         Raises:
-            ServiceError: there is none, or somebody works on it.
+            ServiceError: there is none, or another operation on it is running.
         """
         operation = "TerminateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -136,10 +137,10 @@ class Networks:
         return request
 
     def detach(self, pool: str, instance: str, *, shrink: bool, end: bool) -> WorkRequest:
-        """Begin to take an instance out of its pool: `shrink` the pool or start another one, `end` the instance or keep it.
+        """Start to remove an instance from its pool: `shrink` the pool or start a new one; with `end`, terminate the instance.
 
         Raises:
-            ServiceError: there is no such instance in no such pool.
+            ServiceError: there is no such pool, or no such instance in it.
         """
         with self._cloud.store.change() as database:
             owner = next((one for one in database.of(NETWORK.token) if one.private["pool"] == pool), None)
@@ -158,7 +159,7 @@ class Networks:
         return request
 
     def end_instance(self, record: Record) -> WorkRequest:
-        """Begin the end of one instance; a pool that it is in does not start another one here."""
+        """Start to terminate one instance; here, its pool does not start another one."""
         with self._cloud.store.change() as database:
             mine = database.records[record.id]
             mine.state, mine.worker = "TERMINATING", self._cloud.process
@@ -168,14 +169,14 @@ class Networks:
         return request
 
     def lost(self) -> None:
-        """Take instances whose host is gone for terminated."""
+        """Treat instances whose host has disappeared as terminated."""
         for record in self._cloud.store.read().of(INSTANCE):
             if record.state == "RUNNING" and self._cloud.read(record.id) is None:
                 self._ledger.bury(shown.instance(record))
 
     @contextmanager
     def _only(self, ocid: str) -> Iterator[None]:
-        """Hold a network: what is asked of it is done in turn."""
+        """Lock a network, so that operations on it run one after the other."""
         with self._guard:
             turn = self._turns.setdefault(ocid, threading.Lock())
         with turn:
@@ -228,8 +229,8 @@ class Networks:
     def _end(self, ocid: str, request: WorkRequest) -> None:
         database = self._cloud.store.read()
         record = database.records.get(ocid)
-        if record is not None:  # a launch that failed has ended it already
-            # What is buried shows as ended as soon as it has no record any more.
+        if record is not None:  # a failed launch has terminated it already
+            # A terminated resource is shown from the ledger as soon as it has no record.
             for one in shown.members(database, ocid):
                 self._ledger.bury(shown.instance(one))
             self._ledger.bury(shown.network(database, record))
@@ -273,5 +274,5 @@ def _error(failure: BaseException) -> tuple[str, str]:
     if isinstance(failure, ServiceError):
         return failure.problem.code, failure.problem.message
     said = str(failure)
-    # The provider's words are around the service's sentence where a part of the launch failed.
+    # If a part of the launch failed, the provider's message contains the service's.
     return NO_CAPACITY.code, NO_CAPACITY.message if NO_CAPACITY.message in said else said

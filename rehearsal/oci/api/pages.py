@@ -1,4 +1,4 @@
-"""Lists in pages: `limit`, `page` and `opc-next-page` ("List Pagination", usingapi.htm)."""
+"""List pagination: `limit`, `page` and `opc-next-page` ("List Pagination", usingapi.htm)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _USUAL, _MOST = 100, 1000
 
 
 def page(found: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> Answer:
-    """Return one page of a list, and the token of the next in its headers if there is one.
+    """Return one page of a list; if there is a next page, the headers contain its token.
 
     Raises:
-        ServiceError: the query's limit or page is none.
+        ServiceError: the query's `limit` or `page` is invalid.
     """
     text = query.get("limit", str(_USUAL))
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:

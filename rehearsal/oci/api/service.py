@@ -1,4 +1,4 @@
-"""One request from its signature to its answer."""
+"""Handles one request, from its signature to its answer."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _TOKENS = "/v1/x509"
 _UNAUTHENTICATED = Problem(
     "", "The required information to complete authentication was not provided or was incorrect.", 401, "NotAuthenticated"
 )
-#: The service never says what of the two it is, nor about what.
+#: The service does not tell which of the two it is, nor for which resource.
 _NOT_FOUND = "Authorization failed or requested resource not found."
 
 
 class Service:
-    """The end points of one world's region."""
+    """The endpoints of one world's region."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
         self._core, self._federation = Core(cloud), Federation(cloud.world)
 
     def answer(self, request: Request) -> Answer:
-        """Return the answer to a request, whatever it is.
+        """Return the answer to any request.
 
         Raises:
-            Silence: a fault lets the service say nothing.
+            Silence: a fault makes the service not answer.
         """
         try:
             said = self._answer(request)

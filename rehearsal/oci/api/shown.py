@@ -1,4 +1,4 @@
-"""Records as the Core Services API shows them: oci-python-sdk 2.189, models of `core`, their `attribute_map`."""
+"""Records in the form of the Core Services API: oci-python-sdk 2.189, models of `core`, their `attribute_map`."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def _common(record: Record) -> Shown:
 
 
 def _state(record: Record) -> str:
-    """Return the state; what is told to end while it starts only ends when it has started."""
+    """Return the state: TERMINATING from the request on, even if the resource must first finish starting."""
     return "TERMINATING" if record.private.get("ending") else record.state
 
 
 def members(database: Database, network: str) -> list[Record]:
-    """Return the instances of a cluster network, also those that end, the oldest first."""
+    """Return the instances of a cluster network, including terminating ones, oldest first."""
     found = [one for one in database.records.values() if one.token == INSTANCE and one.parent == network]
     return sorted(found, key=lambda one: int(one.private["index"]))
 
@@ -61,7 +61,7 @@ def network(database: Database, record: Record) -> Shown:
 
 
 def member(record: Record) -> Shown:
-    """Return an InstanceSummary of an instance in a pool; its state is written like a word, as in no other list."""
+    """Return an InstanceSummary of an instance in a pool; unlike in all other lists, its state is not in upper case."""
     common = _common(record)
     return {
         **{name: common[name] for name in ("id", "compartmentId", "displayName", "timeCreated")},

@@ -27,13 +27,13 @@ _PARAMETER = re.compile(r'(\w+)="([^"]*)"')
 
 
 class NotAuthenticatedError(Exception):
-    """The request is not signed as it must be."""
+    """The request is not correctly signed."""
 
 
 def verify(request: Request, key_of: Callable[[str], rsa.RSAPublicKey], needed: frozenset[str] = frozenset(("host",))) -> str:
     """Check a request's signature; return the id of the key that signed it.
 
-    `key_of` returns the key of an id; `needed` are headers that must be signed beside the date and the target.
+    `key_of` returns the key with an id; `needed` are headers that must be signed besides the date and the target.
 
     Raises:
         NotAuthenticatedError: it is missing, incomplete, too old, or wrong.
@@ -61,7 +61,7 @@ def verify(request: Request, key_of: Callable[[str], rsa.RSAPublicKey], needed: 
 
 
 def _complete(request: Request, signed: set[str], needed: frozenset[str]) -> None:
-    """Check that everything that counts is signed, that the request is new, and that its body is the signed one."""
+    """Check that all required headers are signed, that the request is recent, and that its body matches the signed hash."""
     wanted = {"(request-target)"} | needed | (_OF_BODY if request.method in _WITH_BODY else set())
     if wanted - signed or not signed & {"date", "x-date"}:
         raise NotAuthenticatedError(f"{', '.join(sorted(wanted - signed)) or 'the date'} must be signed.")
