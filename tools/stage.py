@@ -290,7 +290,7 @@ class Stage:
         where = ("--stack", "second", "--non-interactive", "--config-file", str(folder / f"Pulumi.{self.stack}.yaml"))
         return self.command(*self.door, "pulumi", verb, *where, *words)
 
-    def login_made_anew_beside(self) -> None:
+    def login_replaced_beside(self) -> None:
         """Build the second stack up to its measurement, after a failed first boot of its login node.
 
         The error names the failed step, and the command that replaces only this machine, which is typed here. Before that, an

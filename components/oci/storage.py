@@ -16,7 +16,7 @@ from components.oci.preflight import Place
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Export, Home, Lustre, Oci
 
-#: The provider's own for Lustre; less would halve them (terraform-provider-oci 8.28.0, lustre_file_storage).
+#: The provider's own defaults for Lustre file systems (terraform-provider-oci 8.28.0, lustre_file_storage).
 _CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
 #: Export path, independent of the mount point: an export set accepts a file system only once, so the path cannot change.
 _EXPORT = "/files"

@@ -254,7 +254,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert refused.status != 0, refused
     assert f"aws.network.existing.publicSubnet is {own['privateSubnet']}, which sends 0.0.0.0/0 to nat-" in refused.text
     write(stage, second)
-    stage.login_made_anew_beside()
+    stage.login_replaced_beside()
     there = {one["urn"].rpartition("::")[2]: one["outputs"] for one in stage.resources("second") if "outputs" in one}
     address = there["cluster-login-address"]["publicIp"]
     # The login node is ready before its file systems are, which take no part in the measurement.

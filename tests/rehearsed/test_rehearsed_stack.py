@@ -426,7 +426,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     stage = built[0]
     sold = sorted(stage.sold("oci"))
     stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)
-    stage.login_made_anew_beside()
+    stage.login_replaced_beside()
     assert stage.outputs("second")["ssh"] != stage.outputs()["ssh"]
     gone = stage.beside("destroy", "--yes", "--skip-preview")
     assert gone.status == 0, gone
