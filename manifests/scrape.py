@@ -1,4 +1,4 @@
-"""What Prometheus scrapes of a stack's pods, found by the cluster itself: pods that are made anew keep their place in it.
+"""What Prometheus scrapes of a stack's pods, found by the cluster itself: pods that are replaced keep their place in it.
 
 Sources: Prometheus, "Configuration" (kubernetes_sd_config, role `pod`: a container without ports is one target, whose address
 is made by relabelling); GPU Operator 24.3 (its dcgm-exporter's pods have the label `app: nvidia-dcgm-exporter`).

@@ -110,7 +110,7 @@ def test_one_more_node_is_one_more_resource(bare):
     assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
 
 
-def test_machines_that_would_be_made_anew_are_refused_with_their_number_price_and_names():
+def test_machines_that_would_be_replaced_are_refused_with_their_number_price_and_names():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran())
     said = str(refused.value)
@@ -178,7 +178,7 @@ def replaced(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_preview_of_one_machine_made_anew_says_its_price_and_is_refused_without_a_word_in_the_stack_file(
+def test_a_preview_of_one_replaced_machine_says_its_price_and_is_refused_without_a_word_in_the_stack_file(
     replaced, monkeypatch
 ):
     told: list[str] = []
@@ -751,7 +751,7 @@ def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
 def test_an_elastic_address_is_the_login_nodes_and_changes_nothing_of_the_machine(bare):
     found, seen = program({"login": {"elasticIp": True}})
     machine = "cluster-login-instance"
-    assert found.named(machine) == bare[0].named(machine), "one that runs is not made anew"
+    assert found.named(machine) == bare[0].named(machine), "one that runs is not replaced"
     address = found.named("cluster-login-address")
     assert (address["instance"], address["domain"]) == (f"{machine}-id", "vpc")
     assert seen["inventory"].login == Machine("login", "203.0.113.77", "ubuntu", HOST_KEY)

@@ -157,7 +157,7 @@ def test_measuring_again_looks_for_the_pods_again(cluster):
     assert asked(first) == asked(second)
 
 
-def test_the_exporter_starts_in_the_pods_that_are_there_and_no_pod_is_made_anew_for_it(cluster):
+def test_the_exporter_starts_in_the_pods_that_are_there_and_no_pod_is_replaced_for_it(cluster):
     with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is empty, and target is kubernetes"):
         cluster(monitoring={"exporter": True})
     without, found = cluster(), cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})

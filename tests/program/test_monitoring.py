@@ -102,7 +102,7 @@ def test_one_command_brings_or_takes_the_exporter_and_nothing_else_changes(expor
     assert others(found) == others(without)
 
 
-def test_machines_made_anew_get_it_and_a_new_plan_does_not_bring_it_again():
+def test_replaced_machines_get_it_and_a_new_plan_does_not_bring_it_again():
     (command,), (same,) = (
         exporters(run_program(LINES, monitoring={"exporter": True}, measure=measure)) for measure in ({}, {"iterations": 3})
     )

@@ -139,7 +139,7 @@ def test_a_running_instance_stays_for_another_key_or_time_zone_and_is_not_counte
     assert refused == ""
     assert instance(engine)["freeformTags"] == given["freeformTags"], "by them it would be replaced"
     single(there(given), pools=[SINGLE | {"root": {"size": "300 GB"}}], allowReplace=1)
-    assert ignored == [None, ["metadata", "sourceDetails"], None], "what is made anew gets the first boot of today"
+    assert ignored == [None, ["metadata", "sourceDetails"], None], "what is replaced gets the first boot of today"
 
 
 @pytest.mark.parametrize(

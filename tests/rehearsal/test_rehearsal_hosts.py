@@ -308,7 +308,7 @@ def test_a_killed_runs_remains_are_cleared_at_the_next_start(door):
     assert hosts.alive(world, "live")
 
 
-def test_a_machine_made_anew_is_reached_at_its_address_although_others_knew_the_one_before(tmp_path):
+def test_a_replaced_machine_is_reached_at_its_address_although_others_knew_the_one_before(tmp_path):
     """Its device has another hardware address, and a connection that goes to the old one is lost."""
     world = World.at(tmp_path / "world")
     here, there = world.netns("here"), world.netns("there")

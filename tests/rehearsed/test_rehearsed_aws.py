@@ -166,7 +166,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_t
 def test_one_slow_efa_device_on_three_machines_is_identified_by_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
-    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be made anew
+    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be replaced
     found = stage.short_by("rail", **merged(STORY, nodes(static=3)))
     assert found.status != 0
     outputs = stage.outputs()
@@ -245,7 +245,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
-    """It mounts the first one's file systems; the step that failed is named, and only the login node is made anew."""
+    """It mounts the first one's file systems; the step that failed is named, and only the login node is replaced."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]

@@ -422,7 +422,7 @@ def test_the_programs_own_images_are_other_machines_whose_rails_all_carry_the_by
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built):
-    """The step that failed is named, and only the login node is made anew, by the command that the message says."""
+    """The step that failed is named, and only the login node is replaced, by the command that the message says."""
     stage = built[0]
     sold = sorted(stage.sold("oci"))
     stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)

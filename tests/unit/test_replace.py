@@ -1,4 +1,4 @@
-"""One node is made anew by the way that its cloud has, and nothing else ends."""
+"""One node is replaced by the way that its cloud has, and nothing else ends."""
 
 from __future__ import annotations
 
