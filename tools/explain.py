@@ -2,7 +2,7 @@
 
     python -m tools.explain LOG --shape BM.GPU.H100.8 --nodes 4
 
-No cluster or account is needed. A log alone proves neither transport nor pass; it can only be as fast as a healthy fabric.
+No cluster or account is needed. A log by itself proves neither transport nor pass; it can only be as fast as a healthy fabric.
 """
 
 from __future__ import annotations

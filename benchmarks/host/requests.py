@@ -63,9 +63,9 @@ _SEARCH_GRACE_S = 900
 #: In a job mpirun's daemons stay children of the srun that started them: Slurm ends a step with all that it left behind. It is
 #: Open MPI 4's name for it (orterun(1), --leave-session-attached), and PRRTE's.
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
-#: Stands for the build's line if the build was refused.
+#: In place of the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
-#: Stands for the build's line before the folders are known.
+#: In place of the build's line before the folders are known.
 _UNBUILT = BuildLine(
     run_id="",
     home=placeholders.HOME,

@@ -31,7 +31,7 @@ class NodeRow:
         middle_pair_gb_s: the median busbw of its pairs.
         sent_gb: decimal GB that its rails sent during the deciding run.
         least_rail_gb: decimal GB that its least used rail sent.
-        is_blamed: whether the search blames it, alone or with other nodes.
+        is_blamed: whether the search blames it, by itself or with other nodes.
     """
 
     name: str

@@ -42,7 +42,7 @@ _REACH_TIMEOUT_S = 60
 _NAMED = 8
 #: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
-#: Stands for a deciding run that returned nothing.
+#: In place of a deciding run that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
 
 

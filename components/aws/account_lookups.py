@@ -1,4 +1,4 @@
-"""Asks the account: a failed look-up ends the program with a message, and None stands for a missing resource."""
+"""Asks the account: a failed look-up ends the program with a message, and None means a missing resource."""
 
 from __future__ import annotations
 

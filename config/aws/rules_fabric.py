@@ -111,7 +111,7 @@ def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.efa",
                 f"is false, and {one.type} has {len(one.instance.cards)} network cards, of which NCCL over TCP sends by the "
-                "first alone; leave it true, or put efa-cards into aws.suppress to measure that one card",
+                "first only; leave it true, or put efa-cards into aws.suppress to measure that one card",
             )
 
 

@@ -59,5 +59,5 @@ def _refuse_others(path: str) -> None:
     its = os.lstat(path)
     if its.st_uid != _ROOT or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
         raise RefusalError(
-            f"{path} is not root's alone, so no users are kept in it or taken from it; check it, then make it so"
+            f"{path} does not belong to root only, so no users are kept in it or taken from it; check it, then make it so"
         )

@@ -242,7 +242,7 @@ def test_a_node_that_joins_again_restarts_nothing(facts):
 def test_a_copy_that_others_could_have_written_gives_no_users(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
-        "/home/.busbar-users/directory.ldif is not root's alone, so no users are kept in it or taken from it; "
+        "/home/.busbar-users/directory.ldif does not belong to root only, so no users are kept in it or taken from it; "
         "check it, then make it so"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]

@@ -313,7 +313,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(efa=False),
             FACTS,
-            f"{P5}.efa is false, and p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first alone",
+            f"{P5}.efa is false, and p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first only",
         ),
         (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, and hpc6id.32xlarge has 2 network cards"),
     ],

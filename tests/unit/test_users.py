@@ -477,15 +477,15 @@ def test_a_copy_that_others_can_write_is_neither_taken_over_nor_written(tmp_path
     path.parent.mkdir(mode=0o700)
     path.write_text("dn: dc=local\n")
     path.chmod(mode)
-    assert "is not root's alone" in refusal(snapshot.read, str(path))
+    assert "does not belong to root only" in refusal(snapshot.read, str(path))
     assert snapshot.read(str(tmp_path / "none")) == []
     path.chmod(0o600)
     assert snapshot.read(str(path))
     path.parent.chmod(0o777)
-    assert "is not root's alone" in refusal(snapshot.write, str(path))
+    assert "does not belong to root only" in refusal(snapshot.write, str(path))
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid() + 1)
     path.parent.chmod(0o700)
-    assert "is not root's alone" in refusal(snapshot.read, str(path))
+    assert "does not belong to root only" in refusal(snapshot.read, str(path))
 
 
 # The command
