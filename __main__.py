@@ -1,13 +1,13 @@
 """The program: read the stack, build the cluster of its target, measure and accept it, export."""
 
-# ruff: noqa: E402  looking for garbage ends first
+# ruff: noqa: E402  garbage collection is disabled first
 
 from __future__ import annotations
 
 import gc
 from importlib import import_module
 
-# This process ends after seconds; looking for garbage took a fifth of them, most of it while the SDK's modules are loaded.
+# This process runs for seconds; garbage collection took a fifth of them, most of it while the SDK's modules are loaded.
 gc.disable()
 
 import pulumi
@@ -21,7 +21,7 @@ from components.monitoring import monitored
 from config import read
 
 #: The executor's exit status for an error that has been shown (pulumi: sdk/python/cmd/pulumi-language-python-exec). After any
-#: other one the engine adds "an unhandled error occurred", which would be the last thing that is read of a refusal.
+#: other status the engine adds "an unhandled error occurred", which would be the last line of a refusal.
 _SHOWN = 32
 
 
@@ -29,12 +29,12 @@ def main() -> None:
     """Register everything.
 
     Raises:
-        pulumi.RunError: a refusal, in a sentence for each cause.
+        pulumi.RunError: a refusal, with one sentence for each cause.
     """
     stack = read.load()
     if never := "\n".join([*unpassable(stack), *unusable(stack.records)]):
         raise pulumi.RunError(never)
-    # A target's provider SDK costs seconds, so only that of this stack's target is imported.
+    # A target's provider SDK takes seconds to import, so only the SDK of this stack's target is imported.
     target = import_module(f"components.{stack.target}.cluster")
     cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
     acceptance = Acceptance("acceptance", cluster, stack)

@@ -1,4 +1,4 @@
-"""Facts with sources, by vendor: shapes, images, and the environment that NCCL wants on them."""
+"""Facts with sources, by vendor: shapes, images, and the environment that NCCL needs on them."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Checks names of container images in enroot's form; knows where MPI, CUDA and NCCL are in such images.
+"""Checks names of container images in enroot's form, and lists where MPI, CUDA and NCCL are in such images.
 
-Sources: enroot 4.1 (doc/cmd/import.md,
-how src/docker.sh reads a reference; a digest from 4.0 on), awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile,
-names of images).
+Sources: enroot 4.1 (doc/cmd/import.md; src/docker.sh reads a reference, since 4.0 also a digest),
+awsome-distributed-training:micro-benchmarks/nccl-tests (Dockerfile, names of images).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ _REGISTRY = re.compile(r"(?:[^#/@:\s]+@)?[A-Za-z0-9][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: What a tag may say about its contents, as AWS's own tags do: part, and how it is written.
+#: Parts whose version a tag may state, as AWS's own tags do, and how each is written.
 _TOLD = {
     "cuda": r"cuda",
     "efa": r"efa",
@@ -27,16 +26,16 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: What first boot installs if an image has no enroot; it reads digests from 4.0 on. Its vendor publishes no checksums.
+#: What first boot installs if an image has no enroot; enroot reads digests since 4.0. Its vendor publishes no checksums.
 ENROOT = "4.1.2"
 
 #: What first boot builds on machines of a Slurm cluster, and the sha256 of its source archive (tag v0.24.0, commit 1075199).
-#: Made as GitHub makes its archives, see `catalogue.nccl_tests`: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
+#: Packed as GitHub packs its archives, see `catalogue.nccl_tests`: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
 PYXIS = "0.24.0"
 PYXIS_SHA256 = "9c4cdb79a67301d8ea05951aa4d2c205f40cf6145e338214b0191add8b36d6c4"
 
-#: What first boot installs where containerd runs them: nerdctl's full distribution, which holds containerd 2.2.0, runc 1.3.3
-#: and the CNI plugins 1.8.0, and the sha256 of its SHA256SUMS, both by the release's notes (containerd/nerdctl, v2.2.0).
+#: What first boot installs if containerd runs the ranks: nerdctl's full distribution, which contains containerd 2.2.0, runc
+#: 1.3.3 and the CNI plugins 1.8.0, and the sha256 of its SHA256SUMS, all from the release's notes (containerd/nerdctl, v2.2.0).
 NERDCTL = "2.2.0"
 NERDCTL_SUMS = "8b30e94e422ef0db386fc699ec984c6f660668a755f4f9eeb2831c66aa516b2b"
 #: NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
@@ -46,7 +45,7 @@ TOOLKIT = "1.18.0"
 #: https://nvidia.github.io/libnvidia-container/gpgkey (GoogleCloudDataproc/initialization-actions: gpu/install_gpu_driver.sh).
 TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-#: Folders in images that can build nccl-tests: AWS's own, NVIDIA's for frameworks, plain ones.
+#: Folders in images that can build nccl-tests: AWS's own images, NVIDIA's framework images, plain ones.
 HOMES_INSIDE = Homes(
     mpi=(
         "/opt/amazon/openmpi",
@@ -63,7 +62,7 @@ HOMES_INSIDE = Homes(
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: `uri` in enroot's form with its `tag` and `digest` (one of them may be empty), or `path`, a file on nodes."""
+    """An image: `uri` in enroot's form with `tag` and `digest` (one of them may be empty), or `path`, a file on the nodes."""
 
     uri: str = ""
     tag: str = ""
@@ -72,12 +71,12 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """Return it as a stack file has it."""
+        """Return it as a stack file writes it."""
         return self.uri or self.path
 
     @property
     def plain(self) -> str:
-        """Return an image of a registry as all but enroot name it, such as nvcr.io/nvidia/tensorflow:25.02-tf2-py3."""
+        """Return an image of a registry in the usual form, such as nvcr.io/nvidia/tensorflow:25.02-tf2-py3."""
         return self.uri.removeprefix(_SCHEME).replace("#", "/", 1)
 
 
@@ -86,10 +85,10 @@ class Container:
     """The image that ranks run in.
 
     Attributes:
-        image: which one.
-        sha256: of the image's file, where it is pinned.
-        shared: folder that all nodes see, for the file of an imported image; empty copies it to every node.
-        runtime: what runs it, `enroot`, `containerd` or `pyxis`.
+        image: the image.
+        sha256: sha256 of the image's file, if it is pinned.
+        shared: folder that all nodes share, for the file of an imported image; empty copies the file to every node.
+        runtime: the program that runs it: `enroot`, `containerd` or `pyxis`.
     """
 
     image: Reference
@@ -102,7 +101,7 @@ def read(text: str) -> Reference:
     """Return the image that `text` names.
 
     Raises:
-        ValueError: enroot could not read it, or it does not say which image it means; the rest of a sentence.
+        ValueError: enroot could not read it, or it does not identify one image; the rest of a sentence.
     """
     if text.startswith(("dockerd://", "podman://")):
         scheme = text.partition("//")[0] + "//"
@@ -155,6 +154,6 @@ def _in_registry(text: str) -> Reference:
 
 
 def told(tag: str) -> dict[str, str]:
-    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`) where it does."""
+    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`)."""
     found = {part: re.search(rf"(?:^|[-_]){word}v?(\d+(?:\.\d+)+(?:-\d+(?=-|_|$))?)", tag) for part, word in _TOLD.items()}
     return {part: match[1] for part, match in found.items() if match}

@@ -1,4 +1,4 @@
-"""Finds the shape of a machine from its facts: the row of the catalogue that fits, else one made from those facts.
+"""Finds the shape of a machine from its facts: the row of the catalogue that fits, or a shape built from those facts.
 
 A row with rails fits only if the machine has all of them.
 """
@@ -16,7 +16,7 @@ from catalogue.oci.shapes import SHAPES
 from catalogue.servers import SERVERS
 from catalogue.shape import Rdma, Shape
 
-#: Chassis asset tag of machines that OCI rents (cloud-init recognises OCI by it as well).
+#: Chassis asset tag of machines on OCI (cloud-init recognises OCI by it, too).
 OCI_TAG = "OracleCloud.com"
 _SAID = "said by the machine itself at first contact"
 
@@ -38,7 +38,7 @@ class Facts:
 
     Attributes:
         gpu: the driver's name of its GPUs; empty if there is none.
-        gpus: how many of them.
+        gpus: number of GPUs.
         hcas: its RDMA devices.
         front: interface of the front-end network.
         network: CIDR of that network.
@@ -65,7 +65,7 @@ class Facts:
     def present(self) -> tuple[Hca, ...]:
         """Return the RDMA devices that are not the front end's, up or down.
 
-        Where there are EFA devices, no other counts: B200 and B300 machines on AWS also show their NVLink controllers as
+        If there are EFA devices, only those count: B200 and B300 machines on AWS also show their NVLink controllers as
         devices of driver mlx5 (aws/sagemaker-hyperpod-cli PR 282; awsome-distributed-ai's EFA cheat sheet).
         """
         found = tuple(hca for hca in self.hcas if hca.netdev != self.front)
@@ -73,27 +73,28 @@ class Facts:
 
 
 def named(name: str) -> Shape | None:
-    """Return the row of that name, rented or not, with an environment; None if there is none."""
+    """Return the row of that name, with the generic environment if it has none of its own; None if there is no such row."""
     row = SHAPES.get(name) or SERVERS.get(name)
     return row if row is None or row.environment else replace(row, environment=GENERIC)
 
 
 def complete(shape: Shape, nodes: int) -> bool:
-    """Tell whether a row has all that `nodes` machines need; a single machine needs no rails."""
+    """Tell whether a row has everything that `nodes` machines need; a single machine needs no rails."""
     return nodes == 1 or shape.rdma is not None
 
 
 def recognise(
     facts: Facts, nodes: int, row: Shape | None = None, fronts: Collection[str] = (), rails: tuple[str, ...] = ()
 ) -> Shape:
-    """Return the shape of `nodes` equal machines that say `facts`; `row` is the catalogue's where the user named one.
+    """Return the shape of `nodes` equal machines that report `facts`; `row` is the catalogue's if the user named one.
 
-    Front-end interfaces may be named differently on some of them: `fronts` are all those names. `rails` are the devices that
-    the user named as rails. Without them what is present counts, and not what is up: a broken fabric would be its own measure.
+    Front-end interfaces may be named differently on some machines: `fronts` are all those names. `rails` are the devices that
+    the user named as rails. Without them all present devices count, even if they are down: otherwise a broken fabric would
+    lower its own ceiling.
 
     Raises:
-        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named; or nobody
-            can tell which devices are rails.
+        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named; or the facts
+            do not show which devices are rails.
     """
     if not facts.gpus:
         msg = "nvidia-smi shows no GPU there, so NCCL cannot be measured"
@@ -111,7 +112,7 @@ def recognise(
 
 
 def remark(shape: Shape) -> str:
-    """Return what is odd about a shape that machines said of themselves; empty if nothing is."""
+    """Return what is unusual about a shape that was built from facts; empty if nothing is."""
     if shape.rdma is None or shape.rdma.ports >= shape.gpus:
         return ""
     return (
@@ -121,9 +122,9 @@ def remark(shape: Shape) -> str:
 
 
 def _catalogued(facts: Facts) -> Shape | None:
-    """Return the row with these GPUs: OCI's on OCI where the rails are its own, elsewhere a server without rails in its row."""
+    """Return the row with these GPUs: on OCI the cloud's row if its rails fit, elsewhere a server without rails in its row."""
     if facts.tag == OCI_TAG:
-        present = {hca.name for hca in facts.present}  # what is down or slow is a difference that the measurement names
+        present = {hca.name for hca in facts.present}  # the measurement reports rails that are down or slow
         rows = [row for row in SHAPES.values() if row.rdma and set(row.rdma.hca) <= present]
     else:
         rows = [row for row in SERVERS.values() if row.rdma is None]
@@ -147,7 +148,7 @@ def _rdma(facts: Facts, shape: Shape, rails: tuple[str, ...]) -> Rdma | None:
 def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rdma:
     if len(found) != count:
         raise ValueError(f"shape is {shape.name}, which has {count} rails, and the machines show {len(found)} that are active")
-    # By number, for their names hold PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
+    # By number, because their names contain PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
     names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     return Rdma(count, rate_gbit_s, tuple(names), "")
 
@@ -167,7 +168,7 @@ def _named_rails(facts: Facts, rails: tuple[str, ...]) -> tuple[Hca, ...]:
 
 
 def _doubt(found: tuple[Hca, ...], shape: Shape) -> str:
-    """Return why nobody can tell which of these devices are rails; empty if all of them are."""
+    """Return why the facts do not show which of these devices are rails; empty if all of them are."""
     down = [hca.name for hca in found if not hca.active]
     if down:
         return f"RDMA devices {', '.join(down)} of the machines are not active"

@@ -15,7 +15,7 @@ class Environment:
     """Settings that start a collective on one family of shapes.
 
     Attributes:
-        exports: variables given to every rank (`mpirun -x`).
+        exports: variables set for every rank (`mpirun -x`).
         mca: Open MPI parameters (`--mca name value`).
         bind_to: how Open MPI binds ranks.
         source: where these settings come from.

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
-#: Folders that a system has for itself, whole: nothing may be mounted at them or below.
+#: Folders that the system uses entirely: nothing may be mounted at or below them.
 _WHOLE = tuple(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys"))
-#: Folders that a system has for itself, below which others may add their own (aws-parallelcluster: ReservedMountDirValidator).
+#: Folders of the system below which others may add their own (aws-parallelcluster: ReservedMountDirValidator).
 _TOPS = (*(f"/{name}" for name in ("opt", "root", "tmp", "usr", "var")), "/opt/slurm", "/opt/intel", "/opt/parallelcluster")
-#: A path is written into tables and scripts of the nodes, so it has no blank and no character that a shell would read.
+#: A path is written into tables and scripts of the nodes, so it has no blank and no character with a meaning in the shell.
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 
 

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 _Fact = TypeVar("_Fact")
 
-#: Generation of NVLink of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
-#: have none or bridge only pairs, and so have no row.
+#: NVLink generation of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
+#: have no NVLink, or it joins only pairs, so they have no row.
 _NVLINK = (
     (r"Tesla V100-SXM\d?-.*", 2),
     (r"NVIDIA A100-SXM4-.*", 3),
@@ -16,11 +16,11 @@ _NVLINK = (
     (r"NVIDIA H200(?: SXM.*)?", 4),
     (r"NVIDIA G?B[23]00(?: SXM.*)?", 5),
 )
-#: Rate of one GPU's NVLink in one direction, GB/s, by generation: half of what data sheets print, because they add both
+#: NVLink rate of one GPU in one direction, GB/s, by generation: half of what data sheets print, because they add both
 #: directions. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50.
 _NVLINK_GB_S = {2: 150.0, 3: 300.0, 4: 450.0, 5: 900.0}
 
-#: PCIe of one GPU in one direction, GB/s, where GPUs of a machine have no NVLink: half of what the data sheets of L40S, A10, L4
+#: PCIe rate of one GPU in one direction, GB/s, for machines without NVLink: half of what the data sheets of L40S, A10, L4
 #: (Gen4 x16, 64 GB/s both ways) and RTX PRO 6000 Blackwell Server Edition (Gen5 x16, 128 GB/s) print.
 _PCIE = (
     (r"NVIDIA L40S", 32.0),
@@ -30,7 +30,7 @@ _PCIE = (
 )
 #: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
 #: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Sources contradict each other on B200
-#: and B300 (Gen5 or Gen6), GB200 and GB300 are joined to their processor by NVLink, and AWS publishes nothing of its A10G.
+#: and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS publishes nothing about its A10G.
 _PCIE_LINK = (
     (r"NVIDIA A100.*", (4, 16)),
     (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
@@ -44,10 +44,10 @@ _NVLS = (
     (r"NVIDIA H200(?: SXM.*)?", 482.3),
     (r"NVIDIA B200(?: SXM.*)?", 845.7),
 )
-#: Memory of small GPUs, GB, by their data sheets; larger ones take any message of a plan.
+#: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
-#: Share of the ceiling that an all-reduce must reach which switches between the nodes reduce (SHARP), by generation of NVLink:
-#: 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), where NVLink's own switch is the limit. Nobody has published others.
+#: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation:
+#: 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), where NVLink's own switch is the limit. No other values are published.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -57,12 +57,12 @@ def pcie_gbytes_per_s(gpu: str) -> float | None:
 
 
 def pcie_link(gpu: str) -> tuple[int, int] | None:
-    """Return generation and lanes of a GPU's PCIe link; None for models of which no source states it."""
+    """Return generation and lanes of a GPU's PCIe link; None for models for which no source states it."""
     return _of(_PCIE_LINK, gpu)
 
 
 def nvls_gbytes_per_s(gpu: str) -> float | None:
-    """Return the busbw (GB/s) of a healthy machine of eight that reduces in its switch; None where nobody published any."""
+    """Return the busbw (GB/s) of a healthy machine of eight GPUs that reduces in its switch; None if none is published."""
     return _of(_NVLS, gpu)
 
 
@@ -72,16 +72,16 @@ def memory_gb(gpu: str) -> float | None:
 
 
 def is_nvidia(gpu: str) -> bool:
-    """Tell whether a GPU is NVIDIA's, by the driver's name: NCCL and nvidia-smi know no other."""
+    """Tell whether a GPU is NVIDIA's, by the driver's name: NCCL and nvidia-smi support no others."""
     return gpu.startswith(("NVIDIA ", "Tesla "))
 
 
-#: GPUs that one NVLink domain joins at most: a whole rack (GB200 NVL72, GB300 NVL72).
+#: Maximum number of GPUs in one NVLink domain: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
 #: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; published in
 #: `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4), 1.03 to 1.04
 #: (GB300, 8, 16 and 18); a ring without them reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76 (2), 0.78 (GB300, 8). All-to-all:
-#: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44. Nobody publishes others.
+#: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44. No others are published.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 
@@ -91,7 +91,7 @@ def spans_nodes(gpu: str) -> bool:
 
 
 def in_network_share(gpu: str) -> float | None:
-    """Return the share of its ceiling that an all-reduce reduced between nodes must reach; None where nobody published any."""
+    """Return the share of its ceiling that an all-reduce reduced between nodes must reach; None if none is published."""
     return _IN_NETWORK_SHARES.get(nvlink_generation(gpu) or 0)
 
 
@@ -106,7 +106,7 @@ def nvlink_gbytes_per_s(gpu: str) -> float | None:
 
 
 def nvlink_generation(gpu: str) -> int | None:
-    """Return the generation of one GPU's NVLink, 2 to 5; None for PCIe GPUs and for models that are not known."""
+    """Return the NVLink generation of one GPU, 2 to 5; None for PCIe GPUs and for models that are not known."""
     return _of(_NVLINK, gpu)
 
 

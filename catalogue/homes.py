@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Homes:
-    """Where MPI, CUDA and NCCL are: globs for each, tried in order; of one glob's matches the newest wins."""
+    """Where MPI, CUDA and NCCL are: globs for each, tried in order; the newest match of a glob is used."""
 
     mpi: tuple[str, ...]
     cuda: tuple[str, ...]

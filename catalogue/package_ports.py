@@ -1,4 +1,4 @@
-"""Ports on which first boot fetches packages, by the image's package manager."""
+"""Ports on which first boot downloads packages, by the image's package manager."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""List prices of machines, USD for a node and hour on demand, with source and date.
+"""List prices of machines, USD per node and hour on demand, with source and date.
 
-There are few, because most contracts differ: a price is here only if two sources agree, and a stack may state its own.
+There are few, because most contracts differ: a price is listed only if two sources agree, and a stack may set its own.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ _EC2 = "EC2 on-demand list price in us-east-1 from June 2025 on, as instances.va
 
 @dataclass(frozen=True)
 class Price:
-    """What one node costs for an hour on demand, USD, and the source."""
+    """The on-demand price of one node, USD per hour, and its source."""
 
     usd_per_node_hour: float
     source: str
 
 
-#: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD for a GB and month by the throughput of each TiB in MB/s. Both c3x.dev
-#: and awsnegotiations.com have the first one (read 2026-11-23); of the others no two sources were found.
+#: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD per GB and month, by the throughput per TiB in MB/s. Both c3x.dev
+#: and awsnegotiations.com list the first one (read 2026-11-23); no two sources were found for the others.
 LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
-#: What costs by the hour whatever goes through it, by the engine's type; us-east-1. The gateway: zacfukuda.com (prices of
-#: 2026-06-01) and zeonedge.com (2026-04-10). The address, in use or not: doit.com and vishalvyas.com (from 2024-02-01 on; both
+#: Prices per hour, whatever the traffic, by the engine's type; us-east-1. The gateway: zacfukuda.com (prices of
+#: 2026-06-01) and zeonedge.com (2026-04-10). The address, in use or not: doit.com and vishalvyas.com (since 2024-02-01; both
 #: read 2026-11-25).
 HOURLY_USD: dict[str, float] = {"aws:ec2/natGateway:NatGateway": 0.045, "aws:ec2/eip:Eip": 0.005}
-#: As AWS counts a month's price (cost estimates of its calculator).
+#: Hours per month in AWS's cost estimates (its pricing calculator).
 HOURS_PER_MONTH = 730
 
 #: By shape.

@@ -20,15 +20,15 @@ _AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
 _CW = "coreweave/nccl-tests:README"
 _AZURE = "Azure/ai-infrastructure-on-azure"
 _GUIDE = "Azure/AI-benchmarking-guide:Azure_Results"
-#: PyTorch's collectives; its page says that nccl-tests agrees within 2 % at 16 GiB on the same node.
+#: PyTorch's collectives; its page states that nccl-tests agrees within 2 % at 16 GiB on the same node.
 _TORCH = "stas00/ml-engineering:network/benchmarks/README.md"
-#: What NCCL itself chooses on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
+#: What NCCL itself selects on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published number: who measured it where, on how many machines of which shape, with which exports."""
+    """One published number: its source, collective, shape, number of machines, and exports."""
 
     where: str
     shape: Shape
@@ -41,7 +41,7 @@ class Published:
 
 
 def _rails(shape: Shape) -> Shape:
-    """Return the shape with made-up names for its rails; sources give only their number."""
+    """Return the shape with invented names for its rails; sources state only their number."""
     count, rate = shape.unnamed or (0, 0)
     return replace(shape, rdma=Rdma(count, rate, tuple(f"rail{index}" for index in range(count)), ""), unnamed=None)
 

@@ -1,10 +1,10 @@
 """Multus and whereabouts, which give pods networks beside the default one: their releases, manifests and images.
 
-Multus comes as the thin plugin. Its documents recommend the thick one "in most environments" and the thin one where resources
-are scarce; here these decide: a thick daemon deletes Multus's configuration whenever it is restarted, and pods that start
-meanwhile get no rail (multus-cni issues 1468, 1527); it runs the default network's plugin within its own 50 MiB, so that no
-pod of the node starts once that is used up (1144, 1346); and it mounts the root of the node. Calico is tested with the thin one
-only (ovs-cni pull request 281).
+The thin Multus plugin is used. Its documents recommend the thick one "in most environments" and the thin one where resources
+are scarce. Three facts about the thick daemon decide against it: whenever it restarts, it deletes Multus's configuration, and
+pods that start during that time get no rail (multus-cni issues 1468, 1527); it runs the default network's plugin within its own
+50 MiB, so that no pod of the node starts once that memory is used up (1144, 1346); and it mounts the root of the node. Calico
+is tested only with the thin one (ovs-cni pull request 281).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Manifest:
 
     Attributes:
         url: where the vendor serves it.
-        sha256: made from the release's Go module, which go.sum holds and which has the same file.
+        sha256: computed from the release's Go module, which go.sum pins and which contains the same file.
     """
 
     url: str
@@ -30,12 +30,12 @@ class Release:
     """One of the two programs.
 
     Attributes:
-        title: what sentences call it.
+        title: its name in sentences.
         version: without the letter before it.
-        manifests: what its documents apply, as they are.
-        daemon_set: the object in them that puts it on the nodes, of namespace `NAMESPACE`.
-        image: what its containers run. The manifests name a tag that moves (multus-cni issue 1170, whereabouts issue 481).
-        arguments: what is added to the first container's.
+        manifests: the manifests that its documents apply, unchanged.
+        daemon_set: the object in them that puts it on the nodes, in namespace `NAMESPACE`.
+        image: the image of its containers. The manifests name a tag that moves (multus-cni issue 1170, whereabouts issue 481).
+        arguments: arguments added to the first container.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Release:
     arguments: tuple[str, ...] = ()
 
 
-#: Where both manifests put their pods.
+#: The namespace of the pods in both manifests.
 NAMESPACE = "kube-system"
 _GITHUB = "https://raw.githubusercontent.com/k8snetworkplumbingwg"
 RELEASES = {
@@ -61,8 +61,9 @@ RELEASES = {
         ),
         "kube-multus-ds",
         "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4",
-        # Without it a node that Multus has left starts no pod any more (multus-cni issues 592, 1094, 1429), and nobody renews
-        # the token that it reads the cluster with (cmd/thin_entrypoint/main.go: it looks for a new one with this option only).
+        # Without this option no pod starts on a node that Multus was removed from (multus-cni issues 592, 1094, 1429), and
+        # nothing renews the token with which it reads the cluster (cmd/thin_entrypoint/main.go: only this option makes it
+        # look for a new one).
         ("--cleanup-config-on-exit=true",),
     ),
     "whereabouts": Release(

@@ -17,7 +17,7 @@ class Rdma:
         ports: number of RDMA ports (rails).
         port_gbit_s: line rate of one port, Gb/s, one direction.
         hca: RDMA device of each rail, in NCCL's order; same length as `ports`.
-        ucx_net_devices: what UCX may use for MPI's own traffic; empty if MPI does not use UCX.
+        ucx_net_devices: devices that UCX may use for MPI's own traffic; empty if MPI does not use UCX.
         el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty if there is no such image.
     """
 
@@ -38,7 +38,7 @@ class Rdma:
 
     @property
     def nccl_ib_hca(self) -> str:
-        """Value of NCCL_IB_HCA: `=` asks for exact names, without it mlx5_1 would also match mlx5_10 to mlx5_17."""
+        """Value of NCCL_IB_HCA: `=` matches exact names; without it mlx5_1 would also match mlx5_10 to mlx5_17."""
         return "=" + ",".join(self.hca)
 
     @property
@@ -55,15 +55,15 @@ class Shape:
         name: the vendor's name.
         gpu: GPU model, empty for CPU shapes.
         gpus: GPUs in one machine.
-        memory_gib: main memory, 0 where it varies.
-        nvme: local NVMe disks, 0 where they vary.
+        memory_gib: main memory, 0 if it varies.
+        nvme: local NVMe disks, 0 if their number varies.
         rdma: its rails; None if no source states them, or there are none.
         environment: key of `catalogue.ENVIRONMENTS`; None if no source states one.
         source: where the row was read.
-        front: interface of the front-end network, or several with commas; empty if NCCL is told by the
-            environment, or finds it.
-        unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names come from the machine; the
-            rate does not, because older EFA drivers report 100 Gbit/s for every device.
+        front: interface of the front-end network, or several with commas; empty if the
+            environment sets it, or NCCL finds it.
+        unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The machine reports the names, but
+            not the rate, because older EFA drivers report 100 Gbit/s for every device.
     """
 
     name: str
@@ -84,12 +84,12 @@ class Shape:
 
     @property
     def nvlink_generation(self) -> int | None:
-        """Return the generation of its GPUs' NVLink; None for PCIe GPUs, other makers' and unknown models."""
+        """Return the NVLink generation of its GPUs; None for PCIe GPUs, other makers' and unknown models."""
         return gpus.nvlink_generation(self.gpu)
 
     @property
     def pcie_gbytes_per_s(self) -> float | None:
-        """Return one GPU's PCIe rate, GB/s in one direction, where its machine has no NVLink; None where it is not known."""
+        """Return one GPU's PCIe rate, GB/s in one direction, if its machine has no NVLink; None if it is not known."""
         return gpus.pcie_gbytes_per_s(self.gpu)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Shape:
 
 
 def nearest(name: str, among: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """Return up to `count` of the names `among` that look most like `name`, best first."""
+    """Return up to `count` names of `among` that look most like `name`, best first."""
     by_folded = {known.lower(): known for known in among}
     close = difflib.get_close_matches(name.lower(), by_folded, n=count, cutoff=0.3)
     return tuple(by_folded[match] for match in close) or tuple(by_folded.values())[:count]

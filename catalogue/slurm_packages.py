@@ -2,7 +2,7 @@
 
 Sources: packages.fedoraproject.org, whose EPEL Oracle serves as a repository of its own (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
 20.11.9-1.el8, which is too old here); Fedora's slurm.spec (19.05: built with PMIx, which it requires); packages.ubuntu.com
-(noble; jammy has Slurm 21.08, which tells programs nothing of jobs).
+(noble; jammy has Slurm 21.08, which passes programs no information about jobs).
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ _Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SlurmPackages:
-    """What is installed on a controller and on nodes.
+    """The packages to install on a controller and on nodes.
 
     Attributes:
-        version: Slurm's.
+        version: version of Slurm.
         repositories: packages that add repositories; they are installed first.
         slurm: slurmctld, slurmd, the clients and munge, on all machines.
-        containers: what tasks in containers take: the headers of this Slurm and a compiler, with which its plugin is built, and
+        containers: what tasks in containers need: the headers of this Slurm and a compiler, to build its plugin, and
             PMIx, which Slurm loads by a name that on Ubuntu only the development package has.
-        users: what asks the directory of users, on all machines.
+        users: the client of the directory of users, on all machines.
         directory: the directory's server and its tools, on the controller.
-        accounting: Slurm's database of jobs, and MariaDB behind it, on the controller.
+        accounting: Slurm's database of jobs, and MariaDB for it, on the controller.
     """
 
     version: str

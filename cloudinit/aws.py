@@ -23,7 +23,7 @@ from cloudinit.text import SCRIPT, cloud_config, script_file
 USER_DATA_BYTES = 16_384
 #: A gzip header: deflate, no name, no time, best compression, unknown system.
 _GZIP = b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"
-#: Where a node's own disks are.
+#: Mount point of a node's own disks.
 SCRATCH = "/scratch"
 
 
@@ -32,12 +32,12 @@ class Mounts:
     """File systems to mount.
 
     Attributes:
-        lustre: DNS name and mount name of a Lustre file system, None for none; it is mounted at `lustre_at`.
-        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the one that is served.
-        lustre_efa: sha256 of the vendor's archive that sets it up over EFA; empty reaches it without.
-        home: DNS name of an OpenZFS file system, empty for none; it is mounted at `home_at`.
+        lustre: DNS name and mount name of a Lustre file system, None if there is none; it is mounted at `lustre_at`.
+        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the key that is served.
+        lustre_efa: sha256 of the vendor's archive that sets Lustre up over EFA; empty mounts it without EFA.
+        home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
         login_home: whether the login user's home is one of its folders, on all machines.
-        options: for all of them, beside each one's own.
+        options: mount options for all of them, in addition to each one's own.
     """
 
     lustre: tuple[str, str] | None = None
@@ -60,8 +60,8 @@ class LoginBoot:
         keys: public keys that may log in.
         mounts: its file systems.
         region: the region of `parameter`.
-        parameter: name of the SSM parameter that takes its public host key.
-        slurm: what of Slurm to install; None installs nothing.
+        parameter: name of the SSM parameter for its public host key.
+        slurm: the Slurm software to install; None installs nothing.
     """
 
     image: MachineImage
@@ -85,9 +85,9 @@ class ComputeBoot:
         efa: number of EFA devices that must exist; 0 skips the check.
         stack: the EFA software to install if the image has none, or an outdated one.
         enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
-        enroot_sha256: what its packages may have; empty compares nothing.
-        slurm: what of Slurm to install; None installs nothing.
-        actions: scripts of the user's own; None for none.
+        enroot_sha256: sha256 that its packages may have; empty skips the comparison.
+        slurm: the Slurm software to install; None installs nothing.
+        actions: scripts of the user's own; None if there are none.
     """
 
     image: MachineImage
@@ -103,7 +103,7 @@ class ComputeBoot:
 
 
 class UserData(NamedTuple):
-    """User data of a machine: its `text`, None if that is too long as it is, and what EC2 takes in base64."""
+    """User data of a machine: its `text`, None if it is too long uncompressed, and the base64 that EC2 gets."""
 
     text: str | None
     packed: str
@@ -129,9 +129,9 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
 
 
 def _gzipped(data: bytes) -> bytes:
-    """Return `data` as a gzip file (RFC 1952) that says nothing of when and by which Python it was made.
+    """Return `data` as a gzip file (RFC 1952) without a time or anything that depends on the Python version.
 
-    Other user data is another login node, and Python's versions write different headers.
+    Changed user data replaces the login node, and Python versions write different headers.
     """
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
@@ -153,8 +153,8 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
-    # The key comes first, so that every later failure can be read there. The login node is not measured, so file systems do not
-    # delay its boot or make it fail; a controller does nothing without the home folders of its jobs.
+    # The key comes first, so that the log of every later failure can be read. The login node is not measured, so file systems
+    # neither delay its boot nor make it fail; a controller needs the home folders before it can run jobs.
     first = [*_home(boot.image, boot.mounts), *_slurm(boot)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [

@@ -1,6 +1,6 @@
-"""The steps of a first boot on AWS: EFA, file systems and the login node's host key, each bounded and safe to run twice.
+"""The steps of a first boot on AWS: EFA, file systems and the login node's host key, each with a time limit and safe to rerun.
 
-NCCL and the driver come with the image.
+NCCL and the driver are in the image.
 Sources:
 aws-parallelcluster-cookbook (mount options), awsome-distributed-training (EFA cheat sheet, mounts of /home),
 FSx for Lustre user guide (clients), aws-ofi-nccl.
@@ -19,14 +19,14 @@ _LEAST_EFA = "1.29"
 _INSTALLERS = "https://efa-installer.amazonaws.com"
 _LUSTRE_KEYS = "https://fsx-lustre-client-repo-public-keys.s3.amazonaws.com/fsx-ubuntu-public-key.asc"
 _LUSTRE_REPOSITORY = "https://fsx-lustre-client-repo.s3.amazonaws.com/ubuntu"
-#: What the Lustre source needs besides the kernel's headers; flex, bison and Python are needed too, though not declared.
+#: Packages that the Lustre source needs besides the kernel's headers; flex, bison and Python are needed but not declared.
 _LUSTRE_BUILD = (
     *("lustre-source", "module-assistant", "build-essential", "bzip2", "debhelper", "libtool", "libyaml-dev"),
     *("libnl-genl-3-dev", "libselinux-dev", "libkeyutils-dev", "libmount-dev", "pkg-config", "autoconf", "automake"),
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
 _TUNING = "/usr/local/sbin/busbar-lustre-tuning"
-#: What is large to AWS's settings of the Lustre client: more vCPUs than this, and more memory than 64 GiB.
+#: Limits above which AWS's settings treat a Lustre client as large: more vCPUs than this, and more memory than 64 GiB.
 _MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
 #: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without its automount: a failed mount must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
@@ -107,7 +107,7 @@ done
 def scratch(image: MachineImage) -> Step:
     """Create /scratch on the machine's own disks: the volume that the image has made of them, or a striped volume made here.
 
-    Ubuntu's Deep Learning images create one in their own unit, AL2023's do not (release notes, May to October 2026).
+    Ubuntu's Deep Learning images create one in a unit of their own, AL2023's do not (release notes, May to October 2026).
     """
     return Step(
         "scratch",
@@ -141,7 +141,7 @@ fi
 
 
 def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step:
-    """Mount the root volume of the OpenZFS file system for home folders, the login user's among them if `shared`."""
+    """Mount the root volume of the OpenZFS file system for home folders; with `shared`, the login user's home is among them."""
     share = mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more)
     return homes.shared_home(login, share) if shared else homes.home(login, share)
 
@@ -168,7 +168,7 @@ def lustre_client(image: MachineImage, key: str) -> Step:
 
     On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
     (aws-parallelcluster 5746); its source package builds one in minutes. `key` is the fingerprint of the key that signs the
-    vendor's repository, which the vendor states nowhere; empty accepts the one that is served.
+    vendor's repository, which the vendor does not publish; empty accepts the key that is served.
     """
     if image.packages == "dnf":
         return Step(
@@ -233,8 +233,8 @@ mkdir -p /etc/modprobe.d
 def lustre_over_efa(sha256: str) -> Step:
     """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise it gets only two or three.
 
-    The vendor's program takes at least eight if the machine has that many, and does not report when it got fewer. Its archive
-    has no version and no published checksum: `sha256` is that of the one that the user has read.
+    The vendor's program assigns at least eight if the machine has that many, and does not report when it got fewer. Its archive
+    has no version and no published checksum: `sha256` is the checksum of the archive that the user has reviewed.
     """
     folder = downloads.FOLDER
     archive = f"{folder}/lustre-efa.zip"
@@ -274,9 +274,9 @@ def lustre(server: str, name: str, path: str, more: str) -> Step:
 
 
 def lustre_tuning(path: str) -> Step:
-    """Set the mounted Lustre client as AWS recommends for its size, now and after each boot: the settings do not last.
+    """Set the mounted Lustre client as AWS recommends for its size, now and after each boot: a reboot resets the settings.
 
-    Source: FSx for Lustre user guide, "Performance tips": clients with more than 64 GiB, with more than 64 vCPUs, and any.
+    Source: FSx for Lustre user guide, "Performance tips": clients with more than 64 GiB, with more than 64 vCPUs, and all.
     """
     return Step(
         "lustre-tuning",
@@ -323,7 +323,7 @@ def publish_host_key(region: str, parameter: str) -> Step:
     """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
     Only this machine's role may write there. The id distinguishes the key from that of an earlier machine. The role is older
-    than the machine, so what is refused for half a minute will be refused for good, and an update waits for this step.
+    than the machine, so a write that is refused for half a minute will always be refused, and an update waits for this step.
     """
     return Step(
         "publish-host-key",

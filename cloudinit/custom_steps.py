@@ -1,4 +1,4 @@
-"""The steps of a first boot that run scripts of a user's own: fetched, checked by sha256, bounded, as root."""
+"""The steps of a first boot that run the user's own scripts: downloaded, checked by sha256, with a time limit, as root."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudinit import downloads
 from cloudinit.steps import Step
 
 _FOLDER = "/var/lib/busbar/actions"
-#: As long as a node may take to start by default.
+#: The default time that a node may take to start.
 _RUN_S = 1800
 
 
@@ -34,28 +34,28 @@ class Action(Protocol):
 
 
 class Actions(Protocol):
-    """Those of one machine, in their order."""
+    """The scripts of one machine, in their order."""
 
     @property
     def on_node_start(self) -> Sequence[Action]:
-        """Return those before all other steps."""
+        """Return the scripts that run before all other steps."""
         ...
 
     @property
     def on_node_configured(self) -> Sequence[Action]:
-        """Return those after them."""
+        """Return the scripts that run after all other steps."""
         ...
 
 
 def around(work: Sequence[Step], wanted: Actions | None) -> list[Step]:
-    """Return a first boot's steps with the scripts around them."""
+    """Return a first boot's steps with the scripts before and after them."""
     if wanted is None:
         return list(work)
     return [*_steps("on-node-start", wanted.on_node_start), *work, *_steps("on-node-configured", wanted.on_node_configured)]
 
 
 def _steps(name: str, scripts: Sequence[Action]) -> list[Step]:
-    """Return one step for each script; one of several has its number in its name."""
+    """Return one step for each script; if there are several, each step's name contains a number."""
     names = [f"{name}-{number}" if len(scripts) > 1 else name for number in range(1, len(scripts) + 1)]
     return [_step(*each) for each in zip(names, scripts, strict=True)]
 

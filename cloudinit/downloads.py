@@ -1,17 +1,17 @@
-"""Downloads that run or are trusted as root: their sha256, or the fingerprint of a signing key, is compared before any use.
+"""Downloads that run or are trusted as root: their sha256, or the fingerprint of a signing key, is compared before use.
 
-Steps call functions of POSIX shell, which a first boot has once, because user-data is short. They end the step, and with it the
-boot, if something else came. Where neither the vendor nor the stack file states anything, the log names what came, so that it
-can be compared later.
+Steps call POSIX shell functions, which a first boot defines only once, because user-data must be short. If something else is
+downloaded, they fail the step and with it the boot. If neither the vendor nor the stack file sets a checksum, the log records
+the one that was downloaded, so that it can be compared later.
 """
 
 from __future__ import annotations
 
-#: Where they lie, as nobody but root can log in before the end of a first boot.
+#: Folder of the downloads; only root can log in before a first boot has finished.
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
-#: curl itself repeats only what a server answers, and names may not resolve yet.
+#: curl itself retries only after a server's answer, and names may not resolve yet.
 FUNCTIONS = f"""download() {{
   rm -f "$2"
   for pause in {" ".join(map(str, _PAUSES_S))}; do
@@ -48,9 +48,9 @@ def checked(address: str, file: str, sums: tuple[str, ...]) -> str:
     """Return the shell that downloads a file and compares its sha256.
 
     Args:
-        address: where it is, as a word of the shell.
-        file: where to write it, as a word of the shell.
-        sums: the sha256 that it may have; none compares nothing.
+        address: its URL, as a word of the shell.
+        file: path to write it to, as a word of the shell.
+        sums: the sha256 sums that it may have; none skips the comparison.
     """
     return " ".join(["checked_file", address, file, *sums])
 
@@ -59,9 +59,9 @@ def signing_key(address: str, file: str, fingerprint: str) -> str:
     """Return the shell that downloads a file with one OpenPGP key and compares the fingerprint of its primary key.
 
     Args:
-        address: where it is, as a word of the shell.
-        file: where to write it, as a word of the shell.
-        fingerprint: 40 hexadecimal digits; empty compares nothing, but it must be one key.
+        address: its URL, as a word of the shell.
+        file: path to write it to, as a word of the shell.
+        fingerprint: 40 hexadecimal digits; empty skips the comparison, but the file must contain exactly one key.
     """
     return " ".join(["signing_key", address, file, *([fingerprint] if fingerprint else [])])
 

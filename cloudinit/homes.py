@@ -1,4 +1,4 @@
-"""Mounts the shared home folders at first boot; the login user's home is local or shared, as the stack file says."""
+"""Mounts the shared home folders at first boot; the stack file sets whether the login user's home is local or shared."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from cloudinit.mounts import Mount, mounted
 from cloudinit.steps import Step
 
 _OWN_HOMES = "/var/lib/busbar/home"
-#: Folders of the login user's shared home that each machine has for itself: SSH keys, and what busbar writes for that machine.
+#: Folders of the login user's shared home that each machine keeps separately: SSH keys, and files that busbar writes for it.
 _OWN_PARTS = (".ssh", ".busbar")
 
 
 def home(login: str, share: Mount) -> Step:
     """Mount the shared home folders; the login user's home stays on this machine.
 
-    That home has the keys with which the operator logs in. The mount must not hide them, and machines must not overwrite each
-    other's keys.
+    That home contains the keys with which the operator logs in. The mount must not hide them, and machines must not overwrite
+    each other's keys.
     """
     if share.at != "/home":
         return Step("home", mounted(share))
@@ -36,7 +36,7 @@ mountpoint -q /home/{login} || mount /home/{login}
 
 
 def shared_home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders, and the login user's home from there: one home for all machines with the user `login`.
+    """Mount the shared home folders, and the login user's home from there: one home on all machines for the user `login`.
 
     In it, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that the home
     lacks are copied into it.
@@ -89,11 +89,11 @@ def _shared(login: str, at: str) -> str:
 
 
 def _made(login: str, at: str) -> str:
-    """Return the shell commands that make the login user's folder in the shared home folders at `at`.
+    """Return the shell commands that create the login user's folder in the shared home folders at `at`.
 
     Several machines may run them at the same time, and later machines find the folder. If the file system is not at /home,
     everybody may write to it. So the commands stop at a symbolic link, or at a folder that root does not own: a user could have
-    made it, and it could lead anywhere.
+    created it, and it could point anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""

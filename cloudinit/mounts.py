@@ -11,8 +11,8 @@ from cloudinit.steps import Step
 
 #: Tries and pauses of every step that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
-#: Added to a file system's options where plain users' jobs run: root of one machine could otherwise leave a program on it that
-#: makes its caller root of another, above all of the controller (mount(8)).
+#: Mount options to add where jobs of ordinary users run. Otherwise root of one machine could leave a program on the file system
+#: that makes its caller root of another machine, most importantly of the controller (mount(8)).
 UNPRIVILEGED = ",nosuid,nodev"
 
 
@@ -41,11 +41,11 @@ class Mount:
 
 
 def tools() -> Step:
-    """Define `again`: run a command until it succeeds, `most` times at most (or 10); and `lists`: fetch apt's lists.
+    """Define `again`: run a command until it succeeds, at most `most` times (default 10); and `lists`: update apt's lists.
 
-    apt-daily holds the lock on the lists for minutes after a boot, and cloud images come without lists. A fetch that fails is
-    success to apt-get (apt-get(8), --error-on), so it is told otherwise first; what still fails then may be a repository that
-    the image brought and nobody here needs.
+    apt-daily holds the lock on the lists for minutes after a boot, and cloud images have no lists. apt-get reports success even
+    if a download fails (apt-get(8), --error-on), so `lists` first asks it to report errors. If that keeps failing, the cause
+    may be a repository of the image that is not needed here, so `lists` then accepts errors.
     """
     return Step(
         "tools",
@@ -68,7 +68,7 @@ lists() {{
 
 
 def install(manager: str, package: str) -> str:
-    """Return the command that installs `package` with `yum`, `dnf` or `apt`; apt's lists must have been fetched."""
+    """Return the command that installs `package` with `yum`, `dnf` or `apt`; apt's lists must be up to date."""
     if manager == "apt":
         return f"DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y {package}"
     return f"{manager} install -y {package}"

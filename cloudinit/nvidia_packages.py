@@ -1,4 +1,4 @@
-"""Packages of NVIDIA's repository for containers, whose signed metadata apt and dnf check, as the vendor's own files say.
+"""Packages for containers from NVIDIA's repository; apt and dnf check its signed metadata, as in the vendor's own files.
 
 Source: NVIDIA Container Toolkit, install guide ("With apt", "With dnf").
 """
@@ -18,9 +18,9 @@ def installs(manager: str, command: str, version: str, packages: tuple[str, ...]
 
     Args:
         manager: `apt`, whose steps must have defined `lists`, or `dnf`.
-        command: the program that is wanted.
-        version: the packages'.
-        packages: those that have it, with what they need of the same version.
+        command: the program that the packages install.
+        version: version of the packages.
+        packages: the packages to install, with dependencies of the same version.
         key: fingerprint of the key that signs the repository.
     """
     work = _by_apt(version, packages, key) if manager == "apt" else _by_dnf(version, packages, key)

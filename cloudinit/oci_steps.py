@@ -1,4 +1,4 @@
-"""The steps of a first boot on OCI that mount file systems, each bounded and safe to run twice.
+"""The steps of a first boot on OCI that mount file systems, each with a time limit and safe to run twice.
 
 The vendor has no Lustre client package, so the image must contain it; otherwise the boot fails in step `lustre-client`.
 Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
@@ -37,8 +37,8 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
 def gpudirect() -> Step:
     """Load the module through which HCAs reach GPU memory, now and at later boots.
 
-    NCCL can do without where kernel and driver have DMA-BUF, so a kernel that lacks it does not fail the boot. The transport
-    check says what NCCL did. Sources: oci-hpc: roles/nvidia_peermem; its images load the module at boot only on Ubuntu.
+    NCCL does not need it if kernel and driver have DMA-BUF, so a kernel without the module does not fail the boot. The
+    transport check reports what NCCL used. Sources: oci-hpc: roles/nvidia_peermem; only its Ubuntu images load it at boot.
     """
     return Step(
         "gpudirect",

@@ -1,4 +1,4 @@
-"""The step of a first boot that builds Pyxis, Slurm's plugin for containers, and lets Enroot's containers know of MPI.
+"""The step of a first boot that builds Pyxis, Slurm's plugin for containers, and makes PMI available in Enroot's containers.
 
 Sources: Pyxis 0.24 (README.md, config.c), enroot 4.1 (conf/hooks/extra/50-slurm-pmi.sh, conf/enroot.conf.in).
 """
@@ -13,17 +13,17 @@ from cloudinit.steps import Step
 _SOURCES = "https://github.com/NVIDIA/pyxis/archive/refs/tags"
 _FOLDER = "/var/tmp/busbar-pyxis"  # noqa: S108 - root's build at first boot, before any user can log in
 _BUILD_TIMEOUT_S = 300
-#: Enroot's own, and blocks of 256 KiB as in Oracle Japan's tutorial, without which a large image's import takes too long.
+#: Enroot's own options, and blocks of 256 KiB as in Oracle Japan's tutorial; otherwise importing a large image is too slow.
 _SQUASH = "-comp lzo -noD -exit-on-error -b 262144"
 
 
 @dataclass(frozen=True)
 class Pyxis:
-    """What is built.
+    """What to build.
 
     Attributes:
-        version: Pyxis's.
-        sha256: of GitHub's archive of that version.
+        version: version of Pyxis.
+        sha256: sha256 of GitHub's archive of that version.
         plugin: path of the plugin.
         line: the line of plugstack.conf that loads it.
     """
@@ -35,9 +35,9 @@ class Pyxis:
 
 
 def build(wanted: Pyxis) -> Step:
-    """Build Pyxis for the Slurm of this machine, and check that srun loads it: one that it does not load stops every srun.
+    """Build Pyxis for the Slurm of this machine, and check that srun can load it; otherwise it would break every srun.
 
-    Enroot's hook for PMI is an extra that its package lays beside; with it containers see the folders of Slurm's PMIx server.
+    Enroot's hook for PMI is an extra of its package; with it, containers see the folders of Slurm's PMIx server.
     """
     return Step(
         "pyxis",

@@ -1,7 +1,7 @@
 """Renders first boots on OCI: the login node and the GPU nodes.
 
-One script runs all steps and writes to `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
-itself would continue after a failed `runcmd` line, and call the boot a success.
+One script runs all steps and records in `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
+itself would continue after a failed `runcmd` line and report the boot as a success.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class LoginBoot:
         image: its operating system.
         timezone: name from the tz database, such as Asia/Tokyo.
         search_domain: DNS domain of the nodes' subnet, so that their bare host names resolve.
-        trusted_cidrs: networks that the machine's own firewall lets through; none leaves it as it is.
+        trusted_cidrs: networks that the machine's own firewall lets through; if empty, the firewall stays as it is.
         mounts: file systems to mount.
-        slurm: what of Slurm to install; None installs nothing.
+        slurm: the Slurm software to install; None installs nothing.
     """
 
     image: ImageFamily
@@ -51,8 +51,8 @@ class NodeBoot:
         trusted_cidrs: the nodes' networks, which the machine's own firewall lets through.
         mounts: file systems to mount.
         containerd: the versions of containerd to install; None installs nothing.
-        slurm: what of Slurm to install; None installs nothing.
-        actions: scripts of the user's own; None for none.
+        slurm: the Slurm software to install; None installs nothing.
+        actions: scripts of the user's own; None if there are none.
     """
 
     image: ImageFamily

@@ -1,6 +1,6 @@
-"""The steps of a first boot that install Slurm and munge, and what runs tasks in containers.
+"""The steps of a first boot that install Slurm, munge and the programs that run tasks in containers.
 
-The daemons get keys and files later, from the controller.
+The controller sends the daemons' keys and files later.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from cloudinit.homes import shared_folder
 from cloudinit.pyxis import Pyxis
 from cloudinit.steps import Step
 
-#: User and group number of slurm, alike on all machines because slurmd obeys the controller's user by its number. It is that of
-#: aws-parallelcluster-cookbook (attributes: slurm user), which many clusters have. Munge's own number does not matter.
+#: User and group id of slurm. It is the same on all machines, because slurmd recognizes the controller's user by its id. It is
+#: that of aws-parallelcluster-cookbook (attributes: slurm user), which many clusters use. Munge's own id does not matter.
 _SLURM_ID = 401
 
 
 @dataclass(frozen=True)
 class Containers:
-    """What runs tasks in containers.
+    """The programs that run tasks in containers.
 
     Attributes:
-        enroot: its version, where the image has none.
-        enroot_sha256: what its packages may have; empty compares nothing.
-        scratch: where the machine's own disks are mounted.
-        toolkit: version of NVIDIA Container Toolkit, where the image lacks what gives containers the GPUs; empty installs none.
-        toolkit_key: fingerprint of the key that signs that.
+        enroot: version of enroot to install if the image has none.
+        enroot_sha256: sha256 that its packages may have; empty skips the comparison.
+        scratch: mount point of the machine's own disks.
+        toolkit: version of NVIDIA Container Toolkit to install if the image gives containers no GPUs; empty installs none.
+        toolkit_key: fingerprint of the key that signs the toolkit's packages.
         pyxis: Slurm's plugin.
     """
 
@@ -42,14 +42,14 @@ class Containers:
 
 @dataclass(frozen=True)
 class Slurm:
-    """What of Slurm a machine gets.
+    """The Slurm software that a machine gets.
 
     Attributes:
-        packages: the distribution's.
+        packages: packages of the distribution.
         controller: whether it will be the controller.
-        users: whether all machines ask a directory of users.
+        users: whether all machines use a directory of users.
         accounting: whether the controller keeps jobs in a database.
-        containers: what runs tasks in containers; None installs nothing. A controller's srun has Pyxis's options.
+        containers: the programs that run tasks in containers; None installs none. A controller's srun has Pyxis's options.
     """
 
     packages: SlurmPackages
@@ -60,7 +60,7 @@ class Slurm:
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """Packages in groups that are installed one after the other."""
+        """Groups of packages, which are installed one after the other."""
         its = self.packages
         more = (
             *(its.users if self.users else ()),
@@ -73,8 +73,8 @@ class Slurm:
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
     """Return the steps that install Slurm with the package `manager`, after those of file systems, which define `lists`.
 
-    The login user gets a folder on the file systems for home folders, mounted at `homes`. Nothing starts before the controller
-    says so. Without a `wanted` Slurm there are none.
+    The login user gets a folder on the file systems for home folders, mounted at `homes`. No daemon starts before the
+    controller starts it. If `wanted` is None, there are no steps.
     """
     if wanted is None:
         return []
@@ -90,7 +90,7 @@ def _containers(manager: str, wanted: Containers) -> list[Step]:
 
 
 def _user() -> Step:
-    """Create the user before the packages do, which take any free number."""
+    """Create the user before the packages do, because they use any free id."""
     return Step(
         "slurm-user",
         f"""
@@ -106,9 +106,9 @@ fi
 
 
 def _packages(manager: str, wanted: Slurm) -> Step:
-    """Install the packages, and stop what they start: a node without a key would only write errors to its log."""
+    """Install the packages, and stop the daemons that they start: a node without a key would only write errors to its log."""
     work = ["lists"] if manager == "apt" else []
     work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
-    work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's
+    work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's file
     work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: no unit of Slurm was there to stop'"]
     return Step("slurm-packages", "\n".join(work))

@@ -1,6 +1,6 @@
 """The steps of a first boot on any cloud: POSIX shell that does its work or fails the boot, and is safe to run twice.
 
-What differs between machines of one shape (disks, own address) is determined at boot.
+Facts that differ between machines of one shape (disks, own address) are determined at boot.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _ANNOUNCE = """announce() {
 }
 """
 
-#: RDMA registers memory and MPI opens many sockets. The vendor's images give 131072 files (oci-hpc-images 9263b5f:
-#: kernel_parameters.yml), which must not become less.
+#: RDMA registers memory and MPI opens many sockets. The vendor's images set a limit of 131072 files (oci-hpc-images 9263b5f:
+#: kernel_parameters.yml), which must not be lowered.
 LIMITS_FILE: dict[str, Any] = {
     "path": "/etc/security/limits.d/90-busbar.conf",
     "permissions": "0644",
@@ -50,13 +50,13 @@ LIMITS_FILE: dict[str, Any] = {
 }
 
 
-#: Where nodes on OCI have their own disks.
+#: Mount point of the local disks of nodes on OCI.
 LOCAL_DISKS = "/mnt/localdisk"
 
 
 @dataclass(frozen=True)
 class Step:
-    """One named piece of a first boot.
+    """One named part of a first boot.
 
     Attributes:
         name: its name in messages.
@@ -70,7 +70,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """Its part of the script."""
+        """Its text in the script."""
         body = self.shell.strip()
         # In the background, because `set -e` has no effect to the left of `||`.
         return (

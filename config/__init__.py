@@ -1,1 +1,1 @@
-"""What a stack file may say: frozen models with their rules beside them, which are also what components take."""
+"""The keys that a stack file may set: frozen models with their rules beside them, which components also take."""

@@ -1,4 +1,4 @@
-"""Refuses what could be measured, or rented, and never judged: other makers' GPUs, NVLink between nodes, other algorithms."""
+"""Refuses what could be measured but not judged: other makers' GPUs, NVLink between nodes, other algorithms."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from config.stack import Stack
 
 _GIB = 1024**3
-#: nccl-tests keeps 1 GiB free and holds three buffers of a message where values are checked (src/common.cu); it then measures
-#: smaller messages than it was asked for.
+#: nccl-tests keeps 1 GiB free and uses three buffers of a message if values are checked (src/common.cu); if memory is short, it
+#: measures smaller messages than requested.
 _FREE_BYTES, _BUFFERS = _GIB, 3
-#: The gate is the ring's by NCCL's own protocol; the switches' reduction leaves the rails half of the bytes.
+#: The gate is for a ring with NCCL's own protocol; if switches reduce, the rails carry only half of the bytes.
 _OTHER_WAYS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": None,
@@ -27,10 +27,10 @@ _OTHER_WAYS = {
 
 @rule("judgeable", ERROR, "what is measured is judged, or not rented", guard=True)
 def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """A pool that cannot be judged, by what it is and what ranks are given."""
+    """A pool that cannot be judged, because of its machines or of the variables set for ranks."""
     yield from exports(stack.measure, stack.accept)
     if stack.measure.pool not in {None, *stack.sizes}:
-        return  # nobody knows which machines were meant
+        return  # the stack file does not say which machines to measure
     path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
@@ -38,7 +38,7 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
 
 
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
-    """Return the path of the key that says which machines are measured, their row (None if they are asked) and how many."""
+    """Return the path of the key that names the measured machines, their row (None if they report it) and their number."""
     wanted: Any = stack.wanted
     if stack.target == "oci":
         return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
@@ -50,7 +50,7 @@ def measured(stack: Stack) -> tuple[str, Shape | None, int]:
 
 
 def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
-    """Yield why the gate does not hold for what ranks are given."""
+    """Yield why the gate does not apply with the variables set for ranks."""
     path = "measure.exports"
     for name, value in measure.exports.items():
         if name.startswith("NCCL_TESTS_"):
@@ -66,7 +66,7 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
 
 
 def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breach]:
-    """Yield why an all-reduce that switches between nodes of `shape` may reduce has no limit."""
+    """Yield why there is no limit for an all-reduce that switches between nodes of `shape` may reduce."""
     value = measure.exports.get("NCCL_COLLNET_ENABLE", "0")
     if value != "0" and accept.gate_gb_s is None and gpus.in_network_share(shape.gpu) is None:
         yield Breach(
@@ -77,7 +77,7 @@ def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breac
 
 
 def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterator[Breach]:
-    """Yield why `measure` cannot judge `nodes` machines of `shape`, which the key at `path` names; 0 where none is known."""
+    """Yield why `measure` cannot judge `nodes` machines of `shape`, which the key at `path` names; 0 if unknown."""
     if shape.gpu and not gpus.is_nvidia(shape.gpu):
         yield Breach(
             path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's"
@@ -95,7 +95,7 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
 
 
 def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Breach]:
-    """Yield why NVLink between nodes cannot be judged beside the rails; one node has none."""
+    """Yield why NVLink between nodes cannot be judged beside the rails; does not apply to a single node."""
     if nodes == 1:
         return
     instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'

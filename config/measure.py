@@ -27,7 +27,7 @@ Collective = Literal[
     "sendrecv",
     "hypercube",
 ]
-#: Only variables of the libraries that ranks use: what ranks are given is kept in the state, so no secret may be among them.
+#: Only variables of the libraries that ranks use: the state stores them, so they must not contain a secret.
 _PREFIXES = ("NCCL_", "UCX_", "FI_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "CUDA_")
 _EXPORT = re.compile(rf"(?:{'|'.join(_PREFIXES)})[A-Z0-9_]+")
 _FLOAT_BYTES = 4
@@ -119,7 +119,7 @@ class NcclTests(Model):
 
     @property
     def is_url(self) -> bool:
-        """Whether the head node fetches the archive itself."""
+        """Whether the head node downloads the archive itself."""
         return self.source.startswith("https://")
 
     @property
@@ -129,7 +129,7 @@ class NcclTests(Model):
 
     @property
     def digest(self) -> str:
-        """The sum that pins the archive: as given, as shipped for that URL, or of the file here."""
+        """The sum that pins the archive: as set, as known for that URL, or computed from the local file."""
         if self.sha256:
             return self.sha256
         if self.is_url:
@@ -198,12 +198,12 @@ class Measure(Model):
 
     @property
     def end_bytes(self) -> int:
-        """Largest message of the first collective; the gate reads the number there."""
+        """Largest message of the first collective; the gate is checked at that size."""
         return self.sizes.to_bytes
 
     @property
     def collective(self) -> str:
-        """The collective whose number decides."""
+        """The collective whose busbw decides."""
         return self.collectives[0]
 
     @property
@@ -220,9 +220,9 @@ class Measure(Model):
         return self.sizes.up_to(self.end_of(name))
 
     def asked(self) -> dict[str, Any]:
-        """Return what a result depends on: all but waits, the search, where the machines are and how nccl-tests gets there."""
+        """Return the settings that a result depends on: all but waits, the search, the pool and where nccl-tests is from."""
         return self.model_dump(mode="json", by_alias=True, exclude={"ready_timeout_s", "search_s", "pool", "nccl_tests"})
 
     def digest(self) -> str:
-        """Return a hash of what a result depends on."""
+        """Return a hash of the settings that a result depends on."""
         return hashlib.sha256(json.dumps(self.asked(), sort_keys=True).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The base of every model of the configuration: frozen, closed, keys in camel case without their unit."""
+"""The base of every model of the configuration: frozen, no unknown keys, keys in camel case without their unit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
-#: Ends of field names that are units. A stack file writes the unit with the value instead.
+#: Endings of field names that are units. In a stack file, the value has the unit instead.
 _UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days", "h", "min", "s")
 
 
 def key_of(name: str) -> str:
-    """Return the key of a stack file for the field `name`: `timeout_s` is `timeout`."""
+    """Return the stack file's key for the field `name`: `timeout_s` is `timeout`."""
     return to_camel(re.sub(rf"_(?:{'|'.join(_UNITS)})$", "", name))
 
 
@@ -21,7 +21,7 @@ _M = TypeVar("_M", bound="Model")
 
 
 class UnreadError(Exception):
-    """A rule needs a value that was refused, or that only the account has."""
+    """A rule needs a value that was refused, or that only the account can supply."""
 
 
 class Model(BaseModel):
@@ -37,14 +37,14 @@ class Model(BaseModel):
     if not TYPE_CHECKING:  # else any misspelt field would pass
 
         def __getattr__(self, name: str) -> Any:
-            """Refuse to return a refused value; fields that have one are found before this is asked."""
+            """Raise `UnreadError` for a refused value; Python calls this only for fields without a value."""
             if name in type(self).model_fields:
                 raise UnreadError(name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
 
 def read_strictly(model: type[_M], text: str) -> _M:
-    """Return the group of the JSON `text`: types are not converted, and only the keys of stack files are known.
+    """Return the group of the JSON `text`: types are not converted, and only keys of stack files are allowed.
 
     Raises:
         ValidationError: with everything that is wrong.
@@ -53,7 +53,7 @@ def read_strictly(model: type[_M], text: str) -> _M:
 
 
 def inner(annotation: Any) -> type[Model] | None:
-    """Return the model of a field of this type, or of the entries of a list; None if there is none."""
+    """Return the model of a field of this type, or of a list's entries; None if there is none."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation
     parts = get_args(annotation)

@@ -10,9 +10,9 @@ from pydantic import AfterValidator, Field
 from config.model import Model
 from config.shared_values import Cidr
 
-#: The least port that needs no privilege.
+#: The lowest port that needs no privilege.
 _FREE, _HIGHEST = 1024, 65535
-#: Networks that nobody reaches from the Internet (RFC 1918, RFC 6598).
+#: Networks that are not reachable from the Internet (RFC 1918, RFC 6598).
 _PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
 
 
@@ -70,5 +70,5 @@ class Monitoring(Model):
 
     @property
     def wanted(self) -> bool:
-        """Whether there is something to scrape."""
+        """Whether there is anything to scrape."""
         return bool(self.exporter) or self.dcgm_port is not None or bool(self.switches)

@@ -1,4 +1,4 @@
-"""Refuses readers of the exporter that the cluster's own network would not let through."""
+"""Refuses readers of the exporter that the cluster's own network would block."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 @rule("monitoring", ERROR, "the security rules that the stack itself makes", guard=True)
 def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """Readers of the exporter that the cluster's own network would not let through."""
+    """Readers of the exporter that the cluster's own network would block."""
     breaches = {"oci": _on_oci, "aws": _on_aws, "kubernetes": _on_kubernetes}.get(stack.target)
     if breaches is not None and stack.monitoring.exporter:
         yield from breaches(stack.wanted, stack.monitoring)
 
 
 def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
-    """Yield what the private subnet's security list does not let in; of subnets that exist, nobody here knows the rules."""
+    """Yield readers that the private subnet's security list blocks; the rules of existing subnets are not known here."""
     network = wanted.network
     if network.existing is not None:
         return
@@ -45,7 +45,7 @@ def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
 
 
 def _on_kubernetes(_wanted: Any, asked: Monitoring) -> Iterator[Breach]:
-    """Yield that nobody may read: a cluster of pods has no login node."""
+    """Yield that there can be no readers: a cluster of pods has no login node."""
     if not asked.read_from:
         yield Breach(
             "monitoring.readFrom",

@@ -1,4 +1,4 @@
-"""Reads the stack's configuration, which no other part of the program does, and reports all its mistakes together."""
+"""Reads the stack's configuration, for the whole program, and reports all its mistakes together."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STACK_RULES = collected(stack_rules, judgeable, monitoring_rules)
 
 
 def load() -> Stack:
-    """Return what the stack asks for.
+    """Return the stack that the configuration sets.
 
     Raises:
         pulumi.RunError: with one sentence for each mistake; each begins with the path as typed.
@@ -48,9 +48,10 @@ def load() -> Stack:
 
 
 def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
-    """Return what the configuration asks for; `texts` has each group's JSON, as the engine passes it, and the target's name.
+    """Return the stack that the configuration sets.
 
-    `region` is the AWS provider's, if the stack file sets one.
+    `texts` has each group's JSON, as the engine passes it, and the target's name. `region` is the AWS provider's, if
+    the stack file sets one.
 
     Raises:
         pulumi.RunError: with one sentence for each mistake.
@@ -73,7 +74,7 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
 
 
 def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
-    """Yield what the rules find without asking the account; a rule that needs a refused value finds nothing."""
+    """Yield what the rules find without querying the account; a rule that needs a refused value finds nothing."""
     rules = import_module(f"config.{stack.target}.rules")
     of_stack = STACK_RULES | rules.STACK_RULES
     with contextlib.suppress(UnreadError):

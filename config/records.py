@@ -54,7 +54,7 @@ class Records(Model):
 
     @property
     def price(self) -> Price | None:
-        """What a node costs, as the stack itself says; None if it says nothing."""
+        """The price of a node that the stack file sets; None if it sets none."""
         if self.price_per_node_hour_usd is None:
             return None
         return Price(self.price_per_node_hour_usd, "the stack's own records.pricePerNodeHour")

@@ -1,4 +1,4 @@
-"""Reads what is left of a group whose values were refused, so that one mistake hides no other."""
+"""Reads the rest of a group whose values were refused, so that one mistake hides no other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequenc
     if None in found:
         return _nothing(model)
     fields = dict(one for one in found if one)
-    # Of a list that is wrong and an entry of it that is wrong, too, the list is left out.
+    # If both a list and one of its entries are wrong, the list is left out.
     outer = [place for place in fields if not any(place[:length] in fields for length in range(len(place)))]
     for use_examples in (False, True):
         given = json.loads(text)
@@ -69,7 +69,7 @@ def _stand_in(field: FieldInfo, *, use_example: bool) -> Iterable[Any]:
 
 
 def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
-    """Replace the value at `place` by the one stand-in, if there is one."""
+    """Replace the value at `place` by the only stand-in, if there is one."""
     for step in place[:-1]:
         given = given[step]
     given.pop(place[-1], None)
@@ -78,7 +78,7 @@ def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
 
 
 def _forget(made: Any, place: Place) -> None:
-    """Take the stand-in out again; the model around it was read from this text, so nobody else has it."""
+    """Remove the stand-in; the model around it was parsed from this text, so nothing else holds it."""
     for step in place[:-1]:
         made = made[step] if isinstance(step, int) else getattr(made, _name(made, step))
     del made.__dict__[_name(made, str(place[-1]))]

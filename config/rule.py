@@ -1,4 +1,4 @@
-"""Named rules for the configuration and for what an account answered: one engine for every target."""
+"""Named rules for the configuration and for facts about an account: one engine for every target."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from config.model import UnreadError
 
 ERROR, WARNING, NOTE = "error", "warning", "note"
-#: M: the configuration that is judged. F: what an account answered.
+#: M: the configuration that is judged. F: facts that the account reported.
 M = TypeVar("M")
 F = TypeVar("F")
 _T = TypeVar("_T")
@@ -27,7 +27,7 @@ Judge = Callable[[M, F], Iterator[Breach]]
 
 
 class NotAskedError(Exception):
-    """A rule needs a fact that no account was asked for; the message names the fact."""
+    """A rule needs a fact that was not looked up in an account; the message names the fact."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Finding:
 
     @property
     def sentence(self) -> str:
-        """Return the finding as people read it: the path as typed, what is wrong there, and the rule's name."""
+        """Return the finding as text: the path as typed, what is wrong there, and the rule's name."""
         return f"{self.path} {self.text}{'' if self.text.endswith('?') else '.'} [{self.rule}]"
 
 
@@ -54,7 +54,7 @@ class Rule(Generic[M, F]):
         severity: `error` or `warning`.
         source: where the rule comes from.
         judge: yields each breach.
-        guard: the rule protects data, money or what is rendered from the configuration, so it cannot be suppressed.
+        guard: whether it protects data, money or texts rendered from the configuration; if so, it cannot be suppressed.
         number: number of the vendor's own check that the rule repeats; 0 if it repeats none.
     """
 
@@ -66,7 +66,7 @@ class Rule(Generic[M, F]):
     number: int = 0
 
     def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
-        """Yield the rule's findings, and a note if the rule needs a fact that no account was asked for.
+        """Yield the rule's findings, and a note if the rule needs a fact that was not looked up.
 
         If the rule needs a value that was refused, it yields nothing more.
         """
@@ -112,7 +112,7 @@ def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
 
 
 def nearest(name: str, among: Iterable[str]) -> str:
-    """Return the end of a sentence: the name in `among` that `name` was probably meant to be, or all of `among`."""
+    """Return the end of a sentence: the name in `among` that is most like `name`, or all of `among`."""
     known = list(among)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
@@ -122,7 +122,7 @@ def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
     """Return the fact with the key `key`; `noun` says in the error what kind of fact it is.
 
     Raises:
-        NotAskedError: no account was asked for the fact.
+        NotAskedError: the fact was not looked up.
     """
     if key not in facts:
         raise NotAskedError(f"{noun} {key}")

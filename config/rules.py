@@ -1,4 +1,4 @@
-"""Rules about what every stack has: the measurement, its limits, and the pool that is measured."""
+"""Rules that apply to every stack: the measurement, its limits, and the pool that is measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Breaches = Iterator[Breach]
 
 @rule("sizes", ERROR, "nccl-tests: -b, -e", guard=True)
 def sizes(stack: Stack, _facts: None) -> _Breaches:
-    """Sizes that end before they begin, or that the factor steps over: the gate is read at the last size."""
+    """Sizes that end before they begin, or a last size that the factor skips: the gate is checked at the last size."""
     found, least = stack.measure.sizes, MESSAGE.show(stack.measure.begin_bytes)
     for key, last in (("to", found.to_bytes), ("othersTo", found.others_to_bytes)):
         if last is None:
@@ -44,7 +44,7 @@ def source_sum(stack: Stack, _facts: None) -> _Breaches:
 
 @rule("tests-version", ERROR, "NVIDIA/nccl-tests: ad956f1 (-J), 0fdb00a (-I)", guard=True)
 def tests_version(stack: Stack, _facts: None) -> _Breaches:
-    """A version of nccl-tests that does not know what every run is given."""
+    """A version of nccl-tests without an option that every run uses."""
     source = stack.measure.nccl_tests.source
     if too_old(source):
         yield Breach(
@@ -56,7 +56,7 @@ def tests_version(stack: Stack, _facts: None) -> _Breaches:
 
 @rule("limits", ERROR, "a limit is read where it was measured", guard=True)
 def limits(stack: Stack, _facts: None) -> _Breaches:
-    """A limit on what is never measured."""
+    """A limit on a collective or size that is never measured."""
     measure = stack.measure
     for limit in stack.accept.own_limits:
         path = f"accept.limits.{limit.collective}"

@@ -1,4 +1,4 @@
-"""The JSON schema of stack files and the tables in docs/, made of the models: python -m config.schema writes both."""
+"""The JSON schema of stack files and the tables in docs/, generated from the models: python -m config.schema writes both."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class StackFile(Model):
 
 
 class _Generator(GenerateJsonSchema):
-    """Shows quantities with their unit, and leaves out the defaults of whole groups: their keys have their own."""
+    """Shows quantities with their unit, and omits the defaults of whole groups: their keys have their own."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         found = super().default_schema(schema)
@@ -79,7 +79,7 @@ def _example(schema: JsonSchemaValue) -> str | None:
 
 
 def _quantity(annotation: Any) -> Quantity | None:
-    """Return the quantity that a field of this type holds; None if it holds none."""
+    """Return the quantity of a field of this type; None if it has none."""
     for part in (annotation, *get_args(annotation)):
         metadata = getattr(part, "__metadata__", ())
         found = next((one for one in metadata if isinstance(one, Quantity)), None)
@@ -106,7 +106,7 @@ def _walk(model: type[Model], path: str) -> Iterator[tuple[str, FieldInfo, type[
 
 
 def leaves(group: str) -> list[tuple[str, FieldInfo]]:
-    """Return every key of a group that holds a value, by its path."""
+    """Return every key of a group that has a value, by its path."""
     model = inner(StackFile.model_fields[group].annotation)
     return [(path, info) for path, info, below in _walk(model, "") if below is None] if model else []
 
@@ -142,21 +142,21 @@ def stack_schema() -> dict[str, Any]:
 
 
 def _only(target: str) -> dict[str, Any]:
-    """Return that a stack of `target` has its group and no other target's."""
+    """Return the schema's condition that a stack of `target` has its group and no other target's."""
     rest = {f"{_NAMESPACE}:{other}": {"maxProperties": 0} for other in TARGETS if other != target}
     named = {"properties": {f"{_NAMESPACE}:target": {"const": target}}}
     return {"if": named, "then": {"required": [f"{_NAMESPACE}:{target}"], "properties": rest}}
 
 
 def _plain(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group of the stack itself: it is there or not, and never null."""
+    """Return a group of the stack itself, which may be missing but never null."""
     found = {key: value for key, value in _tidy(group).items() if key not in {"anyOf", "default"}}
     options = [one for one in group.get("anyOf", []) if one.get("type") != "null"]
     return found | (options[0] if options else {})
 
 
 def _tidy(value: Any) -> Any:
-    """Return a schema without titles, and without number's bounds on texts."""
+    """Return a schema without titles, and without numeric bounds on texts."""
     if isinstance(value, list):
         return [_tidy(one) for one in value]
     if not isinstance(value, dict):
@@ -216,7 +216,7 @@ def _yaml(value: Any) -> str:
 
 
 def page(text: str, name: str) -> str:
-    """Return the text of a page with the tables of its groups renewed."""
+    """Return the text of a page with up-to-date tables of its groups."""
     for group in PAGES[name]:
         begin, end = f"<!-- keys of {group}, by python -m config.schema -->", "<!-- end of keys -->"
         text = re.sub(

@@ -20,7 +20,7 @@ from config.rule import Breach
 _T = TypeVar("_T")
 _WORLD = ipaddress.IPv4Network("0.0.0.0/0")
 _KEY_TYPES = ("ssh-ed25519", "ssh-rsa", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
-#: Where ssh-keygen writes the key that it makes without further words.
+#: Where ssh-keygen writes a key by default.
 _USUAL_KEY = "~/.ssh/id_ed25519.pub"
 
 
@@ -37,7 +37,7 @@ def _network(value: str) -> str:
 
 
 def _public_key(value: str) -> str:
-    """Return type and base64 text of a key that is given as text or as a .pub file's path."""
+    """Return type and base64 text of a key, which is set as text or as the path of a .pub file."""
     text = value.strip()
     if text.endswith(".pub") and "\n" not in text:
         try:
@@ -53,7 +53,7 @@ def _public_key(value: str) -> str:
         raise ValueError(
             f"is not an OpenSSH public key; it must look like '{_KEY_TYPES[0]} AAAA...', with one of {', '.join(_KEY_TYPES)}"
         )
-    return " ".join(words[:2])  # the comment often names a person and a machine, and no node needs it
+    return " ".join(words[:2])  # the comment often names a person and a machine, and nodes do not need it
 
 
 def _is_key(kind: str, encoded: str) -> bool:
@@ -74,7 +74,7 @@ def _timezone(value: str) -> str:
 
 
 def _is_timezone(value: str) -> bool:
-    """Tell whether it is one of zoneinfo.available_timezones(), whose whole list takes a twentieth of a second."""
+    """Tell whether it is one of zoneinfo.available_timezones(); building that whole list takes a twentieth of a second."""
     if value in {"localtime", "posixrules"} or value.startswith(("posix/", "right/")):
         return False
     try:
@@ -90,7 +90,7 @@ def _globs(value: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def three_numbers(example: str) -> AfterValidator:
-    """Return the check of a version that has three numbers, as `example` has."""
+    """Return the check of a version that has three numbers, like `example`."""
 
     def check(value: str) -> str:
         if not re.fullmatch(r"\d+\.\d+\.\d+", value):
@@ -100,7 +100,7 @@ def three_numbers(example: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-#: Folders, in order of preference; of one glob's matches the newest wins.
+#: Folders, in order of preference; the newest match of a glob is used.
 Globs = Annotated[tuple[str, ...], AfterValidator(_globs)]
 Cidr = Annotated[str, AfterValidator(_network)]
 SHA256_PATTERN = "^[0-9a-f]{64}$"
@@ -117,14 +117,14 @@ def _fingerprint(value: str) -> str:
     return plain
 
 
-#: Of an OpenPGP key; without spaces, in capitals.
+#: Fingerprint of an OpenPGP key; without spaces, in capitals.
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
-#: What destroying the stack does to data: it fails, it leaves them, or it deletes them.
+#: What destroying the stack does to data: it fails, it leaves the data, or it deletes the data.
 OnDestroy = Literal["refuse", "retain", "delete"]
 
-#: Number of machines that an update may end without being told so by name.
+#: Number of machines that an update may terminate without being allowed to by name.
 AllowReplace = Annotated[
     int,
     Field(

@@ -14,15 +14,15 @@ from config.units import Minutes, Seconds
 from scheduler import accounting, names
 from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
-#: What a stack file's `enrootSha256` means wherever it may be.
+#: Description of `enrootSha256`, wherever a stack file has it.
 ENROOT_SUMS = (
     "sha256 of the packages of enroot that machines may install, enroot and enroot+caps of each kind; NVIDIA states none. "
     "Without any, machines install what GitHub serves, and a preview warns."
 )
-#: The same of `toolkitKey`.
+#: Description of `toolkitKey`.
 TOOLKIT_SIGNER = "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; another key ends the first boot."
 
-#: What a stack file's `alwaysOn` means on every cloud.
+#: Description of `alwaysOn` on every cloud.
 ALWAYS_ON = (
     "How many of the dynamic nodes always run: the controller starts them at once, Slurm does not end them when idle, and one "
     "that dies is started again."
@@ -47,7 +47,7 @@ class Slurm(Model):
 
     @property
     def why_not(self) -> str:
-        """Why the queue cannot have its name; empty if it can."""
+        """Why Slurm does not allow the queue's name; empty if it does."""
         return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)
 
 
@@ -124,31 +124,31 @@ class Scheduler(Model):
 
     @property
     def ports(self) -> tuple[tuple[int, int, str], ...]:
-        """First and last TCP port of what machines of the cluster call on controller and login nodes, and what listens.
+        """First and last TCP port of the calls to controller and login nodes, and the program that listens.
 
-        srun is that of a person who works there.
+        srun is one that a person runs there.
         """
         directory = ((DIRECTORY_PORT, DIRECTORY_PORT, "directory of users"),) if self.users else ()
         database = ((accounting.PORT, accounting.PORT, "slurmdbd"),) if self.accounting else ()
         return ((*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun"), *directory, *database)
 
     def nodes_of_job(self, dynamic: int, always_on: int) -> int:
-        """Return how many nodes the test job takes of an entry: all that always run, if a fabric is between them."""
+        """Return how many nodes of an entry the test job uses: all that always run, if they share a fabric."""
         nodes = always_on if always_on > 1 else self.test_nodes
         return nodes if dynamic >= nodes else 0
 
     def start_limit_s(self, always_on: int) -> float:
-        """Return how long an update waits until nodes that always run are there; 0 if a person submits the test job."""
+        """Return how long an update waits for nodes that always run; 0 if a person submits the test job."""
         return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 
     @property
     def entry_limit_s(self) -> float:
-        """How long the test of new machines may take; 0 if there is none."""
+        """Maximum time of the test of new machines; 0 if there is no test."""
         return self.entry_timeout_s if self.entry_test else 0
 
 
 def in_jobs(image: Container | None, home: str) -> Container | None:
-    """Return the image that ranks of the test job run in; its imported file is kept at `home`, for all nodes."""
+    """Return the image for ranks of the test job; its imported file is kept at `home`, for all nodes."""
     return replace(image, shared=home, runtime="pyxis") if image else None
 
 
@@ -158,5 +158,5 @@ def entry_script(folder: str, pool: str) -> str:
 
 
 def job_folder(home: str) -> str:
-    """Return the folder for what the test job needs and keeps, on the file system mounted at `home`; empty without one."""
+    """Return the folder of the test job's files, on the file system mounted at `home`; empty if there is none."""
     return f"{home.rstrip('/')}/.busbar" if home else ""

@@ -1,4 +1,4 @@
-"""What any cloud's Slurm cluster must be, for the rules of each: entries of machines are named by their paths."""
+"""Checks of a Slurm cluster that the rules of every cloud share; entries of machines are named by their paths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scheduler.slurm_conf import NODE_PORT
 
 
 class Entry(NamedTuple):
-    """Machines of one kind: their path, how many always run or may be started, and whether their rails are known before.
+    """Machines of one kind: their path, how many always run or may be started, and whether their rails are known in advance.
 
     `static` is the key of those that always run.
     """
@@ -56,7 +56,7 @@ def mixed(entries: Sequence[Entry]) -> Iterator[Breach]:
 
 
 def homeless(where: str, slurm: Scheduler | None, home: object) -> Iterator[Breach]:
-    """Yield a cluster without home folders on all nodes, whose jobs' output would end with their nodes."""
+    """Yield a cluster without home folders on all nodes: its jobs' output would be deleted with their nodes."""
     if slurm is not None and home is None:
         yield Breach(
             f"{where}.storage.home",
@@ -86,7 +86,7 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield a test of new machines that cannot be made."""
+    """Yield a test of new machines that cannot run."""
     if slurm is None or not slurm.entry_test:
         return
     for one in entries:
@@ -109,7 +109,7 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
             )
 
 
-#: What is wrong with a list of packages' sums that is empty, on a Slurm cluster or not.
+#: The breach for an empty list of packages' sums, with or without a Slurm cluster.
 ENROOT_UNCHECKED = (
     "is not set: where an image has no enroot, machines install as root the packages that GitHub serves, compared with "
     "nothing; give their sha256, which the machines' log names"
@@ -117,13 +117,13 @@ ENROOT_UNCHECKED = (
 
 
 def enroot_unchecked(where: str, slurm: Scheduler | None) -> Iterator[Breach]:
-    """Yield packages of enroot that nothing is compared with."""
+    """Yield packages of enroot without a sha256 to compare them with."""
     if slurm and slurm.containers and not slurm.containers.enroot_sha256:
         yield Breach(f"{where}.containers.enrootSha256", ENROOT_UNCHECKED)
 
 
 def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield nodes that are to run always and are none that the controller may start."""
+    """Yield nodes that should always run but are not nodes that the controller may start."""
     for one in entries:
         if one.always_on and slurm is None:
             yield _without_controller(f"{one.path}.alwaysOn", one.always_on, where)
@@ -135,9 +135,9 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 class Side(NamedTuple):
-    """Machines behind somebody else's rules: the path that names those, what is said of them, and how peers name the machines.
+    """Machines behind existing rules: the path that names those rules, a phrase for them, and how peers name the machines.
 
-    `lets` tells whether they let TCP out (else in) to one of these peers, to a port.
+    `lets` tells whether they let TCP out (or in) to one of these peers, to a port.
     """
 
     path: str
@@ -147,7 +147,7 @@ class Side(NamedTuple):
 
 
 def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Breach]:
-    """Yield what rules of somebody else's block between the machines of a Slurm cluster."""
+    """Yield calls between the machines of a Slurm cluster that existing rules block."""
     slurmd = ((NODE_PORT, NODE_PORT, "slurmd"),)
     calls = [(login, False, nodes, slurm.ports), (login, True, nodes, slurmd)]
     calls += [(nodes, False, login, slurmd), (nodes, True, login, slurm.ports)]
@@ -166,7 +166,7 @@ def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Br
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
-    """Yield an image for ranks of the test job that nothing runs, and software of another version with the known one's sum."""
+    """Yield an image for ranks of the test job that nothing runs, and another version with the known version's sum."""
     if slurm is None:
         return
     if slurm.containers is None:
@@ -185,7 +185,7 @@ def contained(where: str, slurm: Scheduler | None, container: object) -> Iterato
 
 
 def queue_name(path: str, name: str) -> Iterator[Breach]:
-    """Yield why Slurm has no queue of that name."""
+    """Yield why Slurm does not allow a queue of that name."""
     why = names.refused_queue(name)
     if why:
         yield Breach(path, f"is {name!r}; {why}")

@@ -1,4 +1,4 @@
-"""A whole stack: the cluster of one target, and what every target is measured, accepted and recorded by."""
+"""A whole stack: the cluster of one target, and how every target is measured, accepted and recorded."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ TARGETS: tuple[str, ...] = get_args(Target)
 
 @dataclass(frozen=True)
 class Stack:
-    """What one stack asks for.
+    """The settings of one stack.
 
     Attributes:
         target: kind of cluster.
         wanted: the group of the target; its cluster component takes it.
         measure: how the cluster is measured.
         accept: when it is accepted.
-        records: what is kept of measurements.
+        records: which records of measurements are kept.
         monitoring: what can be monitored on the nodes.
     """
 
@@ -41,7 +41,7 @@ class Stack:
 
     @property
     def rents(self) -> bool:
-        """Whether its machines are rented by it, and so cost until it is destroyed."""
+        """Whether it rents its machines, which then cost money until it is destroyed."""
         return self.target not in {"hosts", "kubernetes"}
 
     @property
@@ -51,10 +51,10 @@ class Stack:
 
     @property
     def startable(self) -> dict[str, int]:
-        """Machines of the test job, of every pool whose machines a job starts, by the pool's name."""
+        """Number of machines in the test job, for every pool whose machines a job starts, by the pool's name."""
         return getattr(self.wanted, "startable", {})
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Machines that always run, of every pool, or queue and machines, by its name."""
+        """Number of machines that always run, for every pool, or queue and machines, by its name."""
         return self.wanted.sizes

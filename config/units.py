@@ -1,4 +1,4 @@
-"""Quantities of a stack file, each written with its unit and read once into a number."""
+"""Quantities of a stack file, each written with its unit and parsed once into a number."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Quantity:
 
     Attributes:
         unit: the unit of the number that it becomes.
-        factors: every unit that may be written, and how many of `unit` it is; ascending.
+        factors: every unit that may be written, and its size in `unit`; ascending.
         example: one such text.
-        hint: what else to say of a text that is refused.
+        hint: further words for a refusal.
     """
 
     unit: str
@@ -37,7 +37,7 @@ class Quantity:
         return float(found[1]) * self.factors[found[2]]
 
     def show(self, value: float) -> str:
-        """Return `value` as a stack file would have it, in the largest unit that leaves a whole number."""
+        """Return `value` as a stack file would write it, in the largest unit that leaves a whole number."""
         for unit, factor in reversed(list(self.factors.items())):
             if value % factor == 0:
                 return f"{value / factor:.0f} {unit}".strip()
@@ -50,7 +50,7 @@ class Quantity:
     def _validate(self, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str):
             return self.read(value)
-        # A number without its unit is unambiguous in Python, where the field's name has the unit, and nowhere else.
+        # A number without its unit is unambiguous only in Python, where the field's name has the unit.
         if info.mode == "json" or isinstance(value, bool) or not isinstance(value, int | float):
             raise ValueError(self._refusal(value))
         return value

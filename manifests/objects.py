@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
-    """Return every object that `stack` asks the cluster for; each has the stack's labels."""
+    """Return every object that `stack` needs in the cluster; each has the stack's labels."""
     labels = ours.labels(stack)
     chosen = labels | {"app.kubernetes.io/component": "ranks"}
     metadata = {"namespace": wanted.namespace, "labels": labels}
@@ -28,7 +28,7 @@ def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
 
 
 def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
-    # The level that the pods need, where the cluster enforces Pod Security Standards: locked memory is beyond the baseline.
+    # The level that the pods need if the cluster enforces Pod Security Standards: `baseline` does not permit locked memory.
     level = "privileged" if wanted.devices else "baseline"
     allowed = {"pod-security.kubernetes.io/enforce": level}
     named = {"name": wanted.namespace, "labels": labels | allowed, "annotations": {ours.WAY: wanted.way}}
@@ -36,12 +36,12 @@ def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
 
 
 class _Whole(yaml.SafeDumper):
-    """Writes what occurs twice twice: anchors are hard to read."""
+    """Writes repeated values in full: anchors are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - pyyaml's own
         return True
 
 
 def text(documents: Sequence[dict[str, Any]]) -> str:
-    """Return objects as one YAML text that kubectl takes."""
+    """Return objects as one YAML text for kubectl."""
     return str(yaml.dump_all(documents, Dumper=_Whole, sort_keys=False, width=10**6))

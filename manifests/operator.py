@@ -1,4 +1,4 @@
-"""What GPU Operator's chart brings, as `helm template` renders it: with its namespace, and without helm's hooks."""
+"""Objects of GPU Operator's chart, as `helm template` renders it: with its namespace, and without helm's hooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _HOOK = "helm.sh/hook"
 
 
 def documents(rendered: str, namespace: str, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
-    """Return the objects of a rendered chart and its namespace, with the stack's labels beside the chart's own.
+    """Return the objects of a rendered chart and its namespace, with the stack's labels added to the chart's own.
 
-    `way` is where kubectl works (`ours.WAY`).
+    `way` is where kubectl runs (`ours.WAY`).
 
     Raises:
-        ValueError: a document is no object; the sentence says which.
+        ValueError: a document is not an object; the sentence says which.
     """
     # Its pods mount folders of the node and load kernel modules.
     level = {"pod-security.kubernetes.io/enforce": "privileged"}

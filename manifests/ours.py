@@ -1,4 +1,4 @@
-"""The names and labels that say which objects of a cluster are a stack's own."""
+"""The names and labels that identify a stack's own objects in a cluster."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 MANAGER = "busbar"
 #: Names of the objects. The pods of the Job and their host names begin with its name.
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
-#: What makes the pods, by `kubernetes.job`: its kind as kubectl takes it, with its group.
+#: Kinds that create the pods, by `kubernetes.job`: as kubectl takes them, with their group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
-#: What a stack of the other kind has left when `kubernetes.job` is changed to this one: kinds of objects named `RANKS`.
+#: Kinds of objects named `RANKS` that the stack has left from the other kind when `kubernetes.job` changes to this one.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
-#: Annotation of the Job: a hash of what cannot be changed in place, so that another one replaces it.
+#: Annotation of the Job: a hash of the fields that cannot be changed in place; if it changes, another Job replaces this one.
 TEMPLATE = "busbar/template"
-#: Annotation of a namespace: where kubectl works that applied it last. A stack whose `controlPlane` is changed registers a new
-#: Command, and the end of the old one must leave what the new one has applied.
+#: Annotation of a namespace: where the kubectl runs that applied it last. If `controlPlane` of a stack changes, it registers a
+#: new Command, and the delete of the old one must leave what the new one has applied.
 WAY = "busbar/way"
-#: A value of a label is that long at most (apimachinery, util/validation).
+#: Maximum length of a label's value (apimachinery, util/validation).
 _LABEL_BYTES = 63
 
 
@@ -35,10 +35,10 @@ def labels(stack: str) -> dict[str, str]:
 
 
 def selector(stack: str) -> str:
-    """Return the labels as kubectl's --selector takes them."""
+    """Return the labels in the form of kubectl's --selector."""
     return ",".join(f"{key}={value}" for key, value in sorted(labels(stack).items()))
 
 
 def digest(value: Mapping[str, Any]) -> str:
-    """Return a hash of plain data, as short as a label."""
+    """Return a hash of plain data, short enough for a label."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]

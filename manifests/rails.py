@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from config.kubernetes.model import Rail
 
-#: What Multus reads of a pod: its networks beside the default one.
+#: Annotation from which Multus reads a pod's networks beside the default one.
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
@@ -33,18 +33,18 @@ def definition(index: int, rail: Rail, metadata: dict[str, Any]) -> dict[str, An
 
 
 def plugins(rail: Rail) -> list[dict[str, Any]]:
-    """Return what moves a rail into a pod."""
+    """Return the plugins that move a rail into a pod."""
     moved = {"type": "host-device", "device": rail.interface, "ipam": {"type": "whereabouts", "range": rail.range}}
     # An RDMA device stays in the node's network namespace when its interface leaves, unless this plugin moves it too.
     return [moved, {"type": "rdma", "deviceID": rail.pci}] if rail.pci else [moved]
 
 
 def inside(index: int) -> str:
-    """Return the name that the interface of rail `index` has in a pod; eth0 is the default network's."""
+    """Return the name of rail `index`'s interface in a pod; eth0 is the default network's."""
     return f"net{index + 1}"
 
 
 def annotation(rails: Sequence[Rail]) -> dict[str, str]:
-    """Return the annotation that gives a pod all rails; empty without rails."""
+    """Return the annotation that gives a pod all rails; empty if there are no rails."""
     wanted = ",".join(f"{ours.RAIL}{index}@{inside(index)}" for index in range(len(rails)))
     return {NETWORKS: wanted} if wanted else {}

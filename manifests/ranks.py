@@ -1,6 +1,6 @@
-"""The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob, which wait until a rank is started in them.
+"""The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob. They wait until a rank is started in them.
 
-No pod runs sshd: `exec` starts ranks, so a pod may do that to its neighbours, and nothing else.
+No pod runs sshd: ranks start by `exec`, so a pod may run commands in its neighbours, and nothing else.
 Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), MPI Operator v0.4.0 (pkg/controller/
 mpi_job_controller.go, pkg/apis/kubeflow/validation), an article by IIJ of 2024-06-04 (GPU, IPC, /dev/infiniband).
 """
@@ -14,22 +14,24 @@ from manifests import ours, rails
 if TYPE_CHECKING:
     from config.kubernetes.model import Kubernetes
 
-#: Home folder in the pods: the runner, its programs and its results, as long as a pod exists.
+#: Home folder in the pods: the runner, its programs and its results, for as long as a pod exists.
 HOME = "/busbar"
 #: The program in the first pod that starts a command in another one, and the variable that names it.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
-#: A launcher that only waits.
+#: Resources of a launcher that only waits.
 _LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-#: Waits, and ends at once when it is told to; every process that ends is collected by the pod's first one. Not with 0: the Job
-#: would take the pod's index for done, and a pod that is deleted or drained would get no successor.
+#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0: the
+#: Job would count the pod's index as done, and a deleted or drained pod would get no successor.
 _WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 def jobs(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> list[dict[str, Any]]:
-    """Return what makes the pods, last, and the service that gives them names; MPI Operator makes one of its own.
+    """Return the service that gives the pods names, and last the object that creates the pods.
 
-    `chosen` are the labels of the pods. An annotation of the last object changes with the rails, and with all that nobody may
-    change in it while it is there.
+    MPI Operator creates a service of its own.
+
+    `chosen` are the labels of the pods. An annotation of the last object changes with the rails, and with every field that
+    cannot be changed while the object exists.
     """
     if wanted.job == "MPIJob":
         return [_marked(wanted, metadata, "kubeflow.org/v2beta1", _mpi_spec(wanted, chosen))]
@@ -47,11 +49,11 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
 
 
 def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the account of the pods, which may start commands in pods of its namespace and see nothing else."""
+    """Return the account of the pods, which may start commands in pods of its namespace and has no other permissions."""
     named = metadata | {"name": ours.RANKS}
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-        # kubectl opens it by a POST, and from 1.31 on by a GET that becomes a WebSocket.
+        # kubectl opens it with a POST, and since 1.31 with a GET that becomes a WebSocket.
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
     ]
     subject = {"kind": "ServiceAccount", "name": ours.RANKS, "namespace": metadata["namespace"]}
@@ -75,15 +77,15 @@ def _spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
-        # A pod that is evicted gets a successor, and the others keep what they hold.
+        # An evicted pod gets a successor, and the others keep their data.
         "backoffLimit": 6,
         "template": _template(wanted, chosen),
     }
 
 
 def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
-    """Workers are the pods. The operator wants a launcher, too: it waits as they do, for the runner is in the first worker."""
-    # Without the stack's labels, by which the pods are found, and where the image is already.
+    """Workers are the pods. The operator requires a launcher, too: it only waits, because the runner is in the first worker."""
+    # Without the stack's labels, because the pods are found by them, and on a node that has the image already.
     launcher = {
         "tolerations": _tolerations(wanted),
         "affinity": {"nodeAffinity": _on_nodes(wanted)},
@@ -104,7 +106,7 @@ def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _marked(wanted: Kubernetes, metadata: dict[str, Any], version: str, spec: dict[str, Any]) -> dict[str, Any]:
-    # A pod that runs keeps the rails that it got, whatever their definitions say by now.
+    # A running pod keeps the rails that it got, even if their definitions have changed since.
     known = {"spec": spec, "rails": [rails.plugins(rail) for rail in wanted.rails]}
     marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(known)}}
     return {"apiVersion": version, "kind": wanted.job, "metadata": marked, "spec": spec}
@@ -115,7 +117,7 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # By name: the label kubernetes.io/hostname may say another. Kubernetes takes one name for each term.
+    # By name, because the label kubernetes.io/hostname may differ from it. Kubernetes allows one name in each term.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -136,7 +138,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "automountServiceAccountToken": len(wanted.nodes) > 1,
         "subdomain": ours.RANKS,
         "enableServiceLinks": False,
-        # The pod's first process collects every process that ends; a shell in its place would collect only its own.
+        # The pod's first process reaps every process that exits; a shell in its place would reap only its own.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 5,
         "tolerations": _tolerations(wanted),
@@ -147,7 +149,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "containers": [_container(wanted)],
         "volumes": [
             {"name": "home", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},  # NCCL's ranks of one node; the default is 64 MiB
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},  # for NCCL's ranks of one node; the default is 64 MiB
         ],
         **_secret(wanted),
     }
@@ -165,7 +167,7 @@ def _container(wanted: Kubernetes) -> dict[str, Any]:
         "imagePullPolicy": "IfNotPresent",
         "command": ["sh", "-c", _WAIT],
         "env": [{"name": "HOME", "value": HOME}, {"name": REMOTE_SHELL_VARIABLE, "value": REMOTE_SHELL}],
-        # Without a request a pod is the first that a node short of memory evicts.
+        # When a node is short of memory, it evicts pods without a request first.
         "resources": {"requests": {"cpu": "500m", "memory": "1Gi", **held}, "limits": held},
         "securityContext": {"privileged": True} if wanted.privileged else own,
         "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - theirs

@@ -1,7 +1,7 @@
-"""What Prometheus scrapes of a stack's pods, found by the cluster itself: pods that are replaced keep their place in it.
+"""Prometheus's configuration to scrape a stack's pods. The cluster lists the pods, so that replaced pods are scraped, too.
 
 Sources: Prometheus, "Configuration" (kubernetes_sd_config, role `pod`: a container without ports is one target, whose address
-is made by relabelling); GPU Operator 24.3 (its dcgm-exporter's pods have the label `app: nvidia-dcgm-exporter`).
+comes from relabelling); GPU Operator 24.3 (its dcgm-exporter's pods have the label `app: nvidia-dcgm-exporter`).
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from config.kubernetes.model import Kubernetes
     from config.monitoring import Monitoring
 
-#: Where GPU Operator's documents install it, and the label of its dcgm-exporter.
+#: The namespace in which GPU Operator's documents install it, and the label of its dcgm-exporter.
 _OPERATOR, _DCGM = "gpu-operator", "nvidia-dcgm-exporter"
 
 
 def scrape(wanted: Kubernetes, asked: Monitoring, stack: str, pool: str) -> str:
-    """Return a configuration of Prometheus for the pods of `stack`; `node` and `pool` are what the dashboard asks for."""
+    """Return a configuration of Prometheus for the pods of `stack`; the dashboard needs the labels `node` and `pool`."""
     jobs: list[dict[str, Any]] = []
     if asked.exporter:
         kept = [("__meta_kubernetes_pod_container_name", "ranks"), ("__meta_kubernetes_pod_phase", "Running")]
         kept += [(f"__meta_kubernetes_pod_label_{_plain(key)}", value) for key, value in sorted(ours.labels(stack).items())]
         jobs.append(_job("busbar-rdma", wanted.namespace, kept, asked.port, pool))
     if asked.dcgm_port is not None:
-        # Of a GPU's node, not of its pod: the exporter's own pods, on the stack's nodes.
+        # The exporter's own pods, on the stack's nodes: its numbers belong to the node, not to the pod of the ranks.
         nodes = "|".join(map(re.escape, wanted.nodes))
         kept = [("__meta_kubernetes_pod_label_app", _DCGM), ("__meta_kubernetes_pod_node_name", nodes)]
         jobs.append(_job("dcgm", _OPERATOR, kept, asked.dcgm_port, pool))
@@ -54,5 +54,5 @@ def _job(name: str, namespace: str, kept: list[tuple[str, str]], port: int, pool
 
 
 def _plain(name: str) -> str:
-    """Return a label as Prometheus writes it into a name: what is no letter, digit or underscore is an underscore."""
+    """Return a label as Prometheus writes it into a name: characters other than letters, digits and underscores become `_`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", name)

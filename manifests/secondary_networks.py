@@ -1,4 +1,4 @@
-"""Multus and whereabouts as their vendors' manifests have them, with images that do not move and a stack's labels."""
+"""Multus and whereabouts from their vendors' manifests, with images that do not move and a stack's labels."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from manifests import ours, vendors
 
 @dataclass(frozen=True)
 class Pods:
-    """What is changed in the pods of a manifest.
+    """The changes to the pods of a manifest.
 
     Attributes:
-        image: of all their containers.
-        arguments: added to the first container's.
-        pull_secret: the secret that the image is pulled with, in their namespace.
+        image: the image of all their containers.
+        arguments: arguments added to the first container.
+        pull_secret: the secret to pull the image with, in their namespace.
     """
 
     image: str
@@ -27,7 +27,7 @@ class Pods:
 def documents(texts: Mapping[str, str], pods: Pods, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
     """Return the objects of one of the two.
 
-    `texts` are its manifests by their address, and `way` is where kubectl works (`ours.WAY`).
+    `texts` are its manifests by URL, and `way` is where kubectl runs (`ours.WAY`).
     """
     found = [one for source, text in texts.items() for one in vendors.read(text, source)]
     return vendors.labelled([_on_nodes(one, pods, way) if one["kind"] == "DaemonSet" else one for one in found], labels)

@@ -1,4 +1,4 @@
-"""Objects of a vendor's own manifest, made a stack's: read, labelled, and in the order of use."""
+"""Objects of a vendor's own manifest as part of a stack: parsed, labelled, and in the order of use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-#: What other objects need to be there first; helm orders by kind as well (pkg/releaseutil/kind_sorter.go, InstallOrder).
+#: Kinds that must exist before other objects; helm orders by kind as well (pkg/releaseutil/kind_sorter.go, InstallOrder).
 _FIRST = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap"),
     *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment", "Job"),
@@ -19,7 +19,7 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
     """Return the objects of a manifest.
 
     Raises:
-        ValueError: a document of `source` is no object; the sentence says which.
+        ValueError: a document of `source` is not an object; the sentence says which.
     """
     found = [one for one in enumerate(yaml.load_all(text, Loader=yaml.CSafeLoader), 1) if one[1] is not None]
     for number, one in found:
@@ -29,13 +29,13 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
 
 
 def labelled(found: Iterable[dict[str, Any]], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return objects with a stack's labels beside their own, in the order of use."""
+    """Return objects with a stack's labels added to their own, in the order of use."""
     mine = [one | {"metadata": one["metadata"] | {"labels": one["metadata"].get("labels", {}) | labels}} for one in found]
     return sorted(mine, key=_turn)
 
 
 def _turn(one: dict[str, Any]) -> int:
-    # A kind that a manifest defines itself comes last: its definition must be in use by then.
+    # A kind that the manifest defines itself comes last: its definition must be in use by then.
     return _FIRST.index(one["kind"]) if one["kind"] in _FIRST else len(_FIRST)
 
 
@@ -46,7 +46,7 @@ def summary(found: list[dict[str, Any]]) -> str:
 
 
 def kind(one: dict[str, Any]) -> str:
-    """Return a kind as kubectl takes it, with its group."""
+    """Return a kind in kubectl's form, with its group."""
     group, slash, _ = one["apiVersion"].partition("/")
     name = one["kind"].lower()
     return f"{name}.{group}" if slash else name

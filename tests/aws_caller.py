@@ -1,4 +1,4 @@
-"""botocore, the vendor's own client, as a program on an instance has it; requests go to the service in this process."""
+"""botocore, the vendor's own client, as a program on an instance uses it; requests go to the service in this process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REGION = "us-east-1"
 
 
 class _Raw:
-    """The body of an answer, as botocore reads it."""
+    """The body of an answer, in the form that botocore reads."""
 
     def __init__(self, body: bytes) -> None:
         self._body = body
@@ -32,7 +32,7 @@ class _Raw:
 
 
 def client(world: World, service: Service, instance: Record, role: str, **changes: str) -> Any:
-    """Return a client for EC2 with the instance's credentials; `changes` are other values of those."""
+    """Return a client for EC2 with the instance's credentials, of which `changes` replace some."""
     given = json.loads(sessions.issue(world.path, instance.id, role, time.time())) | changes
     keys = {"aws_access_key_id": "AccessKeyId", "aws_secret_access_key": "SecretAccessKey", "aws_session_token": "Token"}
     own = {name: given[key] for name, key in keys.items()}

@@ -1,4 +1,4 @@
-"""A small stack in the stand-in for AWS for its tests, over a world that only takes notes; judges nothing."""
+"""A small stack in the stand-in for AWS for its tests, over a fake world that only records calls; judges nothing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRUST = json.dumps(
     }
 )
 DEAD = "999999999:1"
-#: Cards of p5.48xlarge: the ENA on card 0 and one EFA on each.
+#: Interfaces of p5.48xlarge: the ENA on card 0 and one EFA on each card.
 P5_NICS = [(0, 0, "interface"), *((card, 1, "efa-only") for card in range(32))]
 
 
@@ -44,7 +44,7 @@ def token(noun: str) -> str:
 
 
 class Fakes:
-    """Records what the cloud asks of the world instead of doing it."""
+    """Records the cloud's calls to the world instead of running them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -60,7 +60,7 @@ class Fakes:
 
     def apply_fabric(self, world: World, fabric: str, rails: int) -> None:
         self.fabrics[fabric] = rails
-        with self.one_at_a_time:  # as the real one
+        with self.one_at_a_time:  # like the real one
             write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:
@@ -116,7 +116,7 @@ def cloud(fakes: Fakes) -> Cloud:
 
 
 class Stack:
-    """A small stack in the cloud, whose resources are made as the engine would make them."""
+    """A small stack in the cloud, whose resources are created as the engine would create them."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -169,7 +169,7 @@ class Stack:
         return self
 
     def rule(self, direction: str, name: str, group: str, **peer: Any) -> Record:
-        """One rule; all traffic where no protocol is given."""
+        """One rule; it applies to all traffic if no protocol is given."""
         given = {"ipProtocol": "-1", **peer}
         if "peer" in given:
             given["referencedSecurityGroupId"] = self.ids[given.pop("peer")]
@@ -280,13 +280,13 @@ def openzfs(ids: dict[str, str]) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """What a preview of these inputs says, as the provider puts it together."""
+    """The refusals in a preview of these inputs, as the provider combines them."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 
 
 def whole(cloud: Cloud) -> Stack:
-    """A stack in which everything exists."""
+    """A stack that has every kind of resource."""
     stack = Stack(cloud).network().rules().roles()
     stack.make("KeyPair", "key", keyName="operator", publicKey=PUBLIC_KEY)
     stack.make("Parameter", "parameter", name="/busbar/x/head-host-key", type="String", insecureValue="not written yet")
@@ -301,7 +301,7 @@ def whole(cloud: Cloud) -> Stack:
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack in which everything exists, for questions that change nothing."""
+    """A stack that has every kind of resource, for tests that change nothing."""
     with pytest.MonkeyPatch.context() as patch:
         made = Fakes(World.at(tmp_path_factory.mktemp("furnished") / "world"))
         made.patch(patch)

@@ -1,4 +1,4 @@
-"""A stack file of target aws and what an account that has everything says of it."""
+"""A stack file of target aws, and the facts of an account that has everything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ BLOCK = replace(ODCR, block=True)
 IMAGE = Image("x86_64", "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) 20260901", 75)
 VPC, PUBLIC, PRIVATE = "vpc-1", "subnet-1", "subnet-2"
 NODES, LOGIN, STORED = "sg-1", "sg-2", "sg-3"
-#: A network of one's own, with groups.
+#: An existing network with security groups.
 EXISTING: dict[str, Any] = {
     "network": {
         "existing": {
@@ -67,7 +67,7 @@ def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PO
     return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
 
 
-#: Groups that let through what the program's own would.
+#: Groups that let through the same traffic as the program's own.
 GROUPS = {
     NODES: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED), GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0")),
     LOGIN: own_group(

@@ -1,4 +1,4 @@
-"""The line that a healthy run on EFA answers with."""
+"""The line of a healthy run on EFA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def asked() -> Asked:
 
 
 def measured(**said: dict[str, int]) -> str:
-    """Return the line of a healthy run on EFA in which NCCL `said` what the plugin writes."""
+    """Return the line of a healthy run on EFA, in which `said` changes what NCCL's log reported."""
     line = document(asked())
     line["transport"]["said"] = {
         "networks": {"AWS Libfabric": 16},

@@ -17,7 +17,7 @@ from tools.stack_changes import merged
 
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
-#: A stack that says nothing of destroying or of keys, so that the only warnings are a test's own.
+#: A stack that sets neither keys nor what a destroy does, so that the only warnings are a test's own.
 _QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse", "clientKey": "0" * 40}, "home": {"onDestroy": "refuse"}}}}
 
 
@@ -28,7 +28,7 @@ def parsed(**changes: Any) -> Stack:
 
 @dataclass
 class Seen:
-    """What one run of the program registered, exported and said."""
+    """The registrations, exports and warnings of one run of the program."""
 
     cloud: Cloud
     outputs: dict[str, Any] = field(default_factory=dict)
@@ -36,12 +36,12 @@ class Seen:
     told: list[str] = field(default_factory=list)
 
     def warn(self, text: str) -> None:
-        """Take a warning."""
+        """Record a warning."""
         self.warned.append(text)
 
 
 def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool = True, **changes: Any) -> Seen:
-    """Run the real __main__.py for the stack with `changes`; `lines` is what Commands print, `answers` what an account says."""
+    """Run the real __main__.py for the stack with `changes`; Commands print `lines`, and the account returns `answers`."""
     answers = account(
         **{
             "getRegion": {"region": "us-east-1"},

@@ -1,4 +1,4 @@
-"""The AWS cluster on a recording engine: the account that answers it, and stack files as tests vary them."""
+"""The AWS cluster on a recording engine: the account that answers it, and variations of stack files for tests."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ MADE: dict[str, dict[str, Any]] = {
     "lustreFileSystem:LustreFileSystem": {"dnsName": "fs-lustre", "mountName": "abcdefgh"},
     "openZfsFileSystem:OpenZfsFileSystem": {"dnsName": "fs-home"},
 }
-#: What the login node says of itself where it is Slurm's controller.
+#: What the login node reports about itself if it is Slurm's controller.
 CONTROLLER = {
     "public_key": "ssh-ed25519 AAAA busbar-controller",
     "region": "",
     "facts": {"hostname": "busbar-login", "version": "23.11.4", "cgroups": 2},
 }
-#: The filter of machines by instance profile, and the profile that the stack makes.
+#: The filter of machines by instance profile, and the profile that the stack creates.
 PROFILE, MINE = "iam-instance-profile.arn", "arn:cluster-iam-node-profile"
 
 
 @dataclass
 class Cloud(pulumi.runtime.Mocks):
-    """Records registrations in their order, with their inputs, and what is asked of the account."""
+    """Records registrations in their order, with their inputs, and look-ups in the account."""
 
     running: dict[str, dict[str, str]]
     written: str
@@ -51,7 +51,7 @@ class Cloud(pulumi.runtime.Mocks):
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.resource_id:  # read, not made
+        if args.resource_id:  # read, not created
             self.read.append((args.typ, args.resource_id))
             found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
             return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
@@ -82,7 +82,7 @@ class Cloud(pulumi.runtime.Mocks):
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # whoever's they are
+        if kinds and not asked:  # whoever owns them
             return {"ids": []}
         found = {
             name: tags
@@ -110,7 +110,7 @@ class Cloud(pulumi.runtime.Mocks):
 WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "preflight": False, "tags": DEFAULT}) | {
     "storage": {"lustre": None, "home": None}
 }
-#: Half of all resources are rules for file systems, so only tests of them have any.
+#: Half of all resources are security group rules for file systems, so only tests of file systems have any.
 STORED = {"storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}}
 
 
@@ -122,7 +122,7 @@ def program(
     answers: Any = None,
     preview: bool = False,
 ) -> tuple[Cloud, dict[str, Any]]:
-    """Run the cluster on a recording engine, drained; return what was recorded and the cluster's outputs."""
+    """Run the cluster on a recording engine until it is idle; return the recorded registrations and the cluster's outputs."""
     cloud = Cloud(running or {}, written or f"cluster-login-instance-id {HOST_KEY}", answers=answers or {})
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=preview)
@@ -139,7 +139,7 @@ def program(
             output.apply(lambda value, name=name: seen.setdefault(name, value))
 
     run()
-    if "inventory" in seen:  # a preview may not know it yet
+    if "inventory" in seen:  # unknown in some previews
         found = seen["inventory"].sets[0]
         seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
@@ -160,9 +160,9 @@ def storage(**systems: Any) -> dict[str, Any]:
 
 
 def ran(**tags: str) -> dict[str, dict[str, str]]:
-    """Return three nodes that run, as the program launched them, with `tags`."""
+    """Return three running nodes, as the program launched them, with `tags`."""
     made = {name: its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)}
-    # They are registered at the same time, so which comes first is chance.
+    # They are registered at the same time, in random order.
     return {f"i-{at}": made[name]["tags"] | tags for at, name in enumerate(sorted(made))}
 
 
@@ -171,12 +171,12 @@ OWN = {"publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
 
 
 def existing(**changes: Any) -> dict[str, Any]:
-    """Return a stack in a VPC that exists."""
+    """Return a stack in an existing VPC."""
     return {"network": {"existing": merged(OWN, changes)}}
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return what an account says of that VPC: look-ups by name, some of them by the question; `changes` are other answers."""
+    """Return an account's look-ups of that VPC, by name and sometimes by arguments; `changes` replace some answers."""
     subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
     ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
     every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}

@@ -1,4 +1,4 @@
-"""A program that a test starts is killed when the test leaves it, also by a failure: `Popen` alone would wait forever."""
+"""Starts a program that is killed when the test leaves the block, also if it fails: `Popen` itself would wait forever."""
 
 from __future__ import annotations
 

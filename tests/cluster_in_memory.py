@@ -1,4 +1,4 @@
-"""A Kubernetes cluster as kubectl shows it, in memory: for pure tests of the programs that call it."""
+"""A Kubernetes cluster in memory, as kubectl shows it: for pure tests of the programs that call kubectl."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Cluster(Kubectl):
 
     Attributes:
         calls: the words of every call, in order.
-        denied: what `auth can-i` answers no to.
-        readiness: what the API server says of itself.
+        denied: the permissions that `auth can-i` denies.
+        readiness: the API server's report on itself.
         groups: API groups that the cluster knows.
-        warnings: events of the object that makes the pods.
-        unused: how many looks find a definition that is there and not yet in use; its status says nothing then.
-        wrong: what is answered instead, by the first word of a call or its first two.
-        inner: what a shell command in a pod answers, by a part of it; the first match counts.
+        warnings: events of the object that creates the pods.
+        unused: number of look-ups that find a new definition not yet in use; its status is empty then.
+        wrong: answers to give instead, by the first word or the first two words of a call.
+        inner: answers to shell commands in a pod, by a part of the command; the first match counts.
     """
 
     def __init__(self) -> None:
@@ -106,7 +106,7 @@ class Cluster(Kubectl):
         return getattr(self, "_" + words[0].replace("-", "_"))(words[1:], stdin)
 
     def opened(self, found_by: dict[str, Any], namespace: str) -> Cluster:
-        """Return this cluster to a program that says how to find one and in which namespace its objects are."""
+        """Stand in for the function that opens a cluster: check its arguments and return this one."""
         assert {"kubeconfig", "context", "host"} <= found_by.keys()
         assert isinstance(namespace, str)
         return self

@@ -1,4 +1,4 @@
-"""The one double of the engine: it records what the real program registers and answers with outputs that look real."""
+"""The only double of the engine: it records what the real program registers and answers with realistic outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# A child that is forked from a test says of gRPC's sockets on its error stream that they are closed, as they should be.
+# A child that is forked from a test reports on stderr that gRPC's sockets are closed, as they should be.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import pulumi
@@ -31,9 +31,9 @@ from rehearsal.engine.language.program import EXIT_ALREADY_TOLD
 from tools.stack_changes import merged, settled
 from tools.stage import Stage
 
-# Each registration notes its whole stack with source lines; below pytest that is a fifth of a test's time.
+# Each registration records its whole stack with source lines; under pytest that takes a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
-#: The hooks that the program gave its resources, by name: the double has no way back into the program, so tests call them.
+#: The hooks of the program's resources, by name: the double cannot call back into the program, so tests call them.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
 
 
@@ -58,17 +58,17 @@ def _keep(hook: pulumi.ResourceHook) -> asyncio.Future[None]:
 
 
 pulumi.resource_hooks.register_resource_hook = _keep
-# Where a program is refused, each of its hundred futures says so with a traceback that nobody reads.
+# When a program is refused, each of its hundred futures logs a traceback that nobody reads.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-# The program ends the search for garbage, as suits a process of seconds; this one runs it a hundred times.
+# The program disables garbage collection, because its process runs for seconds; this process runs it a hundred times.
 gc.disable = lambda: None
 gc.set_threshold(200_000, 20, 100)
-# The machine may be busy with rehearsed hosts: how long an example takes says nothing.
+# The machine may be busy with rehearsed hosts, so the duration of an example means nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")
 
 ROOT = Path(__file__).parent.parent
-#: What a dev stack must say where no account is asked.
+#: What a dev stack must set if no account is queried.
 DEV_PLACE = {
     "preflight": False,
     "tenancy": "ocid1.tenancy.oc1..rehearsed",
@@ -76,13 +76,13 @@ DEV_PLACE = {
 }
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheLoginNode0000000000000000000000"
-#: What first boot writes to the console, once of three times into a line that the kernel was writing.
+#: What first boot writes to the console: three times, once within a line that the kernel was writing.
 CONSOLE = f"busbar-host-key: {HOST_KEY[:40]}[   31.4] eth0: link up\nbusbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY}\n"
 
 
-#: The only reasons for which a full run may skip a test: what a machine lacks that CI's has.
+#: The only reasons for which a full run may skip a test: software that a machine lacks and CI's has.
 MAY_LACK = ("no user namespace can be made here",)
-#: What a parameter's name may have, as pytest shows it.
+#: Characters that a parameter's name may contain, as pytest shows it.
 _NAME_CHARACTERS = 90
 
 
@@ -95,23 +95,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Keep the tests of one xdist_group on one worker: they share a built stack and run in the order of their file."""
+    """Keep the tests of one xdist_group on one worker: they share a stack and run in the order of their file."""
     if hasattr(config, "workerinput"):
         config.option.loadgroup = True
     elif getattr(config.option, "numprocesses", None) and config.option.dist == "no":
         config.option.dist = "loadgroup"
-        config.option.loadscopereorder = False  # it takes the largest number of tests for the longest group
+        config.option.loadscopereorder = False  # otherwise the group with the most tests counts as the longest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure coverage from here on, before any test file imports the product."""
+    """Measure coverage from now on, before any test file imports the product."""
     if config.getoption("--coverage") and not getattr(config.option, "numprocesses", None):
         from tools import coverage_report  # noqa: PLC0415 - only where it is asked for
 
         config.add_cleanup(coverage_report.begin())
 
 
-#: Markers of tests that are no pure ones; tools/test looks for the files that name them.
+#: Markers of tests that are not pure; tools/test looks for the files that name them.
 NOT_PURE = ("rehearsal", "kubernetes", "engine", "programs")
 
 
@@ -120,18 +120,18 @@ def _text(path: Path) -> str:
     return path.read_text()
 
 
-#: Whole stories, the longest first, so that no worker begins one when the others are done.
+#: Groups of tests that share a stack, longest first, so that no worker starts one when the others have finished.
 STORIES = ("aws", "stack", "faults", "container", "readme", "hosts", "oci-files")
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
-    """Return when a test's group has its turn: stories, then other rehearsals, then the rest."""
+    """Return the rank of a test's group in the order: shared stacks, then other rehearsals, then the rest."""
     (group,) = [mark.args[0] for mark in item.iter_markers("xdist_group")][:1] or [""]
     return (STORIES.index(group) if group in STORIES else len(STORIES)), 0 if item.get_closest_marker("rehearsal") else 1
 
 
 def pytest_make_parametrize_id(val: Any) -> str | None:
-    """Cut a long value's name: pytest puts it into each report, and into the environment of each process that a test starts."""
+    """Truncate a long value's name: pytest puts it into each report, and into the environment of every child process."""
     if not isinstance(val, str | bytes) or len(val) <= _NAME_CHARACTERS:
         return None
     head = ascii(val[:_NAME_CHARACTERS])[1:-1]
@@ -140,9 +140,9 @@ def pytest_make_parametrize_id(val: Any) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long stories first; skip, in one sentence, what an ordinary user cannot run.
+    """Put long groups first; skip tests that an ordinary user cannot run, with one sentence each.
 
-    What tests the rehearsal's own parts starts plugins, compilers and MPI, so it does not belong to the pure part.
+    Tests of the rehearsal's own parts start plugins, compilers and MPI, so they do not belong to the pure part.
     """
     items.sort(key=_turn)
     for item in items:
@@ -175,7 +175,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say last what the engine gave as errors in tests that failed: a log that is cut in its middle keeps its end."""
+    """Print the engine's errors of failed tests last: a log that is truncated in the middle keeps its end."""
     for report in terminalreporter.stats.get("failed", []):
         said = dict.fromkeys(line.strip() for line in report.caplog.splitlines() if re.search(r"\berror: |killed after", line))
         for line in list(said)[-6:]:
@@ -241,7 +241,7 @@ def ready_line(nodes: int = 2) -> str:
     return json.dumps({"schema": 2, "kind": "ready", **found})
 
 
-#: What a server with eight GPUs and eight rails says of itself at first contact.
+#: What a server with eight GPUs and eight rails reports at first contact.
 SERVER_FACTS = {
     "gpu": "NVIDIA A100-SXM4-40GB",
     "gpus": 8,
@@ -281,7 +281,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
     """Return the groups of a stack file for a test without rehearsal, with `changes` merged into them."""
     found = {key.partition(":")[2]: value for key, value in _read(f"Pulumi.{stack}.yaml").items() if key.startswith("busbar:")}
     own: dict[str, Any] = {
-        # The SDK walks every row of a measurement several times, which would take most of a test's time.
+        # The SDK visits every row of a measurement several times, which would take most of a test's time.
         "measure": {
             "sizes": {"from": "1M"},
             "collectives": ["all_reduce"],
@@ -298,21 +298,21 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
 
 
 def texts(found: dict[str, Any]) -> dict[str, str]:
-    """Return groups as the engine hands them over."""
+    """Return groups as the engine passes them."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in settled(found).items()}
 
 
 def configuration(**changes: Any) -> dict[str, Any]:
-    """Return what the engine hands the program for the dev stack, with `changes`."""
+    """Return the configuration that the engine passes to the program for the dev stack, with `changes`."""
     found = merged(merged(groups("dev"), {"oci": DEV_PLACE}), changes)
     return {f"busbar:{key}": text for key, text in texts(found).items()}
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """Runs what it is given there and then: the recording engine answers at once, and threads take longer."""
+    """Runs each task immediately: the recording engine answers at once, and threads would take longer."""
 
     def submit(self, work: Callable[..., Any], /, *words: Any, **more: Any) -> Future[Any]:
-        """Return what `work` gave."""
+        """Return the result of `work`."""
         done: Future[Any] = Future()
         try:
             done.set_result(work(*words, **more))
@@ -325,7 +325,7 @@ def run_main() -> None:
     """Run the real __main__.py in this process.
 
     Raises:
-        pulumi.RunError: what it refused, which the engine has been told before the process would have ended.
+        pulumi.RunError: the refusal, which the engine has already received when the process would exit.
     """
     try:
         runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
@@ -336,7 +336,7 @@ def run_main() -> None:
 
 
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
-    """Run the real __main__.py on a recording engine, drained; each of its components says at its end that it is complete."""
+    """Run the real __main__.py on a recording engine until it is idle; check that each component registers its outputs."""
     REGISTERED.clear()
     engine = Engine(lines, members=members)
     loop = asyncio.new_event_loop()
@@ -359,19 +359,19 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What the program keeps for its user is a test's own here."""
+    """Give this run its own folder for the program's user cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For programs that make their state outlive a crash of the machine after each step."""
+    """Skip fsync, with which programs make their state survive a crash of the machine after each step."""
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 
 @pytest.fixture
 def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
-    """Compare a text with the file that was reviewed; with --write-golden write the file anew."""
+    """Compare a text with the reviewed file; with --write-golden, write the file instead."""
 
     def compare(path: Path, text: str) -> None:
         if request.config.getoption("--write-golden"):
@@ -383,14 +383,14 @@ def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Iterator[Stage]:
-    """A rehearsed world of its own, destroyed afterwards."""
+    """A rehearsed world for this test, destroyed afterwards."""
     made = Stage(tmp_path)
     yield made
     made.close()
 
 
 def _noted(monkeypatch: pytest.MonkeyPatch, read: Callable[[pulumi.ResourceOptions | None], Any]) -> dict[str, Any]:
-    """Return what `read` finds in the options of each resource by its name, as it is registered; not where it finds None."""
+    """Return what `read` finds in each resource's options at its registration, by resource name; None is left out."""
     said: dict[str, Any] = {}
     genuine = pulumi.Resource.__init__
 
@@ -406,7 +406,7 @@ def _noted(monkeypatch: pytest.MonkeyPatch, read: Callable[[pulumi.ResourceOptio
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str | None, str | None]]:
-    """How long the provider may take to create and to delete each resource that says so, by its name."""
+    """The provider's timeouts for create and delete of each resource that sets them, by its name."""
 
     def read(opts: pulumi.ResourceOptions | None) -> tuple[str | None, str | None] | None:
         limits = opts.custom_timeouts if opts else None
@@ -417,5 +417,5 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str | None, str
 
 @pytest.fixture
 def protection(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, bool]]:
-    """What is said of each resource by its name, as it is registered: protect, and retain on delete."""
+    """The options `protect` and `retain_on_delete` of each resource at its registration, by its name."""
     return _noted(monkeypatch, lambda opts: (bool(opts and opts.protect), bool(opts and opts.retain_on_delete)))

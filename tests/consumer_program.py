@@ -1,4 +1,4 @@
-"""Another program that demands a certificate of a stack, by the file that is there to be copied."""
+"""Another program that requires a certificate of a stack, through the file that users copy."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class Reader(pulumi.runtime.Mocks):
         return args.name, dict(args.inputs) | {"outputs": self.outputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        raise NotImplementedError(args.token)  # who reads outputs asks nothing else
+        raise NotImplementedError(args.token)  # a program that reads outputs invokes nothing else
 
 
 def demand(
     monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, key: str, preview: bool, **asked: Any
 ) -> list[dict[str, Any]]:
-    """Run a program that demands a certificate and does nothing with the answer but note it."""
+    """Run a program that requires a certificate and only records the answer."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
     from busbar_certificate import require_certificate  # noqa: PLC0415 - its folder is on the path from here on
 

@@ -1,4 +1,4 @@
-"""The programs of a Slurm controller on a rehearsed host, and what a test asks of them there."""
+"""The programs of a Slurm controller on a rehearsed host, and scripts that tests run there."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from rehearsal.plugin.store import Record
 from rehearsal.world.world import World
 from scheduler import programs
 
-#: First lines of a script that imports the programs from their place.
+#: First lines of a script that imports the programs from their folder.
 IMPORTS = f"import json, sys, time; sys.path.insert(0, {programs.ARCHIVE!r})\n"
-#: Ask `cloud` for its listing until a question about it is answered with yes.
+#: List `cloud`'s machines until a condition on the list holds.
 UNTIL = r"""
 def until(question):
     end = time.monotonic() + 60
@@ -25,7 +25,7 @@ def until(question):
 
 
 def install(world: World, host: Record) -> None:
-    """Write the programs to their place on a host."""
+    """Write the programs to their folder on a host."""
     pid = (world.path / "hosts" / host.short / "pid").read_text()
     archive = Path("/proc", pid, "root", programs.ARCHIVE.lstrip("/"))
     archive.parent.mkdir(parents=True, exist_ok=True)

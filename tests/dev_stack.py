@@ -1,4 +1,4 @@
-"""The dev stack for tests of the program: what it asks for, and the lines that its machines answer with."""
+"""The dev stack for tests of the program: its settings, and the lines of its machines."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from config.oci.model import Oci
 
 
 def dev_asked() -> Asked:
-    """Return what the dev stack asks for."""
+    """Return the settings of the dev stack."""
     stack = read.parse({key.partition(":")[2]: text for key, text in configuration().items()})
     assert isinstance(stack.wanted, Oci)
     return Asked.of(stack, stack.wanted.pools[0].row, 2)
@@ -30,6 +30,6 @@ LINES = {
 
 
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
-    """Return a group with both file systems, and what destroying does to each."""
+    """Return a group with both file systems, and what a destroy does to each."""
     storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
     return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

@@ -1,4 +1,4 @@
-"""A directory of users without a server: what the real one keeps, and nothing of what it refuses."""
+"""A directory of users without a server: it stores what the real one stores, but refuses nothing."""
 
 from __future__ import annotations
 

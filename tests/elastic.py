@@ -1,4 +1,4 @@
-"""A cloud, a Slurm and a clock for the programs that start and end nodes; each does what the real one does for them."""
+"""A cloud, a Slurm and a clock for the programs that start and terminate nodes; each behaves as the real one does for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KilledError(BaseException):
 
 
 class Steps:
-    """Counts what a run does to the world; kills the run before or after the step of a number."""
+    """Counts a run's changes to the world; kills the run before or after a given step."""
 
     def __init__(self) -> None:
         self.at, self.kill_at, self.after = 0, -1, False
@@ -36,7 +36,7 @@ class Steps:
 
 
 class CountedState(State):
-    """A state whose file is one of the steps."""
+    """A state whose file write is one of the steps."""
 
     _steps: Steps
 
@@ -45,18 +45,18 @@ class CountedState(State):
 
 
 class FakeCloud(Cloud):
-    """A cloud that starts nothing twice for one token, lists what it has, and can be out of things.
+    """A cloud that never starts anything twice for one token, lists its machines, and can lack capacity and more.
 
     Attributes:
-        room: machines that it can still start.
-        partial: it starts what it can, whatever `least` says.
-        busy: calls that it will throttle.
+        room: number of machines that it can still start.
+        partial: whether it starts as many as it can, whatever `least` is.
+        busy: number of calls that it will throttle.
         refuses, hides: an error for every launch, and for every listing.
-        unlisted: it does not list new machines yet.
-        located: where machines are, by id; nothing is known of others.
-        shut: why nothing of a set can be started at this time.
-        grows: a launch beside another one gets machines of that one's network.
-        places_to_start, full: zones, and those without capacity, which say so later.
+        unlisted: whether new machines are missing from the listing.
+        located: locations of machines, by id; others are unknown.
+        shut: why no machine of a set can be started at this time.
+        grows: whether machines launched beside others join their network.
+        places_to_start, full: zones, and zones without capacity, which report that later.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -156,11 +156,11 @@ class FakeCloud(Cloud):
 
 
 class FakeSlurm(Slurm):
-    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py has the real one).
+    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py runs the real one).
 
     Attributes:
-        delays: nodes that are asked to start do so later, by `power_save`, as Slurm looks at them every 30 s.
-        asked: nodes that were asked to start, as often as that was done.
+        delays: whether nodes start only at the next `power_save`, as Slurm checks every 30 s.
+        asked: nodes that were asked to start, once for each time.
     """
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
@@ -186,7 +186,7 @@ class FakeSlurm(Slurm):
     def power_up(self, nodes: Sequence[str]) -> None:
         def change() -> None:
             self.asked += nodes
-            for node in nodes:  # a node that starts already is shown as off again
+            for node in nodes:  # a node that is starting already is shown as off again
                 its = self.nodes[node]
                 self.nodes[node] = NodeState(its.flags | {"POWER_UP", "POWERED_DOWN"}, its.reason)
             if not self.delays:
@@ -195,7 +195,7 @@ class FakeSlurm(Slurm):
         self.steps.do(change)
 
     def power_save(self) -> None:
-        """Do what Slurm does every 30 s: start the nodes that were asked to."""
+        """Do what Slurm does every 30 s: start the nodes that were asked to start."""
         self.start(*(("", [node]) for node, its in self.nodes.items() if "POWER_UP" in its.flags))
 
     def resume(self, nodes: Sequence[str]) -> None:
@@ -216,7 +216,7 @@ class FakeSlurm(Slurm):
         self.steps.do(lambda: self.comments.update({node: text}))
 
     def start(self, *jobs: tuple[str, Sequence[str]]) -> None:
-        """Do what Slurm does when jobs need nodes that do not run."""
+        """Do what Slurm does when jobs need nodes that are not running."""
         for _, nodes in jobs:
             for node in nodes:
                 self.nodes[node] = NodeState(frozenset(("ALLOCATED", "CLOUD", "POWERING_UP")), "")
@@ -224,7 +224,7 @@ class FakeSlurm(Slurm):
             spool.write(str(self.folder), spool.RESUME, [spool.Group(job, tuple(nodes)) for job, nodes in jobs])
 
     def idle(self, *nodes: str) -> None:
-        """Do what Slurm does with nodes that have been idle for long enough."""
+        """Do what Slurm does with nodes that were idle for long enough."""
         for node in nodes:
             self.nodes[node] = NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "")
         if nodes:
@@ -236,7 +236,7 @@ class FakeSlurm(Slurm):
 
 
 class Controller:
-    """The controller's disk, and runs of `reconcile` on it; machines are tested first if `entry_s` limits that."""
+    """The controller's disk, and runs of `reconcile` on it; with `entry_s`, machines are tested first, in at most that time."""
 
     def __init__(self, folder: Path, size: int = 8, entry_s: float = 0, always_on: int = 0) -> None:
         self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()
@@ -262,7 +262,7 @@ class Controller:
         return [f"gpu-dy-{name}-{number}" for number in range(first, first + count)]
 
     def run(self, times: int = 1, seconds: float = 5) -> State:
-        """Run the program some times; each run starts from the disk."""
+        """Run the program several times; each run starts from the disk."""
         for _ in range(times):
             self.now += seconds
             reconcile.once(self.work())

@@ -1,7 +1,7 @@
-"""A controller with the real slurmctld, and machines with the real slurmd, in name spaces of this process; prints JSON lines.
+"""A controller with the real slurmctld, and machines with the real slurmd, in namespaces of this process; prints JSON lines.
 
-`elastic_head.py FOLDER [PART...]`, run by elastic_session.py in name spaces of its own. The cloud is of the tests; Slurm's
-programs and `reconcile` are those of a cluster.
+elastic_session.py runs `elastic_head.py FOLDER [PART...]` in namespaces of its own. The cloud is a fake; Slurm's
+programs and `reconcile` are those of a real cluster.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from scheduler.files import files, scripts
 from scheduler.slurm_conf import PROGRAMS
 
 SIZE = 64
-#: As slurmctld runs programs.
+#: The environment in which slurmctld runs programs.
 SLURM = ["env", "-i", "setpriv", "--reuid", "slurm", "--regid", "slurm", "--clear-groups"]
 HEAD = "10.255.0.1"
-#: Timers that only make tests wait.
+#: Timers that would only make tests wait.
 SHORTER = {
     "SuspendTimeout=120": "SuspendTimeout=8",
     "SuspendTime=60": "SuspendTime=6",
     ",power_save_min_interval=30": ",power_save_interval=1",
 }
-#: A machine: its own network, name and folders; munge's socket is the controller's.
+#: A machine: its own network, host name and folders; munge's socket is the controller's.
 MACHINE = r"""
 set -e
 hostname $1; mount --make-rprivate /
@@ -51,7 +51,7 @@ mkdir -p /run/munge; mount --move /tmp/munge.$1 /run/munge
 exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 """
 
-#: A machine as it boots: its own /etc and /usr/local too, no munge key, and sshd. systemd is none: `systemctl` starts daemons.
+#: A machine at first boot: also with its own /etc and /usr/local, sshd, and no munge key. A script `systemctl` starts daemons.
 BOOTED = rf"""
 set -e
 hostname ip-$1; mount --make-rprivate /
@@ -78,7 +78,7 @@ exec /usr/sbin/sshd -D -h /run/host-key -o PermitRootLogin=yes -o StrictModes=no
 
 
 class Machines(FakeCloud):
-    """The cloud: each machine is a network name space, in which `boot` starts slurmd."""
+    """The cloud: each machine is a network namespace, in which `boot` starts slurmd."""
 
     def __init__(self) -> None:
         super().__init__(Steps())
@@ -98,7 +98,7 @@ class Machines(FakeCloud):
         return ids
 
     def power_on(self, machine: str, folder: Path) -> None:
-        """Boot a machine that is no node yet."""
+        """Boot a machine that is not a node yet."""
         words = ["nsenter", f"--net=/run/netns/{machine}", "unshare", "--mount", "--uts", "sh", "-c", BOOTED, "sh", machine]
         self.processes[machine] = subprocess.Popen([*words, str(folder)], stdin=subprocess.DEVNULL, start_new_session=True)
 
@@ -120,7 +120,7 @@ def run(*words: str, check: bool = True) -> str:
 
 
 class Head:
-    """The controller; `turn` is what the timer does."""
+    """The controller; `turn` is one run of its timer."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cloud, self.ahead_s = folder, Machines(), 0.0
@@ -148,7 +148,7 @@ class Head:
         sys.exit("slurmctld does not answer")
 
     def restart(self) -> None:
-        """Stop the controller's daemon as a reboot does, and start it from what it saved."""
+        """Stop the controller's daemon as a reboot does, and start it with its saved state."""
         self.slurmctld.terminate()
         self.slurmctld.wait()
         self.start()
@@ -180,7 +180,7 @@ class Head:
             reconcile.once(work)
 
     def until(self, question: Callable[[], Any], what: str, seconds: float = 60) -> Any:
-        """Turn until `question` has an answer; fail after some time, and show what Slurm says."""
+        """Run `turn` until `question` returns an answer; after a time limit, fail and show Slurm's state."""
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             self.turn()
@@ -264,7 +264,7 @@ def capacity_for_some_time(head: Head) -> None:
         down=sorted(states(head.names)),
         launches=head.cloud.calls.count("launch") - before,
     )
-    head.restart()  # a reboot forgets nothing of it
+    head.restart()  # nothing of it is lost in a reboot
     tell(after_reboot=sorted(reasons()))
     head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
     head.until(lambda: finished(number), "the job that waited has run", 120)
@@ -409,7 +409,7 @@ def a_test_before_the_first_job(head: Head) -> None:
 
 
 def two_always_run(head: Head) -> None:
-    """Configure two nodes so, and put everything back."""
+    """Configure two nodes to always run, and restore everything afterwards."""
     own, before, conf = head.settings, head.cloud.started, Path("/etc/slurm/slurm.conf")
     text = conf.read_text()
     kept = head.names[:2]
@@ -438,7 +438,7 @@ def two_always_run(head: Head) -> None:
 
 
 def jobs_near_each_other(head: Head) -> None:
-    """Two pairs of machines that share a switch, each pair with a node of the other's numbers between."""
+    """Two pairs of machines, each below one switch; the node numbers of the two pairs alternate."""
     number, _ = job(head, 4, "sleep 1").split()
     head.until(lambda: finished(number), "a job of 4 nodes has run", 90)
     machines = State.load(f"{settings.FOLDER}/state.json").batches.popitem()[1].machines

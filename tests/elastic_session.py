@@ -1,4 +1,4 @@
-"""Runs parts of elastic_head.py in name spaces of their own; `elastic_session.py PART...` prints their facts as JSON."""
+"""Runs parts of elastic_head.py in separate namespaces; `elastic_session.py PART...` prints their facts as JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 _ROOT = Path(__file__).parent.parent
-#: Gives a session its own folders, network, host name and processes; nothing is left when the shell ends.
+#: Gives a session its own folders, network, host name and processes; all of them are gone when the shell exits.
 _SCRIPT = r"""
 set -e
 hostname head
@@ -43,10 +43,10 @@ _TIMEOUT_S = 420
 
 
 def facts(*parts: str) -> dict[str, dict[str, Any]]:
-    """Run parts of elastic_head.py, one after the other on one controller; return what each tells, by its name.
+    """Run parts of elastic_head.py, one after the other on one controller; return each part's facts, by its name.
 
     Raises:
-        RuntimeError: a part failed; its message is what the session said.
+        RuntimeError: a part failed; the message is the session's output.
     """
     environment = {**os.environ, "PYTHONPATH": f"{_ROOT}:{_ROOT / 'tests'}"}
     with tempfile.TemporaryDirectory(prefix="busbar-elastic-") as folder:

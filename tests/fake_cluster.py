@@ -1,4 +1,4 @@
-"""A cluster whose program runs answer what a test says, for tests of the order of steps and of the line."""
+"""A cluster whose program runs return what a test sets, for tests of the order of steps and of the line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def step(name: str, stage: str = "all", **more: Any) -> Step:
 
 
 class Cluster:
-    """Two nodes as the runner sees them; `runs` has what each step gives, `inventory` what each node says."""
+    """Two nodes as the runner sees them; `runs` has the result of each step, `inventory` the report of each node."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.folder, self.said, self.ran = folder, [], []

@@ -1,4 +1,4 @@
-"""A head node without a cluster: the real runner in a home of its own, with commands that answer as tests say."""
+"""A head node without a cluster: the real runner in a home of its own, with commands that answer as a test sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODE = [{"name": "head", "address": "127.0.0.1"}]
 
 @functools.cache
 def unpacked() -> Path:
-    """Return the runner as a folder, which Python compiles once; a zipapp is compiled at every start."""
+    """Return the runner as a folder, which Python compiles only once; a zipapp is compiled at every start."""
     folder = Path(tempfile.mkdtemp(prefix="busbar-runner-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(io.BytesIO(pack.runner())) as packed:
@@ -34,7 +34,7 @@ def unpacked() -> Path:
 
 
 class Head:
-    """A head node: a home folder, and the runner as it is packed."""
+    """A head node: a home folder, and the packed runner."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -128,7 +128,7 @@ def launch_of(head: Head) -> dict:
     """Return a launcher whose mpirun runs the program itself, once."""
     mpirun = head.home / "launcher" / "bin" / "mpirun"
     mpirun.parent.mkdir(parents=True, exist_ok=True)
-    # The words before the program are kept, so that a test can see what ranks were given.
+    # The words before the program are kept, so that a test can check the environment of ranks.
     mpirun.write_text('#!/bin/sh\nsaid="$*"\nfor word; do case $word in */bin/step-*) SAID="$said" exec "$word";; esac; done\n')
     mpirun.chmod(0o755)
     return {
@@ -170,7 +170,7 @@ MAKEFILE = (
 
 
 def lay(head: Head, inside: dict[str, str]) -> None:
-    """Lay the files of an image where the model of a container has them."""
+    """Put the files of an image where the model of a container expects them."""
     for place, text in inside.items():
         path = head.home / "inside" / place
         path.parent.mkdir(parents=True, exist_ok=True)

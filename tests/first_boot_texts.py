@@ -1,4 +1,4 @@
-"""What the machine's own cloud-init and shellcheck say of first-boot texts, in one process for all of them."""
+"""The judgement of this machine's cloud-init and shellcheck on first-boot texts, in one process for all of them."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Texts:
         self._shell: dict[str, list[Any]] = {}
 
     def script(self, name: str) -> str:
-        """Return the shell script that a text brings."""
+        """Return the shell script in a text."""
         files = {file["path"]: file["content"] for file in yaml.safe_load(self._texts[name])["write_files"]}
         return str(files["/var/lib/busbar/first-boot"])
 
     def judged_by_cloud_init(self, name: str) -> tuple[int, str]:
-        """Return what `cloud-init schema` ends with and says."""
+        """Return the exit status and output of `cloud-init schema`."""
         launcher = shutil.which("cloud-init")
         if launcher is None:
             pytest.skip("cloud-init is not installed here")
@@ -52,7 +52,7 @@ class Texts:
             python = Path(launcher).read_text().splitlines()[0].removeprefix("#!").split()[0]
             with tempfile.TemporaryDirectory() as folder:
                 paths = self._written(folder, self._texts)
-                # At the root: our own package of that name must not shadow the distribution's.
+                # Run at the root: our own package of that name must not shadow the distribution's.
                 done = subprocess.run(
                     [python, "-c", _CLOUD_INIT, *paths], capture_output=True, text=True, check=False, cwd="/", timeout=300
                 )
@@ -62,7 +62,7 @@ class Texts:
         return int(code or 0), said
 
     def judged_by_shellcheck(self, name: str) -> list[Any]:
-        """Return what shellcheck remarks on the script; nothing where it is not installed."""
+        """Return shellcheck's remarks on the script; empty if it is not installed."""
         program = shutil.which("shellcheck")
         if program and not self._shell:
             with tempfile.TemporaryDirectory() as folder:

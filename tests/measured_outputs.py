@@ -1,4 +1,4 @@
-"""Outputs of a measured stack, with a search that found something."""
+"""Outputs of a measured stack whose search found a culprit."""
 
 from __future__ import annotations
 

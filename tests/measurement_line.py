@@ -1,4 +1,4 @@
-"""A measurement line as a healthy run of a plan would give it, to be damaged by tests."""
+"""The line of a healthy run of a plan, which tests then damage."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def a_plan(begin_bytes: int = 8, end_bytes: int = 64 * 1024**2, **changes: Any) 
 
 PLAN = a_plan()
 ASKED = Asked(PLAN, GPU4, 2)
-#: What a finished build says.
+#: The report of a finished build.
 BUILT = BuildLine(
     run_id="build1",
     home="/home/opc",
@@ -52,9 +52,9 @@ def row(size_bytes: int, busbw_gb_s: float, wrong: int | None = 0, name: str = "
 
 
 def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> dict[str, Any]:
-    """Return the line of a run in which every step reaches `share` of what the wire allows at its largest size.
+    """Return the line of a run in which every step reaches `share` of the ceiling at its largest size.
 
-    No two sizes, rails, nodes or groups have the same number: what takes one for the other is noticed.
+    No two sizes, rails, nodes or groups have the same number, so that a test notices if one is mistaken for another.
     """
     found = []
     for step in steps(asked.plan, asked.shape, asked.nodes):

@@ -1,4 +1,4 @@
-"""What an account on OCI answers to the program's preflight."""
+"""An OCI account's answers to the program's preflight."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
 
 
 def account(**changes: Any) -> dict[str, Any]:
-    """Return what an account says that can take two nodes and no more; `changes` are other answers, by data source."""
+    """Return the answers of an account with room for exactly two nodes; `changes` replace some, by data source."""
     shapes = [{"name": SHAPE, "gpus": 8, "quotaNames": ["gpu4-count"]}, {"name": "BM.Standard.E5.192", "gpus": 0}]
     pools = [{"size": 3}, {"size": 4}]
     return {
@@ -29,7 +29,7 @@ def account(**changes: Any) -> dict[str, Any]:
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]) -> Callable[..., tuple[Engine, str]]:
-    """Return what runs the program with preflight on an account; it gives the engine, and what the program refused."""
+    """Return a function that runs the program with preflight on an account; it returns the engine and the refusal."""
 
     def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:
         engines: list[Engine] = []

@@ -1,4 +1,4 @@
-"""A client of OCI's API with a signer of its own, which is right unless a test makes it wrong."""
+"""A client of OCI's API with a signer of its own, which signs correctly unless a test breaks it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Caller:
         return Request(method, target, known, body)
 
     def federate(self, change: Change = lambda _: None, **papers: str) -> Answer:
-        """Ask for a token, and use it from now on."""
+        """Request a token, and use it from now on."""
         own = {**self.papers, **papers}
         leaf = x509.load_pem_x509_certificate(own["cert.pem"].encode())
         fingerprint = ":".join(f"{one:02X}" for one in leaf.fingerprint(hashes.SHA1()))  # noqa: S303

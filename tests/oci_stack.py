@@ -1,4 +1,4 @@
-"""A small stack in the stand-in cloud for its tests, over a world that only takes notes; judges nothing."""
+"""A small stack in the stand-in cloud for its tests, over a fake world that only records calls; judges nothing."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def token(noun: str) -> str:
 
 
 class Fakes:
-    """Records what the cloud asks of the world instead of doing it."""
+    """Records the cloud's calls to the world instead of running them."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -47,7 +47,7 @@ class Fakes:
         self.running: dict[str, hosts.HostSpec] = {}
         self.served: dict[str, dict[str, Any]] = {}
         self.kept: set[str] = set()
-        #: A test clears it to see what a cloud says while it starts machines.
+        #: A test clears it to see the cloud's answers while it starts machines.
         self.may_boot = threading.Event()
         self.may_boot.set()
 
@@ -107,7 +107,7 @@ def cloud(fakes: Fakes) -> Cloud:
 
 
 class Stack:
-    """A small stack in the cloud, whose resources are made as the engine would make them."""
+    """A small stack in the cloud, whose resources are created as the engine would create them."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.cloud = cloud
@@ -211,14 +211,14 @@ def cluster_network(conf: Any, subnet: Any, size: Any) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """What a preview of these inputs says, as the provider puts it together."""
+    """The refusals in a preview of these inputs, as the provider combines them."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 
 
 @pytest.fixture(scope="module")
 def furnished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack in which everything exists, for questions that change nothing."""
+    """A stack that has every kind of resource, for tests that change nothing."""
     with pytest.MonkeyPatch.context() as patch:
         made = Fakes(World.at(tmp_path_factory.mktemp("furnished") / "world"))
         for name, fake in (

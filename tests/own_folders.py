@@ -1,7 +1,7 @@
-"""What gives a machine of the Slurm tests folders of its own: shell, run by tests/elastic_head.py and tests/users_head.py."""
+"""Shell that gives a machine of the Slurm tests its own folders; tests/elastic_head.py and tests/users_head.py run it."""
 
-#: Over the folders of the system as it was before the test (/run/pristine), not over the controller's: its folders are an
-#: overlay already, this system's root may be another, and the kernel stacks two at most.
+#: Overlays on the system's folders as they were before the test (/run/pristine), not on the controller's: those are an overlay
+#: already, this system's root may be another, and the kernel stacks at most two.
 OWN_FOLDERS = r"""
 mount -t tmpfs -o mode=755 tmpfs /mnt
 for folder in /etc /usr/local /var/lib /var/log; do

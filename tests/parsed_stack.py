@@ -1,4 +1,4 @@
-"""Stack files as tests write them: parsed, or refused in sentences that begin with a path; judges nothing else."""
+"""Stack files that tests write: parsed, or refused in sentences that begin with a path; judges nothing else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def parsed(**changes: Any) -> Stack:
 
 
 def refused(**changes: Any) -> list[str]:
-    """Return the sentences of a refusal, whose first words are paths that the models have."""
+    """Return the sentences of a refusal, whose first words are paths of the models."""
     with pytest.raises(pulumi.RunError) as found:
         parsed(**changes)
     sentences = str(found.value).splitlines()
@@ -42,13 +42,13 @@ def refused(**changes: Any) -> list[str]:
 
 
 def begins_with_a_path(sentence: str) -> bool:
-    """Tell whether the first word is a path of the models as it is typed, or an unknown key in a group that exists."""
+    """Tell whether the first word is a path of the models as it is typed, or an unknown key in an existing group."""
     path = sentence.split(" ", maxsplit=1)[0]
     here: Any = StackFile
     for step in re.sub(r"\[\d+\]", "", path).split("."):
         known = fields_by_key(here) if here is not None else {}
         if step not in known:
-            # A key of a map (tags, limits), or one that is not known: the group around it must be.
+            # It is a key of a map (tags, limits), or an unknown key: the group around it must exist.
             return here is None or "is not a" in sentence
         here = inner(known[step].annotation)
     return True

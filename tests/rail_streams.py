@@ -1,4 +1,4 @@
-"""Streams between rehearsed hosts over one rail, and what they carry."""
+"""Streams between rehearsed hosts over one rail, and their measured rates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from child_process import started
 from rehearsed_hosts import RAILS
 
-# Seed 000's first boot, shorter: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
+# A shorter form of seed 000's first boot: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
 FIRST_BOOT = """#cloud-config
 yum_repos:
   cuda-rhel7-x86_64:
@@ -49,7 +49,7 @@ RECEIVE = (
 
 
 def megabits(stage, sender, receiver, source, address):
-    """What one stream from an address of one host to an address of another carries; it leaves by its source's rail."""
+    """The rate of one stream from an address of one host to an address of another; it leaves by its source's rail."""
     pid = (stage.world.path / "hosts" / receiver / "pid").read_text()
     argv = ["nsenter", "-t", pid, "-n", "bash", "-c", RECEIVE.format(address)]
     with started(argv, stdout=subprocess.PIPE, text=True) as listening:

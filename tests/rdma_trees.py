@@ -1,4 +1,4 @@
-"""Trees of RDMA devices below /sys/class/infiniband, made of the lists in tests/golden/rdma."""
+"""Trees of RDMA devices below /sys/class/infiniband, built from the lists in tests/golden/rdma."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What README tells a reader to type in a shell."""
+"""The commands that README tells a reader to type in a shell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For the tests of a stack of target kubernetes on a rehearsed cluster; kubectl runs as the cluster's administrator."""
+"""Helpers for the tests of a stack of target kubernetes on a rehearsed cluster; kubectl runs as the cluster's administrator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def kubectl(stage: Stage, line: str, given: str = "") -> str:
 
 
 def again(stage: Stage, **changes: Any) -> Finished:
-    """Measure once more, as `make measure` does, with `changes` that apply to this update only."""
+    """Measure again, as `make measure` does, with `changes` that apply to this update only."""
     run = stage.passed.get("measure", {}).get("run", 1) + 10
     stage.passed = merged(stage.passed, {"measure": {"run": run}})
     return stage.up(**merged(stage.passed, changes))
@@ -40,11 +40,11 @@ def ours(stage: Stage) -> list[dict[str, Any]]:
 
 
 def pods(stage: Stage) -> dict[str, str]:
-    """Return the uid of each node's pod; a pod that is not on a node yet is left out."""
+    """Return the uid of the pod on each node; pods that are not on a node yet are left out."""
     return {one["spec"]["nodeName"]: one["metadata"]["uid"] for one in ours(stage) if "nodeName" in one["spec"]}
 
 
 def inside(stage: Stage, node: str, command: str) -> str:
-    """Return what a command prints in the pod of a node."""
+    """Return the output of a command in the pod of a node."""
     (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
     return kubectl(stage, f"--namespace busbar exec {name} -- {command}")

@@ -18,7 +18,7 @@ from rehearsal.oci import host_images as oci_images
 from rehearsal.world.world import World
 from tools.stage import left_of
 
-#: A container's first step; where this machine's root is a folder of another (chroot), the kernel lets nobody take it.
+#: First step of a container; if this machine's root is a folder of another machine (chroot), the kernel refuses it.
 CONTAINED = pytest.mark.skipif(
     subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
     reason="no user namespace can be made here",
@@ -36,7 +36,7 @@ PATIENCE_SECONDS = 60
 
 
 def end_world(world: World) -> None:
-    """Stop and remove everything of a world, and check that nothing is left of it."""
+    """Stop and remove everything of a world, and check that nothing is left."""
     (world.path / "faults.json").unlink(missing_ok=True)  # the test's own
     cleanup.demolish(world)
     left = left_of(world.path)
@@ -44,14 +44,14 @@ def end_world(world: World) -> None:
 
 
 def vcn(rules: tuple[network.Rule, ...] = PRIVATE, routes: tuple[network.Route, ...] = OUT) -> network.VcnPlan:
-    """A VCN whose private subnet has these rules and routes; its public one is open for SSH."""
+    """A VCN whose private subnet has these rules and routes; its public subnet is open for SSH."""
     public = network.SubnetPlan("public", "10.0.0.0/24", (EGRESS, SSH), (network.Route("0.0.0.0/0", "internet"),))
     private = network.SubnetPlan("private", "10.0.1.0/24", rules, routes)
     return network.VcnPlan("vcn0", ("10.0.0.0/16",), (public, private), {BASTION: PUBLIC})
 
 
 def host(name: str, number: int, image: str, key: str) -> hosts.HostSpec:
-    """A host on the private subnet with BM.GPU4.8's rails if its image is for GPUs; the bastion on the public one."""
+    """A host in the private subnet, with BM.GPU4.8's rails if its image is for GPUs; the bastion is in the public subnet."""
     subnet = "10.0.0" if name == "bastion" else "10.0.1"
     gpu = image.endswith("-gpu")
     return hosts.HostSpec(
@@ -101,8 +101,8 @@ class Stage:
         return hosts.enter(self.world, name, ["bash", "-c", command])
 
     def ready(self, *names: str) -> dict[str, str]:
-        """The status each host's cloud-init ended with."""
-        # `cloud-init status` takes half a second to say what its result says.
+        """The final status of each host's cloud-init."""
+        # `cloud-init status` takes half a second to report what its result file contains.
         result = "/run/cloud-init/result.json"
         wait = f"for i in $(seq {10 * PATIENCE_SECONDS}); do [ -e {result} ] && exec cat {result}; sleep 0.1; done; exit 1"
         ended = {}

@@ -1,4 +1,4 @@
-"""What tests ask of a rehearsed Slurm cluster's login node."""
+"""Questions of tests to a rehearsed Slurm cluster's login node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_S = 240
 
 
 def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -> str:
-    """Ask the login node until the answer is right; show what Slurm says if it never is."""
+    """Run a command on the login node until its output is right; if it never is, show Slurm's state."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         said = stage.on_host(command)

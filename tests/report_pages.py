@@ -2,7 +2,7 @@
 
     PYTHONPATH=. .busbar/venv/bin/python tests/report_pages.py FOLDER
 
-Pass, short and unknown, on 2, 8 and 64 nodes. Nothing on these pages was measured. docs/report.md says what to look for.
+Pass, short and unknown, on 2, 8 and 64 nodes. Nothing on these pages was measured. docs/report.md lists what to look for.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from catalogue import Price
 from config.records import Records
 
 _ALL = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendrecv", "broadcast", "reduce", "gather", "scatter")
-#: Page -> nodes, share of the wire, and whether a search found the last node.
+#: Page -> nodes, share of the ceiling, and whether a search found the last node.
 PAGES = {
     "pass-2": (2, 0.98, False),
     "pass-64": (64, 0.98, False),
@@ -36,7 +36,7 @@ PAGES = {
 
 
 def searched(nodes: int) -> dict[str, Any]:
-    """Return a search that names the last node: one of its rails, or all of it where there are many."""
+    """Return a search that names the last node: one of its rails, or the whole node if there are many."""
     bad = nodes - 1
     pairs = [
         [one, other, 96.0 if other == bad else 188 + (7 * one + 3 * other) % 5]
@@ -59,7 +59,7 @@ def searched(nodes: int) -> dict[str, Any]:
 
 
 def page(name: str) -> dict[str, Any]:
-    """Return what the page of that name is drawn from."""
+    """Return the data that the page of that name is drawn from."""
     nodes, share, is_searched = PAGES[name]
     asked = Asked(a_plan(8, 8 << 30, collectives=_ALL), GPU4, nodes, pool="gpu")
     text = "" if share is None else json.dumps(document(asked, share, 1) | ({"transport": None} if "unknown" in name else {}))

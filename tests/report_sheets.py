@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:tests .busbar/venv/bin/python tests/report_sheets.py docs/report
 
-Needs chromium and pdftoppm (Debian's packages chromium and poppler-utils). Says how many pages each takes on paper.
+Needs chromium and pdftoppm (Debian's packages chromium and poppler-utils). Prints how many pages each takes on paper.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from PIL import Image
 
 from benchmarks.report import web_page
 
-#: Of the page of 8 nodes there is no sheet: it looks like that of 2 and 64.
+#: There is no sheet of the page of 8 nodes: it looks like those of 2 and 64.
 SHEETS = [name for name in report_pages.PAGES if not name.endswith("-8")]
 WIDTHS, HEIGHT, SCALE = (1280, 820, 390), 2300, 0.38
 _GAP, _PRINTED, _GREY = 8, 4, (136, 136, 136)
-#: A window has at least 500 pixels, so every width is that of a frame.
+#: A window has at least 500 pixels, so each width is set by a frame.
 _FRAME = '<body style="margin:0"><iframe src="{page}" style="border:0;width:{width}px;height:{height}px" scrolling="no">'
 
 
@@ -69,7 +69,7 @@ if __name__ == "__main__":
         for name in SHEETS:
             web_page.write(report_pages.page(name), Path(folder) / name)
             made, pages = sheet(Path(folder) / name / "report.html")
-            made.quantize(128, method=Image.Quantize.MAXCOVERAGE).save(  # keeps the colours of few pixels
+            made.quantize(128, method=Image.Quantize.MAXCOVERAGE).save(  # keeps colours that only a few pixels have
                 Path(sys.argv[1]) / f"{name}.png", optimize=True
             )
             sys.stdout.write(f"{name}: {pages} pages on paper\n")

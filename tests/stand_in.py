@@ -1,4 +1,4 @@
-"""What the tests of every stand-in cloud need alike: inputs with one value changed, and faults planted."""
+"""Helpers that the tests of every stand-in cloud share: inputs with one value changed, and planted faults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
 
 
 def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the inputs with one value set (or, for None, removed) at a dotted path."""
+    """A copy of the inputs with the value at a dotted path set, or removed if it is None."""
     changed = copy.deepcopy(inputs)
     *way, last = path.split(".")
     here: Any = changed

@@ -1,4 +1,4 @@
-"""The program run for each target alike, and what its cluster hands up to acceptance."""
+"""The same program run for each target, and what its cluster passes to acceptance."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINES = {
 
 @dataclass
 class Seen:
-    """The cluster that a run of the program handed up, its outputs, and what acceptance made of it."""
+    """The cluster of a run of the program, the run's outputs, and the result of acceptance."""
 
     cluster: Cluster | None = None
     inventory: Inventory | None = None
@@ -85,13 +85,13 @@ def kubernetes(monkeypatch, tmp_path, own: Any = None, **changes: Any) -> Seen:
 
 
 def kubernetes_from_here(monkeypatch, tmp_path) -> Seen:
-    """The same with kubectl of the machine that runs Pulumi."""
+    """The same, with kubectl on the machine that runs Pulumi."""
     here = {"controlPlane": DEFAULT, "jump": DEFAULT, "knownHosts": DEFAULT, "server": "https://10.138.61.49:6443"}
     return kubernetes(monkeypatch, tmp_path, own=here)
 
 
 def watched(monkeypatch, run: Callable[[], list[tuple[str, str, dict[str, Any]]]]) -> Seen:
-    """Run the program, and keep what its acceptance was given and gave."""
+    """Run the program, and record the inputs and the result of its acceptance."""
     seen = Seen()
     genuine = acceptance.Acceptance.__init__
 

@@ -1,4 +1,4 @@
-"""A terminal of 80 columns and 24 rows, and what a person sees of a program in it, moment by moment."""
+"""A terminal of 80 columns and 24 rows, and what a person sees in it while a program runs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 COLUMNS, ROWS = 80, 24
-#: What changes colours and the like, and no position.
+#: Escape sequences that change colours and the like, but not the position.
 _LOOKS = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B|\x1b\[\?25[hl]")
 
 
 def visible(text: str) -> str:
-    """Return what of `text` the pane shows at its end, as one line, which is how a person reads on from row to row.
+    """Return the part of `text` that the pane shows at the end, as one line, because a person reads on from row to row.
 
     Raises:
-        ValueError: the text moves the cursor, so its last rows are not what is seen.
+        ValueError: the text moves the cursor, so its last rows are not what is visible.
     """
     plain = _LOOKS.sub("", text)
     if (moved := re.search(r"\x1b.{0,8}", plain)) is not None:
@@ -38,7 +38,7 @@ def visible(text: str) -> str:
 def watch(
     words: Sequence[str], see: Callable[[str], None], *, cwd: Path, environment: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str]:
-    """Run `words` in the pane, show `see` the pane whenever it changes; return exit status and all that was printed.
+    """Run `words` in the pane and call `see` with the pane's text whenever it changes; return exit status and all output.
 
     Raises:
         TimeoutError: it runs longer than `timeout_s`; it is killed.
@@ -49,7 +49,7 @@ def watch(
     with subprocess.Popen(words, cwd=cwd, env=terminal, stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs) as child:
         os.close(theirs)
         deadline, raw = time.monotonic() + timeout_s, b""
-        ready = select.poll()  # select() knows no descriptor above 1,023, and a process of many tests may have more
+        ready = select.poll()  # select() supports no descriptor above 1,023, and a process of many tests may have more
         ready.register(ours, select.POLLIN)
         while True:
             if not ready.poll(1000 * max(deadline - time.monotonic(), 0)):
@@ -57,7 +57,7 @@ def watch(
                 raise TimeoutError(f"{words} ran longer than {timeout_s} s: {raw.decode('utf-8', 'replace')}")
             try:
                 some = os.read(ours, 1 << 16)
-            except OSError:  # the last one that had the other end open has ended
+            except OSError:  # the last process that had the other end open has exited
                 some = b""
             if not some:
                 break

@@ -1,6 +1,6 @@
-"""A controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in name spaces; prints JSON lines.
+"""A controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in namespaces; prints JSON lines.
 
-`users_head.py FOLDER`, run by tests/rehearsal/test_rehearsal_users.py in name spaces of its own. Only systemd is not real.
+tests/rehearsal/test_rehearsal_users.py runs `users_head.py FOLDER` in separate namespaces. Only systemd is not real.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PYTHON = [
     "-IS",
     "-",
 ]
-#: The daemons as their units start them; the packages' units are not there to be read without systemd.
+#: The daemons as their units start them; without systemd, the packages' units cannot be read.
 SYSTEMCTL = r"""#!/bin/sh
 echo "$*" >> /run/systemctl.log
 running() { [ -s "/run/pid-$1" ] && kill -0 "$(cat "/run/pid-$1")" 2> /run/gone; }
@@ -68,7 +68,7 @@ case $verb in
     setsid "$@" > "/var/log/unit-$unit.log" 2>&1 < /dev/null & echo $! > "/run/pid-$unit" ;;
 esac
 """
-#: A machine as it boots, on its own copy of the system's folders: the daemons' folders, no key of munge, and sshd with PAM.
+#: A machine at first boot, on its own copy of the system's folders: the daemons' folders, no munge key, and sshd with PAM.
 BOOT = rf"""
 set -e
 hostname "$1"; mount --make-rprivate /
@@ -115,7 +115,7 @@ class Machine:
         sys.exit(f"{name} has no sshd: {self.sh('cat /var/log/sshd.log').stdout}")
 
     def sh(self, script: str, given: bytes = b"", check: bool = False) -> subprocess.CompletedProcess[str]:  # noqa: FBT002
-        """Run a script as root, as on its console."""
+        """Run a script as root, as on the machine's console."""
         words = [
             "nsenter",
             "-t",
@@ -195,7 +195,7 @@ class World:
         self.head = Machine(folder, "head", HEAD)
 
     def control(self) -> str:
-        """Set the controller up as an update does; return why not, or nothing."""
+        """Set up the controller as an update does; return why it failed, or an empty text."""
         # The package's own directory, as its installation leaves it.
         self.head.sh("systemctl restart slapd", check=True)
         return self.install()
@@ -213,7 +213,7 @@ class World:
         return self.head.sh("python3 -IS /run/programs.pyz install", json.dumps(document).encode()).stderr
 
     def join(self, name: str) -> subprocess.CompletedProcess[str]:
-        """Make a machine a node with what the controller's own program would send there."""
+        """Make a machine a node with the files that the controller's own program would send there."""
         machine = self.nodes.get(name) or Machine(self.folder, name, NODES[name])
         self.nodes[name] = machine
         ask = f"import sys; sys.path.insert(0, {programs.ARCHIVE!r}); from scheduler.elastic import join\n"
@@ -235,7 +235,7 @@ def first_set_up(world: World) -> None:
     )
 
 
-#: What a set-up that changes nothing leaves as it is: files with their times, and the numbers of the daemons.
+#: What a set-up without changes must leave as it is: files with their times, and the daemons' process ids.
 STATE_OF = """
 find /etc/sssd /etc/ldap/busbar /etc/busbar /etc/nsswitch.conf /etc/systemd/system /usr/local/bin/cluster \\
   /usr/local/lib/busbar /home/.busbar-users -type f -printf '%p %T@ %m\\n' | sort
@@ -311,7 +311,7 @@ def what_is_refused(world: World) -> None:
         nothing=says("user"),
     )
     tell(same=world.head.sh("cat /home/.busbar-users/directory.ldif; ls -A /home | grep -v former").stdout == before)
-    # Numbers of people whose home is still there are not given away; the person who comes back gets the home again.
+    # Numbers of users whose home still exists are not reused; a user who returns gets the home back.
     tell(next=says("user", "add", "bob"), back=says("user", "add", "former", "--uid", "10077"))
     tell(returned=world.head.sh("ls -A /home/former").stdout.split())
 
@@ -330,7 +330,7 @@ def groups(world: World) -> None:
 
 
 def what_others_may_see(world: World) -> None:
-    """A node without a login, over TLS; a password that somebody put there is not among it."""
+    """A node without a login, over TLS; it must not see a password that somebody stored there."""
     first = world.nodes["cpu-st-small-1"]
     dn = "uid=alice,ou=People,dc=local"
     change = (
@@ -385,7 +385,7 @@ def a_deleted_user(world: World) -> None:
 
 
 def a_new_controller(world: World) -> None:
-    """Everything on the old one is lost but the homes' file system; a node believes the old one's certificate only."""
+    """Everything on the old one is lost except the homes' file system; a node trusts only the old one's certificate."""
     first = world.nodes["cpu-st-small-1"]
     kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()
@@ -407,7 +407,7 @@ def a_new_controller(world: World) -> None:
 
 
 def unsafe_copies(world: World) -> None:
-    """A copy that somebody else could have written names no users of a new controller."""
+    """A copy that somebody else could have written supplies no users to a new controller."""
     world.head.sh(
         "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar-users/directory.ldif", check=True
     )

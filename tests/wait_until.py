@@ -1,4 +1,4 @@
-"""Wait for something that a test needs; the limit only ends a hang, so that no test asserts a time."""
+"""Wait for a condition that a test needs; the limit only stops a hang, so that no test asserts a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Many times what a loaded machine takes.
+#: Many times what a loaded machine needs.
 _HANGS_AFTER_S = 60
 
 
@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], what: str, hangs_after_s: int = 
     """Return once `condition` holds.
 
     Raises:
-        TimeoutError: it does not hold after a minute, or after `hangs_after_s`; `what` is the condition in words.
+        TimeoutError: it does not hold after a minute, or after `hangs_after_s`; `what` describes the condition in words.
     """
     deadline = time.monotonic() + hangs_after_s
     while not condition():

@@ -1,7 +1,7 @@
-"""Machine images of AWS: what first boot and the build must know about each kind.
+"""Machine images of AWS: what first boot and the build need to know about each kind.
 
-Image ids are regional, so stack files have them. Sources: AWS Deep Learning AMI release notes
-(base GPU images), EFA installer's list of systems, FSx for Lustre user guide "Installing the Lustre client".
+Image ids are regional, so stack files set them. Sources: AWS Deep Learning AMI release notes
+(base GPU images), EFA installer's list of operating systems, FSx for Lustre user guide "Installing the Lustre client".
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ class MachineImage:
     """One kind of image.
 
     Attributes:
-        key: what a stack file calls it.
-        parameter: AWS's public parameter that names the newest one, with {} for the architecture.
-        words: all of them are in the vendor's name of such an image.
+        key: its name in a stack file.
+        parameter: AWS's public parameter with the id of the newest one; {} is replaced by the architecture.
+        words: words that are all in the vendor's name of such an image.
         login: the user that first boot prepares for SSH.
         root_device: name of its root device.
-        architectures: CPUs that EFA's installer supports there; empty if it supports none.
-        packages: `apt` or `dnf`.
+        architectures: CPU architectures that EFA's installer supports on it; empty if it supports none.
+        packages: the package manager: `apt` or `dnf`.
         homes: folders of MPI, CUDA and NCCL.
         libraries: folders of the NCCL plugin and libfabric, old and new.
-        release: code name of the distribution, for the Lustre client's repository; empty if the distribution has it.
-        slurm: packages of Slurm; None if its repositories have none of 22.05 or later.
-        refuses_rsa: its sshd and the vendor's key import together take no RSA keys.
+        release: code name of the distribution, for the Lustre client's repository; empty if the distribution has the client.
+        slurm: packages of Slurm; None if its repositories have no Slurm 22.05 or later.
+        refuses_rsa: RSA keys cannot be used, because of its sshd and the vendor's key import together.
     """
 
     key: str

@@ -1,4 +1,4 @@
-"""One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices and how it may be bought and placed.
+"""One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices, purchase options and placement.
 
 The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks the vendor and refuses a
 row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
@@ -36,19 +36,19 @@ class Instance:
 
     Attributes:
         name: the vendor's name.
-        gpu: the driver's name of its GPUs; empty if it has none of NVIDIA's.
-        gpus: how many of them.
+        gpu: the driver's name of its GPUs; empty if it has no NVIDIA GPUs.
+        gpus: number of GPUs.
         accelerator: `nvidia`, `neuron` or empty.
         vcpus: virtual CPUs.
         memory_gib: main memory.
-        cards: the most interfaces that each network card takes, by card index.
-        efa: the most EFA interfaces that the type takes.
-        efa_gbit_s: line rate of one of them, Gb/s, one direction.
-        usage: how it may be bought: `on-demand`, `spot`, `capacity-block`.
+        cards: maximum number of interfaces of each network card, by card index.
+        efa: maximum number of EFA interfaces.
+        efa_gbit_s: line rate of one EFA interface, Gb/s, one direction.
+        usage: purchase options: `on-demand`, `spot`, `capacity-block`.
         source: where the row was read.
         architecture: `x86_64` or `arm64`.
-        cluster_placement: a placement group of strategy `cluster` takes it.
-        hca: RDMA device of each EFA interface as Linux names it, where a source states them; equal on all machines of a type.
+        cluster_placement: whether it can be launched into a placement group of strategy `cluster`.
+        hca: RDMA device of each EFA interface as Linux names it, if a source lists them; the same on all machines of a type.
     """
 
     name: str
@@ -82,11 +82,11 @@ class Instance:
 
     @property
     def front_card_is_plain(self) -> bool:
-        """Tell whether card 0 takes no EFA: the type has fewer EFA devices than cards."""
+        """Tell whether card 0 has no EFA device: the type has fewer EFA devices than cards."""
         return 0 < self.efa < len(self.cards)
 
     def shape(self, *, efa: bool = True) -> Shape:
-        """Return it as everything above the waist sees it; rails are its EFA devices; None if no source names them."""
+        """Return its shape for the code that all clouds share. Rails are its EFA devices; None if no source names them."""
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
         return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA, self.source, unnamed=unnamed)
@@ -96,8 +96,8 @@ def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
     return tuple(f"rdmap{bus}s{slot}" for bus in buses)
 
 
-# awsome-distributed-training:1.architectures/efa-cheatsheet.md prints those of p4de and says that they are equal on all nodes;
-# those of p5 and p5en are in the logs of published two-node runs (ascending PCI bus, four or two to a GPU).
+# awsome-distributed-training:1.architectures/efa-cheatsheet.md lists those of p4de and states that they are the same on all
+# nodes; those of p5 and p5en are in the logs of published two-node runs (ascending PCI bus, four or two to a GPU).
 _P4 = _rdmap(27, 16, 32, 144, 160)
 _P5 = _rdmap(0, *(first + n for first in (79, 96, 113, 130, 147, 164, 181, 198) for n in range(4)))
 _P5EN = _rdmap(0, *(first + n for first in (85, 110, 135, 160) for n in range(4)))
@@ -106,7 +106,7 @@ _A100_40, _A100_80 = "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"
 _H100, _H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
 _RTX = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
 _NV, _NEURON = "nvidia", "neuron"
-#: GB200: odd cards take one interface, even ones two.
+#: GB200: cards with an odd index take one interface, the others two.
 _GB200_CARDS = tuple(2 - index % 2 for index in range(17))
 
 _ROWS = (
@@ -131,7 +131,7 @@ _ROWS = (
         frozenset({BLOCK}),
         _GB200,
         ARM,
-        cluster_placement=False,  # an UltraServer is already one place, and is only sold as a Capacity Block
+        cluster_placement=False,  # an UltraServer is one place already, and is sold only as a Capacity Block
     ),
     Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, _BOUGHT, _CNI),
     Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, _BOUGHT, _CNI),
@@ -154,7 +154,7 @@ _FAMILY = re.compile(r"([a-z]+)(\d+)([a-z]*)(-[a-z0-9]+)?\.")
 
 
 def architecture(name: str) -> str:
-    """Return the CPU architecture of any instance type: the catalogue's, else by its name (`g` after the number is arm64).
+    """Return the CPU architecture of any instance type: from the catalogue, else from its name (`g` after the number is arm64).
 
     Source: EC2 user guide, "Instance type naming conventions".
     """
@@ -165,6 +165,6 @@ def architecture(name: str) -> str:
 
 
 def family(name: str) -> str:
-    """Return the letters that an instance type begins with, which its quotas are counted by: `p`, `g`, `trn`, `hpc`, `m`."""
+    """Return the leading letters of an instance type, by which its quotas are counted: `p`, `g`, `trn`, `hpc`, `m`."""
     found = _FAMILY.match(name)
     return found.group(1) if found else ""

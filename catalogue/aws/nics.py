@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from catalogue.aws.instances import Instance
 
-#: Plain ENA; EFA with its own ENA and IP address; EFA without ENA, which takes no address.
+#: Plain ENA; EFA with its own ENA and IP address; EFA without ENA, which uses no address.
 PLAIN, BOTH, EFA_ONLY = "interface", "efa", "efa-only"
 
 
@@ -26,8 +26,8 @@ class Nic:
 def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tuple[Nic, ...]:
     """Return the interfaces of `instance`, card by card.
 
-    Today's rule is one ENA for IP traffic and `efa-only` for the rest, so that a node of 32 rails takes one address. `legacy`
-    asks for the combined `efa` of older templates, each of which takes an address. Without `efa` there is only the ENA.
+    The current rule is one ENA for IP traffic and `efa-only` for the rest, so that a node of 32 rails uses one address.
+    `legacy` selects the combined `efa` of older templates, each of which uses an address. Without `efa` there is only the ENA.
 
     Raises:
         ValueError: the type has no EFA, or the rule does not fit it.
@@ -43,15 +43,15 @@ def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tup
 def _front(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
     if instance.front_card_is_plain:
         return (Nic(0, 0, PLAIN),)
-    if legacy or instance.cards[0] == 1:  # where one interface must do, it is the combined one
+    if legacy or instance.cards[0] == 1:  # if there can be only one interface, it is the combined one
         return (Nic(0, 0, BOTH),)
     return (Nic(0, 0, PLAIN), Nic(0, 1, EFA_ONLY))
 
 
 def _others(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
-    """Return those of the cards behind the first: device 1, or 0 where the card takes one interface only.
+    """Return the interfaces of all cards but the first: device 1, or device 0 if the card takes only one interface.
 
-    Cards that take one interface on a type whose others take more have never taken a combined one (p6e-gb200).
+    If cards of a type differ, those that take only one interface are always `efa-only` (p6e-gb200).
     """
     uneven = len(set(instance.cards)) > 1
     return tuple(
@@ -65,7 +65,7 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
     """Return `nics` if an instance of this type may have them, in the order given.
 
     Raises:
-        ValueError: the vendor would refuse to launch it; the sentence says which interface and why.
+        ValueError: the vendor would refuse to launch it; the sentence names the interface and the reason.
     """
     places = [(nic.card, nic.device) for nic in nics]
     wrong = ""
@@ -92,5 +92,5 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
 
 
 def addresses(nics: tuple[Nic, ...]) -> int:
-    """Return how many addresses of its subnet a machine with these interfaces takes."""
+    """Return how many addresses of its subnet a machine with these interfaces uses."""
     return sum(nic.kind != EFA_ONLY for nic in nics)

@@ -1,7 +1,7 @@
-"""What the operator's own identity must be allowed to do for a stack of target aws, by what the stack makes and looks up.
+"""Permissions that the operator's own identity needs for a stack of target aws, by what the stack creates and looks up.
 
 Source: Service Authorization Reference of each service, and the API calls of terraform-provider-aws for resources and look-ups.
-Nodes and login node have roles of their own (`components/aws/iam.py`), which need nothing of this.
+Nodes and login node have roles of their own (`components/aws/iam.py`), which need none of these permissions.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 _TAGS = ("ec2:CreateTags", "ec2:DeleteTags")
 
-#: Type of a resource -> what its creation, reading, change and removal take.
+#: Type of a resource -> the permissions to create, read, change and delete it.
 RESOURCES: dict[str, tuple[str, ...]] = {
     "ec2/vpc:Vpc": (
         *("ec2:CreateVpc", "ec2:DeleteVpc", "ec2:DescribeVpcs", "ec2:DescribeVpcAttribute", "ec2:ModifyVpcAttribute"),
@@ -110,7 +110,7 @@ RESOURCES: dict[str, tuple[str, ...]] = {
     "s3/bucketPublicAccessBlock:BucketPublicAccessBlock": ("s3:PutBucketPublicAccessBlock", "s3:GetBucketPublicAccessBlock"),
     "s3/bucketOwnershipControls:BucketOwnershipControls": ("s3:PutBucketOwnershipControls", "s3:GetBucketOwnershipControls"),
 }
-#: Data source -> what it takes.
+#: Data source -> the permissions that it needs.
 LOOKUPS: dict[str, tuple[str, ...]] = {
     "index/getRegion:getRegion": (),
     "ssm/getParameter:getParameter": ("ssm:GetParameter",),
@@ -137,7 +137,7 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
 
 
 def policy(resources: Iterable[str], lookups: Iterable[str]) -> dict[str, Any]:
-    """Return an IAM policy for a stack that makes `resources` and asks `lookups`, tokens of pulumi-aws without `aws:`.
+    """Return an IAM policy for a stack that creates `resources` and calls `lookups`, tokens of pulumi-aws without `aws:`.
 
     Raises:
         KeyError: one of them is not listed.

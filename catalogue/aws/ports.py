@@ -1,4 +1,4 @@
-"""Ports of file systems on AWS, as first and last of each range."""
+"""Ports of file systems on AWS, as first and last port of each range."""
 
 #: FSx for Lustre user guide, "File system access control with Amazon VPC": both ways between clients and servers.
 LUSTRE_PORTS = ((988, 988), (1018, 1023))

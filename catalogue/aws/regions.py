@@ -1,6 +1,6 @@
-"""OpenZFS deployment types by region, and the throughput that each can have.
+"""OpenZFS deployment types by region, and the throughputs that each can have.
 
-Only regions that a source names are here. For others the default is the one type that every row of the vendor's table has.
+Only regions that a source names are listed. For others the default is the only type that every row of the vendor's table has.
 Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in awsome-distributed-ai issue 1097 and pull requests
 1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
 """
@@ -64,10 +64,10 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return a highly available deployment type that `region` offers: one zone where that is known, else two."""
+    """Return a highly available deployment type that `region` offers: one zone if the region is known to have it, else two."""
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 
 def needs_second_zone(deployment: str) -> bool:
-    """Tell whether a deployment type is in two availability zones."""
+    """Tell whether a deployment type spans two availability zones."""
     return deployment.startswith("MULTI_AZ")

@@ -13,7 +13,7 @@ from typing import Self
 
 from catalogue.containers import told
 
-#: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why they cannot be used.
+#: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why they must not be used.
 HANGING = ("1.18.0",)
 HANGS = "hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
 
@@ -23,19 +23,19 @@ LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configu
 
 
 def parts(version: str) -> tuple[int, ...]:
-    """Return a version as numbers that compare: `2.30.4-1` is (2, 30, 4, 1).
+    """Return a version as comparable numbers: `2.30.4-1` is (2, 30, 4, 1).
 
     Raises:
-        ValueError: it is no such version.
+        ValueError: it is not such a version.
     """
     return tuple(int(part) for part in version.removeprefix("v").replace("-", ".").split("."))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image that holds them.
+    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image with these versions.
 
-    A part that no source states is empty, and is not checked. `efa_sha256` is that of the installer's archive.
+    A part that no source states is empty and is not checked. `efa_sha256` is the sha256 of the installer's archive.
     """
 
     efa: str
@@ -46,12 +46,12 @@ class Stack:
 
     @classmethod
     def of(cls, reference: str, tag: str) -> Self:
-        """Return what the tag of an image states."""
+        """Return the versions that an image's tag states."""
         stated = told(tag)
         return cls(stated.get("efa", ""), stated.get("plugin", ""), stated.get("nccl", ""), reference)
 
     def refusal(self, instance_type: str) -> str:
-        """Return why this set cannot carry NCCL on `instance_type`, one sentence; empty if it can."""
+        """Return in one sentence why this set cannot carry NCCL on `instance_type`; empty if it can."""
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
             if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):

@@ -1,7 +1,7 @@
-"""The vendor's images for GPU nodes that are imported from Object Storage: driver, CUDA and DOCA-OFED are in them.
+"""The vendor's images for GPU nodes that are imported from Object Storage; they contain driver, CUDA and DOCA-OFED.
 
-Source: oci-hpc b5285a68 (2026-05-19), documentation/Prerequisites.md, "Images", which says how each is imported: by its URL,
-as type OCI, with its operating system, under the name of its file. The URLs are the vendor's public ones and may end one day.
+Source: oci-hpc b5285a68 (2026-05-19), documentation/Prerequisites.md, "Images", which describes the import: by URL,
+as type OCI, with the operating system, under the name of the file. The vendor may withdraw these public URLs at any time.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ class ImportedImage:
     """One image in Object Storage.
 
     Attributes:
-        key: what a stack file calls it.
+        key: its name in a stack file.
         family: key of `catalogue.IMAGES`.
-        name: of its file, and of the image that it becomes.
-        driver: of the GPUs.
+        name: name of its file, and of the imported image.
+        driver: version of the GPU driver.
     """
 
     key: str
@@ -33,7 +33,7 @@ class ImportedImage:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Its URL."""
         return _BUCKET + self.name
 
 
@@ -51,5 +51,5 @@ _ROWS = (
     *_rows("ubuntu2404", "ubuntu2404", "Canonical-Ubuntu-24.04-2026.02.28-0-6.8"),
 )
 
-#: Every image by the name that a stack file may give.
+#: Every image, by its name in a stack file.
 IMPORTS: dict[str, ImportedImage] = {row.key: row for row in _ROWS}

@@ -1,7 +1,7 @@
-"""Images of the vendor's Marketplace by name, which a stack subscribes to: driver, CUDA, OFED, MPI and NCCL are in them.
+"""Marketplace images by name, which a stack subscribes to; they contain driver, CUDA, OFED, MPI and NCCL.
 
-Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. The vendor's other images are imported by hand and given by
-their OCID.
+Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. The vendor's other images are imported by hand and named
+by their OCID.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class MarketplaceImage:
     """One version of one listing.
 
     Attributes:
-        key: what a stack file calls it.
+        key: its name in a stack file.
         family: key of `catalogue.IMAGES`.
         listing: OCID of the listing.
         version: the listing's version.
-        driver: of the GPUs.
+        driver: version of the GPU driver.
     """
 
     key: str
@@ -36,5 +36,5 @@ _ROWS = (
     MarketplaceImage("ol8-nv550", "ol8", _GPU, f"{_OL8}-550-CUDA-12.4-2025.07.19-0", "550, CUDA 12.4"),
 )
 
-#: Every image by the name that a stack file may give.
+#: Every image, by its name in a stack file.
 MARKETPLACE: dict[str, MarketplaceImage] = {row.key: row for row in _ROWS}

@@ -1,4 +1,4 @@
-"""Which right of the operator each resource and look-up of target oci takes, and what the vendor's own service needs.
+"""Permissions that the operator needs for each resource and look-up of target oci, and those of the vendor's own service.
 
 Source: Oracle, Details for the Core Services (docs.oracle.com/iaas/Content/Identity/Reference/corepolicyreference.htm), and of
 File Storage, Lustre and Limits; for the service, oci-hpc documentation/Prerequisites.md. Each verb includes the next: manage,
@@ -17,7 +17,7 @@ LIMITS = "inspect limits in tenancy"
 GROUPS = "manage dynamic-groups in tenancy"
 POLICIES = "manage policies"
 
-#: Class or function of the provider's SDK, by module -> the right, in the compartment unless it says where.
+#: Class or function of the provider's SDK, by module -> the permission, in the compartment unless it names another place.
 RIGHTS: dict[str, dict[str, str]] = {
     "core": {
         "Vcn": NETWORK,
@@ -61,8 +61,9 @@ SERVICE = (
     "allow service compute_management to manage compute-management-family in tenancy",
     "allow service compute_management to read app-catalog-listing in tenancy",
 )
-#: What Slurm's controller needs in the compartment to start and end cluster networks (oci-hpc documentation/Prerequisites.md,
-#: "Policies for autoscaling or resizing"); work requests, which say why a launch failed, are in no family.
+#: What Slurm's controller needs in the compartment to launch and terminate cluster networks (oci-hpc
+#: documentation/Prerequisites.md, "Policies for autoscaling or resizing"). Work requests, which report why a launch failed,
+#: belong to no family.
 CONTROLLER = (
     "manage compute-management-family",
     "manage instance-family",

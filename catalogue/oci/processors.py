@@ -1,8 +1,9 @@
-"""Processors of OCI's GPU shapes as `slurmd -C` counts them: sockets, cores of each, hardware threads of each core.
+"""Processors of OCI's GPU shapes as `slurmd -C` counts them: sockets, cores per socket, hardware threads per core.
 
 Sources: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration), for the shapes that it names; for the others the OCPUs of
-the vendor's page "Compute Shapes", in two sockets. Slurm takes a node that has more processors than its file says. The nodes of
-an A100-v2 machine are divided in four (NPS4), and 256 processors are more than older kernels bind, so one thread of each core.
+the vendor's page "Compute Shapes", in two sockets. Slurm accepts a node that has more processors than its file lists. Each
+socket of an A100-v2 machine is divided into four NUMA nodes (NPS4), and older kernels cannot bind 256 processors, so only one
+thread of each core is listed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ _TWO_XEONS = (2, 56, 2)
 _TWO_OF_64 = (2, 64, 2)
 _GRACE = (2, 72, 1)
 
-#: Sockets, cores of each, threads of each core, by shape.
+#: Sockets, cores per socket, threads per core, by shape.
 PROCESSORS: dict[str, tuple[int, int, int]] = {
     "BM.GPU4.8": (2, 32, 2),
     "BM.GPU.A100-v2.8": (8, 16, 1),

@@ -1,6 +1,6 @@
 """One row for each of OCI's RDMA shapes: what is in the machine and how its rails are named.
 
-Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row says otherwise.
+Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row names another.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""File systems that OCI rents: sizes, speeds and addresses that they take.
+"""File systems that OCI rents: the sizes, speeds and addresses that they need.
 
 Sources: oci-hpc:fss.tf, lustre.tf, schema.yaml; the vendor's pages "Updating Mount Target Performance" and "Deploy Lustre file
 systems: configuring connectivity".
@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import math
 
-#: Throughput of a mount target, Gbit/s: the standard one, and the high-performance ones, which are billed for 30 days at least.
+#: Throughput of a mount target, Gbit/s: the standard one, and the high-performance ones, which are billed for at least 30 days.
 MOUNT_TARGET_GBIT_S = (1, 20, 40, 80)
-#: A mount target takes three addresses: two as it comes up, one to fail over to.
+#: A mount target needs three addresses: two when it starts, one to fail over to.
 MOUNT_TARGET_ADDRESSES = 3
 LUSTRE_STEP_GB = 31_200
-#: MB/s for each TB.
+#: MB/s per TB.
 LUSTRE_TIERS = (125, 250, 500, 1000)
-#: The vendor asks for 43 to 60 addresses for each 100 TB, by tier; the most is kept free.
+#: The vendor recommends 43 to 60 addresses per 100 TB, by tier; the maximum is kept free.
 _LUSTRE_ADDRESSES, _LUSTRE_ADDRESSES_FOR_GB = 60, 100_000
 
 
 def lustre_addresses(size_gb: int) -> int:
-    """Return how many addresses of its subnet a Lustre file system of `size_gb` may take."""
+    """Return how many addresses of its subnet a Lustre file system of `size_gb` may use."""
     return math.ceil(size_gb * _LUSTRE_ADDRESSES / _LUSTRE_ADDRESSES_FOR_GB)

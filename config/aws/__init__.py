@@ -1,1 +1,1 @@
-"""Amazon Web Services: what a stack file may ask for, and the rules that it is judged by."""
+"""Amazon Web Services: the keys that a stack file may set, and the rules that check them."""

@@ -1,4 +1,4 @@
-"""What the AWS account answered; empty if it was not asked."""
+"""Facts that the AWS account reported; empty if it was not queried."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Reservation:
 
     Attributes:
         id: `cr-...`.
-        block: it is a Capacity Block; else an on-demand reservation (ODCR).
-        state: as the vendor says: `active`, `scheduled`, `expired` ...
-        instance_type: what is reserved.
+        block: whether it is a Capacity Block; otherwise it is an on-demand reservation (ODCR).
+        state: in the vendor's words: `active`, `scheduled`, `expired` ...
+        instance_type: the reserved instance type.
         zone: its availability zone.
-        instances: how many machines it holds in all.
+        instances: total number of its machines.
         placement_group: name of the placement group that it was created in; empty if there is none.
-        start: when a Capacity Block begins, RFC 3339; empty for others.
+        start: start of a Capacity Block, RFC 3339; empty for others.
     """
 
     id: str
@@ -34,7 +34,7 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Machine:
-    """What the vendor says of an instance type today: ways to buy it, placement strategies, EFA devices, and network cards."""
+    """The vendor's current data on an instance type: purchase options, placement strategies, EFA devices, and network cards."""
 
     usage: frozenset[str]
     strategies: frozenset[str]
@@ -53,7 +53,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Vpc:
-    """A VPC that exists: whether its DNS answers, and whether machines have names in it."""
+    """An existing VPC: whether it has DNS support, and whether its machines have host names."""
 
     dns: bool
     host_names: bool
@@ -61,14 +61,14 @@ class Vpc:
 
 @dataclass(frozen=True)
 class Subnet:
-    """A subnet that exists.
+    """An existing subnet.
 
     Attributes:
         vpc: id of its VPC.
         zone: its availability zone.
-        cidr: its addresses.
-        free: how many of them are free.
-        way_out: id of what its route table sends 0.0.0.0/0 to; empty if nothing.
+        cidr: its address range.
+        free: how many of its addresses are free.
+        way_out: id of its route table's target for 0.0.0.0/0; empty if there is none.
     """
 
     vpc: str
@@ -80,14 +80,14 @@ class Subnet:
 
 @dataclass(frozen=True)
 class Profile:
-    """An instance profile that exists, and the name of its role; empty if it has none."""
+    """An existing instance profile, and the name of its role; empty if it has none."""
 
     role: str
 
 
 @dataclass(frozen=True)
 class ElasticIps:
-    """Elastic IP addresses: how many the account may have in the region, has, and has of this cluster."""
+    """Elastic IP addresses: how many the account may have in the region, has, and has for this cluster."""
 
     quota: int
     held: int
@@ -99,10 +99,10 @@ class GroupRule:
     """A rule of a security group.
 
     Attributes:
-        out: it lets traffic out; else in.
+        out: whether it lets traffic out; otherwise in.
         protocol: `tcp`, `udp` ..., `-1` for all.
-        ports: first and last; of all protocols they mean nothing.
-        peer: id of the group, or the IPv4 network, on the other side; empty for what is not judged here (prefix lists, IPv6).
+        ports: first and last port; meaningless if the protocol is `-1`.
+        peer: id of the group, or the IPv4 network, on the other side; empty for peers that are not judged (prefix lists, IPv6).
     """
 
     out: bool
@@ -113,15 +113,15 @@ class GroupRule:
 
 @dataclass(frozen=True)
 class SecurityGroup:
-    """A security group that exists: its VPC's id, and its rules."""
+    """An existing security group: its VPC's id, and its rules."""
 
     vpc: str
     rules: tuple[GroupRule, ...]
 
     def lets(self, peers: Collection[str], *, out: bool, port: int | None = None, protocol: str = "tcp") -> bool:
-        """Tell whether it lets traffic out (else in) to one of `peers`, ids of groups or networks.
+        """Tell whether it lets traffic out (or in) to one of `peers`, ids of groups or networks.
 
-        `port` None asks for all traffic of all protocols.
+        With `port` None, all traffic of all protocols must pass.
         """
         serving = [rule for rule in self.rules if rule.out == out and _serves(rule, protocol, port)]
         open_to = list(ipaddress.collapse_addresses(ipaddress.IPv4Network(one.peer) for one in serving if "/" in one.peer))
@@ -139,24 +139,24 @@ def _serves(rule: GroupRule, protocol: str, port: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that was asked; what is absent was not.
+    """All facts that were looked up; a key that is absent was not looked up.
 
     Attributes:
-        region: of the provider; None if it was not asked.
-        reservations: by id; None if there is none.
-        groups: reservations in a resource group, by the group's ARN; None if it is no pool of capacity reservations.
+        region: the provider's region; None if it was not looked up.
+        reservations: by id; None if there is no such reservation.
+        groups: reservations in a resource group, by the group's ARN; None if it is not a pool of capacity reservations.
         zones: availability zones that offer an instance type, by type.
-        machines: what types are, by name.
-        images: by id; None if there is none.
+        machines: instance types, by name.
+        images: by id; None if there is no such image.
         placement_groups: strategy by name; None if there is no such group.
-        quota_vcpus: vCPUs that the account may run of a type, by type; None if that kind is not counted.
-        quota_used: vCPUs that are surely in use of that quota, by type.
+        quota_vcpus: vCPUs of a type that the account may run, by type; None if no quota counts that type.
+        quota_used: vCPUs of that quota that are certainly in use, by type.
         quota_unsaid: types whose quota the service does not know.
-        running: machines that run already for an entry of machines, by its key.
-        subnets, security_groups: those that the stack file names, by id; None if there is none.
-        vpcs: those of the subnets, by id.
-        elastic_ips: of the region, by its name; None where the service does not say the quota.
-        profiles: instance profiles that the stack file names, by name; None if there is none.
+        running: running machines of an entry of machines, by its key.
+        subnets, security_groups: those that the stack file names, by id; None if there is no such subnet or group.
+        vpcs: VPCs of those subnets, by id.
+        elastic_ips: by region name; None if the service does not report the quota.
+        profiles: instance profiles that the stack file names, by name; None if there is no such profile.
     """
 
     region: str | None = None

@@ -29,7 +29,7 @@ Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
 #: How machines are bought. open-odcr uses any matching reservation, targeted-odcr one by its id, odcr-group a group by its ARN.
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
-#: Tags that every resource has from us, or that the vendor keeps for itself.
+#: Tags that busbar sets on every resource, or that the vendor reserves.
 _OURS = ("Name", "busbar:", "aws:")
 
 
@@ -40,7 +40,7 @@ def _image(value: str) -> str:
 
 
 def is_local(zone: str) -> bool:
-    """Tell whether a zone is a local one, far from its region's others."""
+    """Tell whether a zone is a local one, far from the other zones of its region."""
     found = _ZONE.fullmatch(zone)
     return found is not None and zone[:-1] != found[1]
 
@@ -59,7 +59,7 @@ def _tags(value: dict[str, str]) -> dict[str, str]:
 
 
 def _id(kind: str) -> AfterValidator:
-    """Return a validator of the vendor's ids of one kind: `vpc`, `subnet` or `sg`."""
+    """Return a validator for the vendor's ids of one kind: `vpc`, `subnet` or `sg`."""
 
     def judge(value: str) -> str:
         if not re.fullmatch(rf"{kind}-[0-9a-z]+", value):
@@ -165,7 +165,7 @@ class Network(Model):
 
     @property
     def groups(self) -> OwnGroups | None:
-        """Security groups that exist; None if the stack makes them."""
+        """Existing security groups; None if the stack creates them."""
         return self.existing.groups if self.existing else None
 
     @property
@@ -222,7 +222,7 @@ class Purchase(Model):
 
     @property
     def usage(self) -> str:
-        """How it is bought, in the vendor's word; reservations are on-demand machines."""
+        """How it is bought, in the vendor's word; reserved machines are on-demand machines."""
         return self.option if self.option in {SPOT, BLOCK} else ON_DEMAND
 
 
@@ -261,7 +261,7 @@ class Machines(Model):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Numbers of the machines that always run; there is a gap where one is left out."""
+        """Numbers of the machines that always run; a number that is left out is missing."""
         return tuple(number for number in range(self.static) if number not in self.leave_out)
 
     @property
@@ -286,7 +286,7 @@ class Machines(Model):
 
     @property
     def row(self) -> Shape | None:
-        """The shape that is measured; None if the catalogue has no such type."""
+        """The shape that is measured; None if the catalogue does not have the type."""
         return self.instance.shape(efa=self.has_efa) if self.instance else None
 
 
@@ -386,18 +386,18 @@ class Storage(Model):
 
     @property
     def systems(self) -> dict[str, Lustre | Home]:
-        """The file systems that are wanted, by key."""
+        """The file systems that the stack file sets, by key."""
         both: dict[str, Lustre | Home | None] = {"lustre": self.lustre, "home": self.home}
         return {key: one for key, one in both.items() if one is not None}
 
     @property
     def home_mount(self) -> str:
-        """Where home folders are mounted; empty if each machine has its own."""
+        """Mount point of the home folders; empty if each machine has its own."""
         return self.home.mount if self.home else ""
 
     @property
     def stays(self) -> bool:
-        """Whether a file system stays when the stack is destroyed."""
+        """Whether a file system remains when the stack is destroyed."""
         return any(system.on_destroy == "retain" for system in self.systems.values())
 
 
@@ -417,7 +417,7 @@ class Container(Model):
 
     @property
     def reference(self) -> Reference:
-        """The image, read."""
+        """The image, parsed."""
         return read_reference(self.image)
 
 
@@ -487,7 +487,7 @@ class Aws(Model):
         """The zone's region.
 
         Raises:
-            UnreadError: no zone is given; the account has not been asked for one yet.
+            UnreadError: no zone is set, and the account has not been queried for one yet.
         """
         if self.zone is None:
             raise UnreadError("zone")
@@ -506,7 +506,7 @@ class Aws(Model):
 
     @property
     def located(self) -> Iterator[tuple[str, str, Machines]]:
-        """All machines, each with its path and the key that is unique in the stack."""
+        """All machines, each with its path and its key, which is unique in the stack."""
         for at, queue in enumerate(self.queues):
             for index, one in enumerate(queue.machines):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
@@ -518,13 +518,13 @@ class Aws(Model):
 
     @property
     def people(self) -> int:
-        """How many login nodes there are beside Slurm's controller."""
+        """Number of login nodes beside Slurm's controller."""
         return self.slurm.login_nodes if self.slurm else 0
 
     def made_of(self, machines: Machines) -> str:
-        """Return a hash of all that ends machines when it changes: what cannot change while they run.
+        """Return a hash of all settings that cannot change while machines run; if one changes, the machines are replaced.
 
-        Tags, time zone, keys, the login node and the text of first boot are not in it.
+        Tags, time zone, keys, the login node and the text of first boot are not part of it.
         """
         systems = {
             key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))
@@ -544,7 +544,7 @@ class Aws(Model):
         if self.storage.home and self.storage.home.share_login_user:
             parts["home"] = "login user"
         own = self.network.existing
-        if own:  # beside the others, so that machines of a network that is made keep their hash
+        if own:  # a separate part, so that machines in a new network keep their hash
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         if self.profiles.existing.nodes:
             parts["profile"] = self.profiles.existing.nodes
@@ -556,7 +556,7 @@ class Aws(Model):
         return {key: len(one.numbers) for _, key, one in self.located}
 
     def measured(self, measure: Measure) -> str:
-        """Return the key of the machines that are measured; the first where none is static yet."""
+        """Return the key of the machines that are measured; the first key if no entry has static machines yet."""
         keys = [key for _, key, _ in self.located]
         able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
         startable = [key for key in self.startable if measure.pool in {None, key}]
@@ -564,7 +564,7 @@ class Aws(Model):
 
     @property
     def startable(self) -> dict[str, int]:
-        """Machines of the test job in every entry whose machines a job starts, by its key."""
+        """Number of machines in the test job, for every entry whose machines a job starts, by its key."""
         slurm = self.slurm
         if slurm is None:
             return {}
@@ -573,12 +573,12 @@ class Aws(Model):
 
     @property
     def home_deployment(self) -> str:
-        """The OpenZFS deployment type that is meant."""
+        """The OpenZFS deployment type: as set, or the region's default."""
         return (self.storage.home.deployment if self.storage.home else None) or default_openzfs(self.region)
 
     @property
     def mounts(self) -> tuple[str, ...]:
-        """Where machines mount file systems."""
+        """Mount points of the file systems on the machines."""
         return tuple(system.mount for system in self.storage.systems.values())
 
     @property

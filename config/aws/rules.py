@@ -1,4 +1,4 @@
-"""Every rule of AWS by its name, and why the vendor's other checks have nothing to judge here."""
+"""Every rule of AWS by its name, and why the vendor's other checks do not apply here."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, 
 
 
 def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the cluster without asking its account; `region` is that of the stack file's provider."""
+    """Return what is wrong with the cluster without querying its account; `region` is that of the stack file's provider."""
     return check(RULES, wanted, Facts(region=region), wanted.suppress)
 
 
 #: Rules of AWS about the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}
-#: Of the 43 checks of aws-parallelcluster that this project counts, those that have nothing to judge here.
+#: Of the 43 checks of aws-parallelcluster that this project counts, those that do not apply here.
 HELD_ELSEWHERE: dict[int, str] = {
     3: "machines of one entry have one instance type; there is no list of alternatives",
     6: "all machines are in the one zone that is set",

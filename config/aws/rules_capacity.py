@@ -15,18 +15,18 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _GROUPS = f"{_EC2} PlacementGroupCapacityReservationValidator"
-#: Options whose reservation is checked machine by machine.
+#: Purchase options whose reservation is checked machine by machine.
 _BY_ID = ("targeted-odcr", BLOCK)
 _NAMED = ("targeted-odcr", "odcr-group")
-#: The vendor keeps the first four addresses and the last one of a subnet.
+#: The vendor reserves the first four addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 5
-#: What else is in the nodes' subnet: file servers of FSx and the way to them.
+#: Other addresses in the nodes' subnet: FSx's file servers and the way to them.
 _OTHER_ADDRESSES = 32
 _Breaches = Iterator[Breach]
 
 
 def _reservations(facts: Facts, one: Machines) -> tuple[Reservation, ...]:
-    """Return the reservations that `one` names; none where it names none, or a group that is no pool."""
+    """Return the reservations that `one` names; none if it names none, or a group that is not a pool."""
     name = one.purchase.reservation
     if not name:
         return ()
@@ -49,7 +49,7 @@ def reservation_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("group-without-reservation", ERROR, _GROUPS, number=12)
 def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group that holds none of the reservations which are named."""
+    """A placement group that contains none of the named reservations."""
     for path, _, one in wanted.located:
         if one.placement == "existing" and one.purchase.option in _NAMED:
             found = [held.placement_group for held in _reservations(facts, one)]
@@ -64,7 +64,7 @@ def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("group-beside-reservation", WARNING, _GROUPS, number=12)
 def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group beside a reservation that was created in none."""
+    """A placement group beside a reservation that was not created in one."""
     for path, _, one in wanted.located:
         beside = one.purchase.option in _NAMED and one.placement == "managed"
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
@@ -82,7 +82,7 @@ def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-in-group", ERROR, _GROUPS, number=13)
 def reservation_in_group(wanted: Aws, facts: Facts) -> _Breaches:
-    """A reservation inside a placement group that the machines are not launched into."""
+    """A reservation in a placement group that the machines are not launched into."""
     for path, _, one in wanted.located:
         if one.placement != "existing":
             groups = sorted({held.placement_group for held in _reservations(facts, one)} - {""})
@@ -119,7 +119,7 @@ def reservation_zone(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-missing", ERROR, f"{_CLUSTER} CapacityTypeValidator", guard=True, number=17)
 def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A Capacity Block, a target or a group without saying which; or one that nothing uses."""
+    """A Capacity Block, a target or a group that is not named; or a name that nothing uses."""
     for path, _, one in wanted.located:
         bought = one.purchase
         if bought.option == BLOCK and not bought.reservation and not bought.offering:
@@ -160,7 +160,7 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("block-scheduled", WARNING, "EC2 user guide, Capacity Blocks: instances are launched from the start time on")
 def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
-    """A Capacity Block that has not begun, with machines to be launched into it."""
+    """A Capacity Block that has not started, with machines to launch into it."""
     for path, _, one in wanted.located:
         for held in _reservations(facts, one) if one.numbers or one.dynamic else ():
             if held.block and held.state == "scheduled":
@@ -196,7 +196,7 @@ def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
 def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """More machines than a reservation holds, summed over all that use it."""
+    """More machines than a reservation contains, summed over all that use it."""
     for name in dict.fromkeys(one.purchase.reservation for _, _, one in wanted.located if one.purchase.reservation):
         users = [(path, key, one) for path, key, one in wanted.located if one.purchase.reservation == name]
         first = users[0][2]
@@ -213,7 +213,7 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-pool", ERROR, f"{_EC2} CapacityReservationResourceGroupValidator", number=20)
 def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
-    """A resource group that is no pool of reservations, or one without any that fit."""
+    """A resource group that is not a pool of reservations, or one without any that fit."""
     for path, _, one in wanted.located:
         name = one.purchase.reservation
         if one.purchase.option != "odcr-group" or not name:
@@ -233,7 +233,7 @@ def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("price-unused", ERROR, "EC2 API, SpotMarketOptions: MaxPrice")
 def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A highest price for machines that are not bid for."""
+    """A maximum price for machines that are not spot machines."""
     for path, _, one in wanted.located:
         if one.purchase.max_price_usd and one.purchase.option != SPOT:
             yield Breach(
@@ -256,7 +256,7 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
 def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A Capacity Block that is used in part, or by a scheduler that may not know when it begins and ends."""
+    """A Capacity Block that is used in part, or by a scheduler that may not know when it starts and ends."""
     for path, _, one in wanted.located:
         if one.in_block and one.dynamic and (wanted.slurm is None or one.always_on != one.dynamic):
             yield Breach(
@@ -284,7 +284,7 @@ def usage_class(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("type-unknown", ERROR, f"{_EC2} InstanceTypeValidator", guard=True, number=24)
 def type_unknown(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A type that the catalogue does not know: nothing could be said of its interfaces."""
+    """A type that the catalogue does not know: its interfaces would be unknown."""
     for path, _, one in wanted.located:
         if one.instance is None:
             near = ", ".join(nearest(one.type, INSTANCES))
@@ -304,7 +304,7 @@ def type_offered(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("catalogue-current", ERROR, "EC2 API, DescribeInstanceTypes: NetworkInfo", number=24)
 def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
-    """A row of the catalogue that the vendor contradicts: a layout made of it would not launch."""
+    """A row of the catalogue that contradicts the vendor: machines with its layout would not launch."""
     for path, _, one in wanted.located:
         said = known(facts.machines, one.type, "instance type")
         row = one.instance
@@ -323,7 +323,7 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """More vCPUs than the account may run beside what runs; reservations were counted when they were made."""
+    """More vCPUs than the account may run beside those that already run; reservations were counted when they were created."""
     for path, key, one in wanted.located:
         if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
             continue
@@ -342,7 +342,7 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota-unknown", WARNING, "AWS Service Quotas API, GetServiceQuota: NoSuchResourceException", number=25)
 def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
-    """A quota that the service says nothing of."""
+    """A quota that the service does not report."""
     for path, _, one in wanted.located:
         if one.numbers and one.type in facts.quota_unsaid:
             yield Breach(
@@ -354,7 +354,7 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("elastic-ips", ERROR, "VPC user guide, Amazon VPC quotas: Elastic IP addresses per Region")
 def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
-    """More Elastic IP addresses than the account may have: the NAT gateway of a VPC that is made takes one, too."""
+    """More Elastic IP addresses than the account may have: the NAT gateway of a new VPC uses one, too."""
     if not wanted.login.elastic_ip:
         return
     found = known(facts.elastic_ips, wanted.region, "Elastic IP addresses in")
@@ -387,7 +387,7 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
-    """Judge a subnet that exists: what runs has its addresses already."""
+    """Judge an existing subnet: running machines have their addresses already."""
     subnet = known(facts.subnets, name, "subnet")
     more = {key: len(one.numbers) + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
     needed = sum(max(0, more[key]) * _addresses(one) for _, key, one in wanted.located)
@@ -400,13 +400,13 @@ def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
 
 
 def _static(one: Machines) -> str:
-    """Return how many machines are asked for, and how many of them are left out."""
+    """Return how many machines the stack file asks for, and how many of them are left out."""
     left_out = one.static - len(one.numbers)
     return f"{one.static} less {left_out}" if left_out else str(one.static)
 
 
 def _addresses(one: Machines) -> int:
-    """Return how many addresses a machine takes."""
+    """Return how many addresses a machine uses."""
     if one.instance is None:
         return 0
     return addresses(layout(one.instance, efa=one.has_efa, legacy=one.legacy_efa))

@@ -1,4 +1,4 @@
-"""Rules about a VPC that exists: what must be true of it, because nothing of it is changed."""
+"""Rules about an existing VPC: what it must already provide, because the stack never changes it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _Breaches = Iterator[Breach]
 
 @rule("existing-instead", ERROR, "a network is made, or it exists", guard=True)
 def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Keys of a network that is made, beside one that exists; or a group that is missing."""
+    """Keys of a new network beside an existing one; or a group that is missing."""
     own = wanted.network.existing
     if own is None:
         return
@@ -45,13 +45,13 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
         )
 
 
-#: What is said of the machines that mount a file system, whoever made it.
+#: Keys about the machines that mount a file system, which apply to new and existing ones.
 _OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256", "share_login_user"}
 
 
 @rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)
 def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A file system that exists, with keys of one that is made, or out of reach."""
+    """An existing file system that has keys of a new one, or is out of reach."""
     for key, system in wanted.storage.systems.items():
         if system.existing is None:
             continue
@@ -100,7 +100,7 @@ def existing_zone(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-dns", ERROR, f"{_CLUSTER} SubnetsValidator: DNS support and host names", number=26)
 def existing_dns(wanted: Aws, facts: Facts) -> _Breaches:
-    """A VPC whose DNS does not answer: file systems are mounted, and machines are known, by names."""
+    """A VPC whose DNS does not answer: file systems are mounted by DNS name, and machines are reached by DNS name."""
     own = wanted.network.existing
     nodes = known(facts.subnets, own.private_subnet, "subnet") if own else None
     if own is None or nodes is None:
@@ -117,7 +117,7 @@ def existing_dns(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-routes", ERROR, "EC2 user guide: an instance with several network interfaces gets no public address")
 def existing_routes(wanted: Aws, facts: Facts) -> _Breaches:
-    """A subnet without the way out that its machines need."""
+    """A subnet without the route out that its machines need."""
     own = wanted.network.existing
     if own is None:
         return
@@ -139,7 +139,7 @@ def existing_routes(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-efa", ERROR, "EC2 user guide, Get started with EFA: Prepare an EFA-enabled security group", number=5)
 def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
-    """A group that EFA's traffic does not pass: it matches only rules that name the group by its id."""
+    """A group that blocks EFA's traffic, which matches only rules that name the group by its id."""
     groups = wanted.network.groups
     if groups is None or not any(one.has_efa for _, _, one in wanted.located):
         return
@@ -155,7 +155,7 @@ def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
 def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
-    """Groups that SSH does not pass, or that let nothing out."""
+    """Groups that block SSH, or that let nothing out."""
     own, groups = wanted.network.existing, wanted.network.groups
     if own is None or groups is None:
         return
@@ -163,7 +163,7 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
     nodes = known(facts.security_groups, groups.nodes, "security group")
     private, public = (known(facts.subnets, name, "subnet") for name in (own.private_subnet, own.public_subnet))
     if login is None or nodes is None or private is None or public is None:
-        return  # existing-there says it
+        return  # existing-there reports it
     for index, source in enumerate(wanted.access.ssh_from):
         if not login.lets([source], out=False, port=_SSH):
             yield Breach(f"aws.access.sshFrom[{index}]", f"is {source}, and {groups.login} blocks SSH from there")
@@ -191,7 +191,7 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
 def existing_slurm(wanted: Aws, facts: Facts) -> _Breaches:
-    """Groups that calls between a Slurm cluster's machines do not pass."""
+    """Groups that block calls between a Slurm cluster's machines."""
     own, groups, slurm = wanted.network.existing, wanted.network.groups, wanted.slurm
     if own is None or groups is None or slurm is None:
         return
@@ -199,7 +199,7 @@ def existing_slurm(wanted: Aws, facts: Facts) -> _Breaches:
     for key, name, subnet in (("login", groups.login, own.public_subnet), ("nodes", groups.nodes, own.private_subnet)):
         group, network = known(facts.security_groups, name, "security group"), known(facts.subnets, subnet, "subnet")
         if group is None or network is None:
-            return  # existing-there says it
+            return  # existing-there reports it
         sides.append(_side(f"{_GROUPS}.{key}", name, network.cidr, group))
     yield from slurm_rules.reach("aws.slurm", slurm, *sides)
 
@@ -213,7 +213,7 @@ def _side(path: str, name: str, cidr: str, group: SecurityGroup) -> slurm_rules.
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
-    """A login node's group that lets the whole Internet in, unsaid."""
+    """A login node's group that lets in the whole Internet although allowWorld is not set."""
     groups = wanted.network.groups
     if groups is None or wanted.access.allow_world:
         return
@@ -228,7 +228,7 @@ def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-storage", ERROR, f"{_CLUSTER} ExistingFsxNetworkingValidator", number=30)
 def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
-    """A group of file systems that their traffic does not pass."""
+    """A group of file systems that blocks their traffic."""
     own, groups = wanted.network.existing, wanted.network.groups
     if own is None or groups is None or groups.storage is None:
         return
@@ -238,13 +238,13 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
     }
     network = known(facts.subnets, own.private_subnet, "subnet"), known(facts.subnets, own.public_subnet, "subnet")
     if None in network or any(found is None for _, found in sides.values()):
-        return  # existing-there says it
+        return  # existing-there reports it
     cidrs = {"storage": network[0], "nodes": network[0], "login": network[1]}
     for key, (name, found) in sides.items():
         closed = []
         for peer, way, port, protocol in _file_traffic(wanted, key):
             cidr = cidrs[peer]
-            # Everything is asked for EFA's sake, which matches no network.
+            # EFA's traffic matches no network, so every check is by group.
             able = [sides[peer][0], *([cidr.cidr] if cidr and port else [])]
             if found and not found.lets(able, out=way == "to", port=port, protocol=protocol):
                 closed.append(f"{protocol if port else 'everything'} {port or ''}".strip() + f" {way} {sides[peer][0]}")
@@ -258,7 +258,7 @@ def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None,
     clients, servers = ("nodes", "login"), key == "storage"
     peers = (*clients, "storage") if servers else ("storage",)
     for peer, port in itertools.product(peers, _ends(LUSTRE_PORTS) if lustre else ()):
-        yield peer, "from", port, "tcp"  # servers and clients both begin connections
+        yield peer, "from", port, "tcp"  # servers and clients both open connections
         yield peer, "to", port, "tcp"
     if lustre and lustre.efa and key != "login":
         for peer, way in itertools.product(("nodes", "storage") if servers else ("storage",), ("from", "to")):

@@ -1,4 +1,4 @@
-"""Rules about EFA, placement groups, zones and networks; they need nothing but the configuration and group names."""
+"""Rules about EFA, placement groups, zones and networks; they need only the configuration and group names."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
-#: A network of a VPC is /16 to /28 (VPC user guide), and halves of ours are subnets.
+#: A network of a VPC is /16 to /28 (VPC user guide), and the stack's subnets are halves of it.
 _LARGEST, _SMALLEST = 16, 27
 _Breaches = Iterator[Breach]
 
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Networks that let no one in, or everyone."""
+    """Networks that let nobody in, or everybody."""
     yield from wanted.access.broken("aws.access")
 
 
@@ -57,7 +57,7 @@ def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("zone-missing", ERROR, "EC2 user guide, Capacity Reservations and Capacity Blocks: each is in one zone", guard=True)
 def zone_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """No zone, although something that is given is in a certain one."""
+    """No zone, although another key belongs to a certain zone."""
     if wanted.zone is not None or wanted.network.existing:
         return
     if wanted.second_zone is not None:
@@ -103,8 +103,8 @@ def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
 def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
     """A type with several network cards, launched without EFA.
 
-    An ENA on each would not help: they share a subnet, NCCL connects from no address of its own, and so the kernel sends by the
-    first. A routing table for each card is for answers only.
+    An ENA on each card would not help: they share a subnet, NCCL does not bind its connections to an address, and so the kernel
+    sends all of them through the first card. A routing table for each card applies only to answers.
     """
     for path, _, one in wanted.located:
         if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
@@ -128,7 +128,7 @@ def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("placement-strategy", ERROR, f"{_EC2} PlacementGroupCapacityTypeValidator", number=9)
 def placement_strategy(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group for a type that takes none, or of a strategy that is not `cluster`."""
+    """A placement group for a type that supports none, or of a strategy that is not `cluster`."""
     for path, _, one in wanted.located:
         if one.placement in {"managed", "existing"} and one.instance is not None and not one.instance.cluster_placement:
             yield Breach(
@@ -156,7 +156,7 @@ def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("placement-contradiction", ERROR, f"{_CLUSTER} PlacementGroupNamingValidator", number=14)
 def placement_contradiction(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A group named but not used, or used but not named."""
+    """A group that is named but not used, or used but not named."""
     for path, _, one in wanted.located:
         if one.placement_group and one.placement != "existing":
             yield Breach(
@@ -178,7 +178,7 @@ def placement_missing(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("container-versions", ERROR, "awsome-distributed-training:1.architectures/efa-cheatsheet.md, by the image's tag")
 def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image whose own tag says that its software cannot carry NCCL over EFA; what a tag does not say is not judged."""
+    """An image whose tag shows that its software cannot carry NCCL over EFA; parts that the tag omits are not judged."""
     if wanted.container is None:
         return
     image = wanted.container.reference
@@ -190,7 +190,7 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
 def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image's file where only the machine image can have put it."""
+    """An image's file in a folder where only the machine image can have put it."""
     path = wanted.container.reference.path if wanted.container else ""
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
         shared = ", ".join(wanted.mounts) or "none"
@@ -214,7 +214,7 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
 def enroot_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Packages of enroot that nothing is compared with."""
+    """Packages of enroot without a sha256 to compare them with."""
     if wanted.container is not None and not wanted.container.enroot_sha256 and not (wanted.slurm and wanted.slurm.containers):
         yield Breach("aws.container.enrootSha256", slurm_rules.ENROOT_UNCHECKED)
     yield from slurm_rules.enroot_unchecked("aws.slurm", wanted.slurm)

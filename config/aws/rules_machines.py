@@ -19,9 +19,9 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _QUEUE_CHARACTERS, _CLUSTER_CHARACTERS = 25, 40
 _TAGS_MOST = 40
 _TAG_KEY, _TAG_VALUE = 128, 256
-#: Families whose GPUs NVIDIA's open kernel modules do not drive.
+#: Families whose GPUs NVIDIA's open kernel modules do not support.
 _OLD = ("p2.", "p3.", "p3dn.", "g2.", "g3.", "g3s.")
-#: gp3: I/O operations for each GiB, MiB/s for each operation, and the least and most of both (EBS user guide).
+#: gp3: I/O operations per GiB, MiB/s per operation, and the minimum and maximum of both (EBS user guide).
 _IOPS_PER_GIB, _MIB_S_PER_IOPS = 500, 0.25
 _IOPS, _MIB_S = (3000, 80_000), (125, 2000)
 _WRONG_BOOT = "first boot would do the wrong things"
@@ -30,7 +30,7 @@ _Breaches = Iterator[Breach]
 
 @rule("architectures-differ", ERROR, f"{_CLUSTER} ArchitectureOsValidator", number=36)
 def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A login node and nodes of different CPUs: what is built on one does not run on the other."""
+    """A login node and nodes of different CPU architectures: programs built on one do not run on the other."""
     login = architecture(wanted.login.type)
     for path, _, one in wanted.located:
         if architecture(one.type) != login:
@@ -42,11 +42,11 @@ def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
 
 
 def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
-    """Yield where an image is named: path of its group, its id, the architecture that it must have, and what it is."""
+    """Yield each named image: path of its group, its id, the architecture that it must have, and what it is for."""
     types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
     named = [("aws", wanted.image, kind) for kind in types]
     for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
-        # One that is not named is looked up by family and architecture.
+        # An image that is not named is looked up by family and architecture.
         found = known(facts.images, image, "image") if image else None
         if image and found is not None:
             yield path, image, kind, found
@@ -62,7 +62,7 @@ def image_missing(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("image-architecture", ERROR, f"{_EC2} InstanceTypeBaseAMICompatibleValidator", number=36)
 def image_architecture(wanted: Aws, facts: Facts) -> _Breaches:
-    """An image of other CPUs."""
+    """An image of another CPU architecture."""
     for path, image, needed, found in _images(wanted, facts):
         if found.architecture != needed:
             yield Breach(f"{path}.image", f"is {image}, which is for {found.architecture}; the machines are {needed}")
@@ -70,7 +70,7 @@ def image_architecture(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("image-system", ERROR, f"{_EC2} AMI OS and cluster OS", number=36)
 def image_system(wanted: Aws, facts: Facts) -> _Breaches:
-    """An image of another kind than is said."""
+    """An image of another kind than the stack file sets."""
     families = {"aws": wanted.family, "aws.login": wanted.login.family}
     for path, image, _, found in _images(wanted, facts):
         if not all(word.lower() in found.name.lower() for word in families[path].words):
@@ -83,7 +83,7 @@ def _volumes(wanted: Aws) -> tuple[tuple[str, Volume], ...]:
 
 @rule("root-ratios", ERROR, f"{_EBS} EbsVolumeIopsValidator, EbsVolumeThroughputIopsValidator", number=37)
 def root_ratios(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A gp3 volume that cannot be."""
+    """A gp3 volume that cannot exist."""
     for path, volume in _volumes(wanted):
         if not _IOPS[0] <= volume.iops <= _IOPS[1] or volume.iops > max(_IOPS_PER_GIB * volume.size_gib, _IOPS[0]):
             yield Breach(
@@ -101,7 +101,7 @@ def root_ratios(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("root-size", ERROR, f"{_EBS} root volume size", number=37)
 def root_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """A root volume that the image does not fit on."""
+    """A root volume that is too small for the image."""
     volumes = dict(_volumes(wanted))
     for path, image, _, found in _images(wanted, facts):
         size = volumes[f"{path}.root"].size_gib
@@ -111,7 +111,7 @@ def root_size(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("open-modules", ERROR, f"{_INSTANCES} InstancesNVIDIADriverValidator", number=38)
 def open_modules(wanted: Aws, _facts: Facts) -> _Breaches:
-    """GPUs that the image's driver does not know."""
+    """GPUs that the image's driver does not support."""
     for path, _, one in wanted.located:
         if wanted.open_modules and one.type.startswith(_OLD):
             yield Breach(
@@ -134,7 +134,7 @@ def not_nvidia(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("names", ERROR, f"{_CLUSTER} NameValidator, ClusterNameValidator, DuplicateNameValidator", guard=True, number=39)
 def names(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Names that the scheduler or the vendor would not take, or that are not unique."""
+    """Names that the scheduler or the vendor would refuse, or that are not unique."""
     if not _NAME.fullmatch(wanted.name) or len(wanted.name) > _CLUSTER_CHARACTERS:
         yield Breach(
             "aws.name",
@@ -165,7 +165,7 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("static-one", ERROR, "one node has no fabric", number=0)
 def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
-    """One machine, which cannot be measured over EFA."""
+    """A single machine, which cannot be measured over EFA."""
     for path, _, one in wanted.located:
         if len(one.numbers) == 1:
             less = f" less {one.static - 1} left out" if one.static > 1 else ""
@@ -178,7 +178,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("left-out", ERROR, "machines have the numbers from 0 to static - 1")
 def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Machines to leave out that are none, or all of them."""
+    """Machines to leave out that do not exist, or all of them."""
     for path, _, one in wanted.located:
         nobody = sorted({number for number in one.leave_out if number >= one.static})
         if one.static and nobody:
@@ -203,7 +203,7 @@ def key_type(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("tag-length", ERROR, "EC2 user guide, Tag restrictions: a key has 128 characters at most, a value 256")
 def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Tags that EC2 refuses at every creation."""
+    """Tags that EC2 refuses at every launch."""
     for key, value in wanted.tags.items():
         if len(key) > _TAG_KEY or len(value) > _TAG_VALUE:
             yield Breach(
@@ -215,7 +215,7 @@ def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("tag-count", ERROR, f"{_TAGS} ComputeResourceTagsValidator", number=43)
 def tag_count(wanted: Aws, _facts: Facts) -> _Breaches:
-    """More tags than a resource takes beside our own."""
+    """More tags than a resource may have beside busbar's own."""
     if len(wanted.tags) > _TAGS_MOST:
         yield Breach(
             "aws.tags", f"has {len(wanted.tags)} tags; a resource takes {_TAGS_MOST} beside those that name the cluster"

@@ -1,4 +1,4 @@
-"""Rules about instance profiles that exist: that they are there and have a role. What the role may do is not judged."""
+"""Rules about existing instance profiles: they must exist and have a role. The role's permissions are not judged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _Breaches = Iterator[Breach]
 
 @rule("profile-instead", ERROR, "machines are found again by what only their stack has", guard=True)
 def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A profile that exists, with rights for one that is made, or without a name by which its machines are found."""
+    """An existing profile with keys of a new one, or without a name by which its machines are found."""
     own = wanted.profiles.existing
     if own.nodes and wanted.node_rights:
         rights = ", ".join(wanted.node_rights)

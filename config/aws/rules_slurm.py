@@ -1,4 +1,4 @@
-"""Rules about the Slurm cluster: what its dynamic machines need, and what no job could use."""
+"""Rules about the Slurm cluster: what its dynamic machines need, and settings that no job could use."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ def _named_rails(one: Machines) -> bool:
 
 @rule("slurm-idle", ERROR, _SLURM, guard=True)
 def slurm_idle(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A controller without machines to start; machines without it are for a scheduler of the user's own."""
+    """A controller without machines to start; without a controller, the user's own scheduler starts machines."""
     yield from slurm_rules.idle("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-static", ERROR, "components/slurm: dynamic machines join, static ones are measured over SSH", guard=True)
 def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
     """An entry with machines of both kinds."""
-    if wanted.slurm is not None:  # a scheduler of the user's own has its own ways
+    if wanted.slurm is not None:  # a scheduler of the user's own may work differently
         yield from slurm_rules.mixed(_entries(wanted))
 
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Nodes that are to run always and that nothing starts."""
+    """Nodes that should always run but that nothing starts."""
     yield from slurm_rules.always_on("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Jobs whose output would end with their nodes, or a shared home for jobs that nobody starts."""
+    """Jobs whose output would be deleted with their nodes, or a shared home for jobs that nobody starts."""
     home = wanted.storage.home
     yield from slurm_rules.homeless("aws", wanted.slurm, home)
     yield from slurm_rules.shared_login("aws", wanted.slurm, home is not None and home.share_login_user)
@@ -67,7 +67,7 @@ def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A queue that cannot have its name."""
+    """A queue whose name Slurm does not allow."""
     if wanted.slurm is not None:
         for at, queue in enumerate(wanted.queues):
             yield from slurm_rules.queue_name(f"aws.queues[{at}].name", queue.name)
@@ -81,7 +81,7 @@ def slurm_test(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
 def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A test of new machines that cannot be made."""
+    """A test of new machines that cannot run."""
     yield from slurm_rules.entry_test("aws.slurm", wanted.slurm, _entries(wanted))
 
 
@@ -93,7 +93,7 @@ def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-profile", ERROR, "IAM: the controller starts machines with its own role", guard=True)
 def slurm_profile(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A login node whose role is somebody else's, or machines that only their role's owner knows."""
+    """A login node with an existing profile, whose role lacks the controller's permissions."""
     if wanted.slurm is not None and wanted.profiles.existing.login:
         yield Breach(
             "aws.profiles.existing.login",

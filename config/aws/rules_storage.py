@@ -1,4 +1,4 @@
-"""Rules about file systems: sizes, throughput, S3, mount points, zones, and what a destroy deletes."""
+"""Rules about file systems: sizes, throughput, S3, mount points, zones, and data that a destroy deletes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _BACKUP_DAYS_MOST = 90
-#: Where the image mounts a machine's local disks.
+#: Mount point of a machine's local disks in the image.
 _SCRATCH = "/scratch"
 _Breaches = Iterator[Breach]
 
@@ -95,7 +95,7 @@ def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("mirrors", ERROR, f"{_FSX} FsxS3Validator and data repository associations", number=32)
 def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Mirrors that cannot be made."""
+    """Mirrors that cannot be created."""
     if wanted.storage.lustre is None:
         return
     found = wanted.storage.lustre.mirrors
@@ -169,7 +169,7 @@ def mount_points(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash", number=34)
 def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A mount point where local disks are."""
+    """A mount point that the local disks use."""
     for key, system in wanted.storage.systems.items():
         if system.mount == _SCRATCH or system.mount.startswith(f"{_SCRATCH}/"):
             yield Breach(
@@ -179,7 +179,7 @@ def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("destroy-deletes-data", WARNING, f"{_CLUSTER} DeletionPolicy notice", number=35)
 def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
-    """File systems whose data are deleted with the stack."""
+    """File systems whose data is deleted with the stack."""
     for key, system in wanted.storage.systems.items():
         if system.on_destroy == "delete":
             yield Breach(f"aws.storage.{key}.onDestroy", f"is delete: destroying the stack deletes what is on {system.mount}")
@@ -204,7 +204,7 @@ def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("openzfs-size", ERROR, "FSx API, OpenZFSConfiguration: ThroughputCapacity, StorageCapacity")
 def openzfs_size(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Throughput or size that the deployment type cannot have."""
+    """Throughput or size that the deployment type does not offer."""
     home = wanted.storage.home
     if home is None:
         return

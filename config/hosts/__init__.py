@@ -1,1 +1,1 @@
-"""Machines that exist already, as a stack file names them."""
+"""Existing machines, as a stack file names them."""

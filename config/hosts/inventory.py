@@ -1,4 +1,4 @@
-"""Machines that an inventory file names, one on a line, or in Ansible's INI form without ranges and variables."""
+"""Machines that an inventory file names, one per line, or in Ansible's INI form without ranges and variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHER_SECTIONS = (":vars", ":children")
 
 @dataclass(frozen=True)
 class Machine:
-    """One machine: what it is called, and the address or host name by which it is reached."""
+    """One machine: its name, and the address or host name by which it is reached."""
 
     name: str
     address: str
@@ -24,7 +24,7 @@ def is_name(text: str) -> bool:
 
 
 def read(text: str) -> tuple[Machine, ...]:
-    """Return the machines of an inventory's text in its order; ValueError with the rest of a sentence for another line."""
+    """Return the machines of an inventory's text in its order; for any other line, ValueError with the rest of a sentence."""
     found: list[Machine] = []
     counts = True
     for number, line in enumerate(text.splitlines(), 1):

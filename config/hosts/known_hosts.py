@@ -10,7 +10,7 @@ import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Best first. RSA is left out: the SSH client of the Commands would ask for it with SHA-1, which sshd refuses.
+#: Best first. RSA is left out: the SSH client of the Commands would use SHA-1 with it, which sshd refuses.
 _TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 
@@ -22,7 +22,7 @@ class KnownHosts:
     rows: tuple[tuple[str, str, str], ...]
 
     def key(self, address: str) -> str:
-        """Return the pinned key of `address`; ValueError with the command to type where there is none."""
+        """Return the pinned key of `address`; if there is none, ValueError with the command to type."""
         mine = [(kind, key) for names, kind, key in self.rows if _matches(names, address)]
         for wanted in _TYPES:
             for kind, key in mine:
@@ -40,7 +40,7 @@ def read(path: str) -> KnownHosts:
     try:
         text = Path(path).expanduser().read_text(errors="replace")
     except FileNotFoundError:
-        text = ""  # like an empty one: the missing host is what must be said
+        text = ""  # like an empty file: the error must name the missing host
     except OSError as error:
         raise ValueError(f"is {path}, which cannot be read ({error.strerror})") from None
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

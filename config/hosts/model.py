@@ -1,4 +1,4 @@
-"""Machines that exist already: which they are, how they are reached, what they are."""
+"""Existing machines: their addresses, how they are reached, and what hardware they are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from config.model import Model
 from config.shared_values import Cidr, Globs
 from config.slurm import Slurm
 
-#: What `shape` says where the machines are asked.
+#: Value of `shape` if the machines report their shape.
 DETECT = "detect"
 #: Name of the one set of machines.
 SET = "hosts"
@@ -169,12 +169,12 @@ class Hosts(Model):
         return tuple(Machine(name, self.nodes[name]) for name in sorted(self.nodes, key=_by_number))
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; ValueError with the rest of a sentence about knownHosts where there is none."""
+        """Return the pinned key of `address`; if there is none, ValueError with the rest of a sentence about knownHosts."""
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Machines by the name of their one set."""
+        """Number of machines by the name of their one set."""
         return {SET: len(self.machines)}
 
     def measured(self, _measure: Measure) -> str:
@@ -193,7 +193,7 @@ class Hosts(Model):
 
     @property
     def row(self) -> Shape | None:
-        """The machines' row of the catalogue; None if they are asked."""
+        """The machines' row of the catalogue; None if they report their shape."""
         return named(self.shape)
 
     @property
@@ -203,5 +203,5 @@ class Hosts(Model):
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that puts gpu-2 before gpu-10: a stack file's own order does not reach the program."""
+    """Return a sort key that puts gpu-2 before gpu-10: the program does not get the stack file's own order."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

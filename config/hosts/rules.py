@@ -1,4 +1,4 @@
-"""Rules about machines that exist: named once, and each with a host key that is pinned."""
+"""Rules about existing machines: each is named once, and has a pinned host key."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
 
 @rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName", guard=True)
 def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """A queue or a machine by a name that Slurm has another use for."""
+    """A queue or a machine with a name that Slurm reserves."""
     if wanted.slurm is None:
         return
     if why := wanted.slurm.why_not:

@@ -18,10 +18,10 @@ from config.shared_values import Cidr, Sha256
 
 #: Name of the one set of pods.
 SET = "kubernetes"
-#: RFC 1123: a label of at most 63 characters, and a name of labels (apimachinery, util/validation).
+#: RFC 1123: a label of at most 63 characters, and a dotted name of labels (apimachinery, util/validation).
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 _NAME = rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*"
-#: The reference grammar of distribution, with a tag or a digest.
+#: The reference grammar of `distribution`, with a tag or a digest.
 _IMAGE = re.compile(
     r"(?P<name>[A-Za-z0-9.-]+(:\d+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*)(:(?P<tag>[A-Za-z0-9_][\w.-]{0,127}))?"
     r"(@(?P<digest>sha256:[0-9a-f]{64}))?"
@@ -76,7 +76,7 @@ def _path(value: str) -> str:
 
 
 def _context(value: str) -> str:
-    # What clouds call them: user@cluster, arn:aws:eks:REGION:ACCOUNT:cluster/NAME, gke_PROJECT_ZONE_NAME.
+    # Names that clouds give clusters: user@cluster, arn:aws:eks:REGION:ACCOUNT:cluster/NAME, gke_PROJECT_ZONE_NAME.
     if not re.fullmatch(r"[\w.@:/+-]{1,253}", value):
         raise ValueError(f"is {value!r}, which is no name of a context; kubectl config get-contexts lists them")
     return value
@@ -179,7 +179,7 @@ class SecondaryNetworks(Model):
     )
 
     def image(self, name: str) -> str:
-        """Return the image of one of the two."""
+        """Return the image of Multus or whereabouts."""
         return {"multus": self.multus_image, "whereabouts": self.whereabouts_image}[name]
 
 
@@ -271,7 +271,7 @@ class Kubernetes(Model):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Pods by the name of their one set."""
+        """Number of pods by the name of their one set."""
         return {SET: len(self.nodes)}
 
     def measured(self, _measure: Measure) -> str:
@@ -279,17 +279,17 @@ class Kubernetes(Model):
         return SET
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; ValueError with the rest of a sentence about knownHosts where there is none."""
+        """Return the pinned key of `address`; if there is none, ValueError with the rest of a sentence about knownHosts."""
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
     def way(self) -> str:
-        """Where kubectl works, in a word."""
+        """Where kubectl runs, in one word."""
         return self.control_plane or "this-machine"
 
     @property
     def folder(self) -> str:
-        """Folder of what is kept of its measurements on the machine of kubectl, which may know several clusters."""
+        """Folder of its measurements' files on the machine where kubectl runs, which may serve several clusters."""
         if self.control_plane or not self.server:
             return self.namespace
         return f"{self.server.removeprefix('https://').replace(':', '_')}/{self.namespace}"
@@ -306,7 +306,7 @@ class Kubernetes(Model):
 
     @property
     def privileged(self) -> bool:
-        """Whether pods must be privileged: they use RDMA devices, and no device plugin hands those over."""
+        """Whether pods must be privileged: they use RDMA devices, and no device plugin provides those."""
         return bool(self.devices) and self.rdma_resource is None
 
     @property

@@ -34,7 +34,7 @@ def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("kubectl-here", ERROR, "a kubeconfig's current context is whatever its owner last worked with", guard=True)
 def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """No controlPlane, and no address of the cluster; keys that need one."""
+    """No controlPlane, and no address of the cluster; or keys that need one of them."""
     if wanted.control_plane is not None:
         return
     if wanted.server is None:
@@ -57,7 +57,7 @@ def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("rails-between", ERROR, "between nodes the bytes must have a wire to be judged by", guard=True)
 def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Several nodes without a rail, and rails that only some of them could use."""
+    """Several nodes without a rail, or rails that only some of them could use."""
     if len(wanted.nodes) > 1 and not wanted.rails:
         yield Breach(
             "kubernetes.rails", f"is empty, and {len(wanted.nodes)} nodes are measured; name the interfaces of the fabric"
@@ -82,7 +82,7 @@ def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("rail-addresses", ERROR, "whereabouts: one address of the range for each pod, without its first and last", guard=True)
 def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Ranges with too few addresses, and ranges that have addresses in common."""
+    """Ranges with too few addresses, or ranges that overlap."""
     networks = [ipaddress.IPv4Network(rail.range) for rail in wanted.rails]
     for index, network in enumerate(networks):
         usable = max(network.num_addresses - 2, 0)
@@ -102,7 +102,7 @@ def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("gpu-operator", ERROR, "a chart is code that runs with every right on the nodes", guard=True)
 def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """A chart that is another than the one that is pinned, and one whose namespace is the pods'."""
+    """A chart that differs from the pinned one, or one whose namespace is the pods'."""
     operator = wanted.gpu_operator
     if operator is None:
         return
@@ -121,7 +121,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("secondary-networks", ERROR, "Multus changes how every pod of every node gets its network", guard=True)
 def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Multus or whereabouts for pods that have no rail, and one of them twice."""
+    """Multus or whereabouts for pods that have no rail, or one of them twice."""
     asked = wanted.secondary_networks
     if asked is None:
         return

@@ -1,1 +1,1 @@
-"""Oracle Cloud Infrastructure: what a stack file may ask for, and the rules that it is judged by."""
+"""Oracle Cloud Infrastructure: the keys that a stack file may set, and the rules that check them."""

@@ -1,4 +1,4 @@
-"""What the OCI account answered; empty if it was not asked."""
+"""Facts that the OCI account reported; empty if it was not queried."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class OfferedShape:
 
 @dataclass(frozen=True)
 class Image:
-    """An image: its operating system and version, and the shapes that it fits."""
+    """An image: its operating system and version, and the shapes that it supports."""
 
     system: str
     version: str
@@ -31,10 +31,10 @@ class SecurityRule:
     """A rule of a subnet's security lists.
 
     Attributes:
-        out: it lets traffic out; else in.
+        out: whether it lets traffic out; otherwise in.
         protocol: `all`, `6` (TCP), `17` (UDP) ...
         ports: first and last destination port; None for all.
-        peer: the IPv4 network on the other side; empty for a service of the vendor's.
+        peer: the IPv4 network on the other side; empty for one of the vendor's services.
     """
 
     out: bool
@@ -45,17 +45,17 @@ class SecurityRule:
 
 @dataclass(frozen=True)
 class Subnet:
-    """A subnet that exists.
+    """An existing subnet.
 
     Attributes:
         vcn: OCID of its VCN.
         domain: its availability domain; empty if it is regional.
-        cidr: its addresses.
-        free: how many of them are free.
+        cidr: its address range.
+        free: how many of its addresses are free.
         dns: its DNS domain; empty if it has none.
-        takes_public: its machines may have public addresses.
-        way_out: OCID of what its route table sends 0.0.0.0/0 to; empty if nothing, None if the table cannot be seen.
-        rules: of all its security lists.
+        takes_public: whether its machines may have public addresses.
+        way_out: OCID of its route table's target for 0.0.0.0/0; empty if there is none, None if the table cannot be read.
+        rules: rules of all its security lists.
     """
 
     vcn: str
@@ -68,7 +68,7 @@ class Subnet:
     rules: tuple[SecurityRule, ...]
 
     def lets(self, peer: str, *, out: bool, port: int | None = None) -> bool:
-        """Tell whether it lets traffic out (else in) to a network: TCP to `port`, or everything if that is None."""
+        """Tell whether it lets traffic out (or in) to a network: TCP to `port`, or all traffic if `port` is None."""
         serving = [rule for rule in self.rules if rule.out == out and rule.peer and _serves(rule, port)]
         open_to = ipaddress.collapse_addresses(ipaddress.IPv4Network(rule.peer) for rule in serving)
         return any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to)
@@ -82,19 +82,19 @@ def _serves(rule: SecurityRule, port: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that was asked; what is absent was not.
+    """All facts that were looked up; a key that is absent was not looked up.
 
     Attributes:
-        domains: the region's availability domains; empty if it was not asked.
+        domains: the region's availability domains; empty if they were not looked up.
         shapes: shapes that an availability domain offers, by domain and name.
-        images: by OCID; None if there is none.
-        available: what is left of a limit, by its name; None where the service does not say.
-        login_image: OCID of the newest platform image for the login node; None if there is none, or it is given.
-        made: what the machines of a pool were made for (`Oci.machines`), by the pool's name, where they say.
-        strays: nodes of this stack's cluster networks for which it has no pool any more, by display name.
-        running: nodes that a pool has already, by the pool's name.
-        subnets: those that the stack file names, by OCID.
-        oldest: names of the nodes of a pool that shrinks, oldest first, by the pool's name.
+        images: by OCID; None if there is no such image.
+        available: how much of a limit is left, by its name; None if the service does not report it.
+        login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
+        made: value of the tag that records what a pool's machines were made for (`Oci.machines`), by pool name.
+        strays: nodes of this stack's cluster networks that no longer belong to a pool, by display name.
+        running: running nodes of a pool, by pool name.
+        subnets: subnets that the stack file names, by OCID.
+        oldest: names of the nodes of a pool that shrinks, oldest first, by pool name.
     """
 
     domains: tuple[str, ...] = ()

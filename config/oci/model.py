@@ -38,9 +38,9 @@ from config.shared_values import (
 from config.slurm import ALWAYS_ON, TOOLKIT_SIGNER, Scheduler
 from config.units import Gb, GbitS, MbS
 
-#: Freeform tags of ours: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may use one name.
+#: busbar's freeform tags: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may share a name.
 OWNER, STACK, MADE_FOR = "busbar", "busbar-stack", "busbar-machines"
-#: Families of the images that a stack file may give by name.
+#: Families of the images that a stack file may set by name.
 _NAMED = {row.key: row.family for row in MARKETPLACE.values()} | {row.key: row.family for row in IMPORTS.values()}
 Family = Literal["ol7", "ol8", "ol9", "ubuntu2204", "ubuntu2404"]
 
@@ -136,7 +136,7 @@ class Network(Model):
     )
 
     def at(self, key: Literal["vcn", "public", "private"]) -> str:
-        """Return the path of what gave a network: of subnets that exist, the addresses are looked up."""
+        """Return the path of the key that set a network: the addresses of existing subnets are looked up."""
         if self.existing is None:
             return f"oci.network.{key}"
         return f"oci.network.existing.{'publicSubnet' if key == 'public' else 'privateSubnet'}"
@@ -211,10 +211,10 @@ class Pool(Model):
 
     @property
     def row(self) -> Shape:
-        """The shape's row of the catalogue; without rails where no cluster network gives them anything to reach.
+        """The shape's row of the catalogue; without a cluster network it has no rails.
 
-        Then MPI's few messages stay inside, over what every build of Open MPI has: the vendor's tutorial for one node sets none
-        of the variables for its rails (ocitutorials: benchmark/run-nccltests, section 3-1).
+        Then MPI's few messages stay inside the node, over transports that every build of Open MPI has: the vendor's tutorial
+        for one node sets none of the variables for its rails (ocitutorials: benchmark/run-nccltests, section 3-1).
         """
         row = SHAPES[self.shape]
         return row if self.cluster_network else replace(row, rdma=None, environment=GENERIC)
@@ -277,7 +277,7 @@ class Container(Model):
 
     @property
     def reference(self) -> Reference:
-        """The image, read."""
+        """The image, parsed."""
         return read_reference(self.image)
 
 
@@ -316,7 +316,7 @@ class Home(Model):
 
     @property
     def addresses(self) -> int:
-        """How many addresses of its subnet it takes."""
+        """Number of addresses of its subnet that it uses."""
         return MOUNT_TARGET_ADDRESSES
 
 
@@ -340,7 +340,7 @@ class Lustre(Model):
 
     @property
     def addresses(self) -> int:
-        """How many addresses of its subnet it may take."""
+        """Number of addresses of its subnet that it may use."""
         return lustre_addresses(self.size_gb)
 
 
@@ -352,23 +352,23 @@ class Storage(Model):
 
     @property
     def systems(self) -> dict[str, Home | Lustre]:
-        """The file systems that are wanted, by key."""
+        """The file systems that the stack file sets, by key."""
         both = {"home": self.home, "lustre": self.lustre}
         return {key: one for key, one in both.items() if one is not None}
 
     @property
     def home_mount(self) -> str:
-        """Where home folders are mounted; empty if each machine has its own."""
+        """Mount point of the home folders; empty if each machine has its own."""
         return self.home.mount if self.home else ""
 
     @property
     def made(self) -> dict[str, Home | Lustre]:
-        """Those of them that the stack makes, by key."""
+        """The file systems that the stack creates, by key."""
         return {key: one for key, one in self.systems.items() if one.existing is None}
 
     @property
     def stays(self) -> bool:
-        """Whether servers stay in the private subnet when the stack is destroyed."""
+        """Whether servers remain in the private subnet when the stack is destroyed."""
         return self.lustre is not None and self.lustre.on_destroy == "retain"
 
 
@@ -437,7 +437,7 @@ class Oci(Model):
 
     @property
     def search_domain(self) -> str:
-        """DNS domain of a private subnet that is made, as the VCN's resolver serves it."""
+        """DNS domain of a new private subnet, as the VCN's resolver serves it."""
         return f"private.{self.name}.oraclevcn.com"
 
     @property
@@ -446,23 +446,26 @@ class Oci(Model):
         return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
 
     def machines(self, pool: Pool) -> str:
-        """Return the shape, and a hash of all that running machines of `pool` cannot change: another text needs other ones."""
+        """Return the shape and a hash of the settings that running machines of `pool` cannot change.
+
+        If this text changes, the machines are replaced.
+        """
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # Only where there are any, so that machines that mount what the stack makes keep their hash.
+        # Only if there are any, so that machines that mount the stack's own file systems keep their hash.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
         parts = [pool.shape, pool.image, pool.root.size_gb, subnet, mounts]
         parts += [] if pool.cluster_network else ["single"]
-        own = self.container  # what first boot installs, and not the image, which a running machine takes anew
+        own = self.container  # what first boot installs; not the image, which a running machine can change
         parts += [[own.containerd.version, own.toolkit]] if own else []
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
     @property
     def named_images(self) -> tuple[str, ...]:
-        """The images that pools give by name, each once."""
+        """The images that pools set by name, each once."""
         return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image in _NAMED))
 
     def shapes_of(self, image: str) -> tuple[str, ...]:
@@ -471,32 +474,32 @@ class Oci(Model):
 
     @property
     def image_ocids(self) -> tuple[str, ...]:
-        """The images that pools give by OCID, each once."""
+        """The images that pools set by OCID, each once."""
         return tuple(dict.fromkeys(pool.image for pool in self.pools if pool.image not in _NAMED))
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Nodes of every pool by its name."""
+        """Number of nodes of every pool by its name."""
         return {pool.name: pool.nodes for pool in self.pools}
 
     def measured_pool(self, measure: Measure) -> Pool:
-        """Return the pool that is measured; the first one where none has nodes yet."""
+        """Return the pool that is measured; the first one if none has nodes yet."""
         meant = [pool for pool in self.pools if measure.pool in {None, pool.name}]
         running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
         return [*running, *startable, *self.pools][0]
 
     @property
     def people(self) -> int:
-        """How many login nodes there are beside Slurm's controller."""
+        """Number of login nodes beside Slurm's controller."""
         return self.slurm.login_nodes if self.slurm else 0
 
     def job_nodes(self, pool: Pool) -> int:
-        """Return how many nodes of `pool` the test job takes; 0 if its nodes always run, or nothing starts them."""
+        """Return how many nodes of `pool` the test job uses; 0 if its nodes always run, or nothing starts them."""
         return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0
 
     @property
     def startable(self) -> dict[str, int]:
-        """Nodes of the test job in every pool whose nodes a job starts, by the pool's name."""
+        """Number of nodes in the test job, for every pool whose nodes a job starts, by the pool's name."""
         return {pool.name: nodes for pool in self.pools if (nodes := self.job_nodes(pool))}
 
     def measured(self, measure: Measure) -> str:
@@ -504,7 +507,7 @@ class Oci(Model):
         return self.measured_pool(measure).name
 
     def label(self, pool: Pool) -> str:
-        """Return the display name of a pool's cluster network, or of its one instance."""
+        """Return the display name of a pool's cluster network, or of its single instance."""
         return f"{self.name}-{pool.name}"
 
     @property

@@ -17,13 +17,13 @@ RULES = collected(rules_container, rules_existing, rules_network, rules_pools, r
 
 
 def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the cluster without asking its account."""
+    """Return what is wrong with the cluster without querying its account."""
     return check(RULES, wanted, Facts(), wanted.suppress)
 
 
 @rule("image-compiler", ERROR, "NVIDIA/nccl-tests: c2cb96f (-std=c++14 since 2.16.9), 365b92a (GCC 5)", guard=True)
 def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """A measured pool whose compiler cannot build NVIDIA's nccl-tests; an archive of one's own may be another version."""
+    """A measured pool whose compiler cannot build NVIDIA's nccl-tests; the user's own archive may contain another version."""
     wanted: Any = stack.wanted
     if wanted.container is not None or not stack.measure.nccl_tests.is_url:
         return

@@ -25,7 +25,7 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("container-image", ERROR, "NVIDIA Container Toolkit, install guide: packages by dnf", guard=True)
 def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container beside an image whose package manager first boot does not ask for NVIDIA Container Toolkit."""
+    """A container on an image without dnf, with which first boot installs NVIDIA Container Toolkit."""
     for path, pool in wanted.located:
         if wanted.container and not pool.dynamic and pool.family.packages != "dnf":
             yield Breach(
@@ -49,5 +49,5 @@ def container_sums(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
 def enroot_unchecked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Packages of enroot that nothing is compared with."""
+    """Packages of enroot without a sha256 to compare them with."""
     yield from slurm_rules.enroot_unchecked("oci.slurm", wanted.slurm)

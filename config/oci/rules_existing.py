@@ -1,4 +1,4 @@
-"""Rules about subnets that exist: what must be true of them, because nothing of them is changed."""
+"""Rules about existing subnets: what they must already provide, because the stack never changes them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTERNET = "ocid1.internetgateway."
 
 @rule("existing-instead", ERROR, "a network is made, or it exists", guard=True)
 def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Keys of a network that is made, beside subnets that exist."""
+    """Keys of a new network beside existing subnets."""
     if wanted.network.existing:
         for key in sorted({"vcn", "public", "private", "ingress"} & wanted.network.model_fields_set):
             yield Breach(f"oci.network.{key}", f"is set, and {_AT} names subnets; set only one of them")
@@ -28,7 +28,7 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
 def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A file system that exists, with keys of one that is made, or out of reach."""
+    """An existing file system that has keys of a new one, or is out of reach."""
     for key, system in wanted.storage.systems.items():
         path = f"oci.storage.{key}"
         if system.existing is None:
@@ -81,7 +81,7 @@ def existing_dns(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-routes", ERROR, "OCI Networking, Internet gateway: it serves machines that have public addresses")
 def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A subnet without the way out that its machines need."""
+    """A subnet without the route out that its machines need."""
     named = _named(wanted, facts)
     if named is None:
         return
@@ -105,13 +105,13 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-room", ERROR, "OCI Networking, ListPrivateIps; three addresses of each subnet are reserved")
 def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Fewer free addresses than will be taken."""
+    """Fewer free addresses than the stack will use."""
     named = _named(wanted, facts)
     if named is None:
         return
     running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
     needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
-    if not any(running.values()):  # later the servers have theirs
+    if not any(running.values()):  # later the servers already have theirs
         needed += sum(system.addresses for system in wanted.storage.made.values())
     path, name, subnet = named.private
     if needed > subnet.free:
@@ -124,7 +124,7 @@ def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
 def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Security lists that SSH, MPI or NCCL do not pass."""
+    """Security lists that block SSH, MPI or NCCL."""
     named = _named(wanted, facts)
     if named is None:
         return
@@ -155,7 +155,7 @@ def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
 def existing_slurm(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Security lists that calls between a Slurm cluster's machines do not pass."""
+    """Security lists that block calls between a Slurm cluster's machines."""
     named = _named(wanted, facts) if wanted.slurm else None
     if wanted.slurm and named:
         yield from slurm_rules.reach("oci.slurm", wanted.slurm, _side(named.public), _side(named.private))
@@ -170,7 +170,7 @@ def _side(one: _Named) -> slurm_rules.Side:
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A public subnet that lets SSH in from the whole Internet, unsaid; a new VCN's default security list does."""
+    """A public subnet that lets in SSH from the whole Internet although allowWorld is not set, as a new VCN's list does."""
     named = _named(wanted, facts)
     if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
         yield Breach(
@@ -181,7 +181,7 @@ def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 class _Named(NamedTuple):
-    """A subnet that is named: path of its key, OCID, and what the account says of it."""
+    """A subnet that the stack file names: path of its key, OCID, and the account's data on it."""
 
     path: str
     ocid: str
@@ -189,14 +189,14 @@ class _Named(NamedTuple):
 
 
 class _Pair(NamedTuple):
-    """The two subnets that are named."""
+    """The two subnets that the stack file names."""
 
     public: _Named
     private: _Named
 
 
 def _named(wanted: Oci, facts: Facts) -> _Pair | None:
-    """Return the subnets that are named; None where the stack makes its network."""
+    """Return the named subnets; None if the stack creates its network."""
     own = wanted.network.existing
     if own is None:
         return None
@@ -208,7 +208,7 @@ def _named(wanted: Oci, facts: Facts) -> _Pair | None:
 
 
 def _where(subnet: Subnet) -> str:
-    """Return what a subnet sends all other traffic to, as a sentence has it."""
+    """Return the subnet's target for all other traffic, as a part of a sentence."""
     if subnet.way_out is None:
         return "an unknown place, because its route table is in another compartment"
     return subnet.way_out or "nothing"

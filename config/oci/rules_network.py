@@ -1,4 +1,4 @@
-"""Rules about the VCN: what its networks may be, and that everything has room in them."""
+"""Rules about the VCN: its address ranges, and that every machine and server has an address."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from config.oci.facts import Facts
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, rule
 
-#: Networks of the RDMA rails: written by first boot on Oracle Linux 7, given by the vendor's agent on later images.
+#: Networks of the RDMA rails: first boot assigns them on Oracle Linux 7, the vendor's agent on later images.
 RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network("10.224.0.0/12"))
-#: The vendor keeps the first two addresses and the last one of a subnet.
+#: The vendor reserves the first two addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 3
 _LARGEST, _SMALLEST = 16, 30
 _VCN = "OCI Networking, VCNs and Subnets: allowed sizes"
@@ -19,13 +19,13 @@ _VCN = "OCI Networking, VCNs and Subnets: allowed sizes"
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Networks that let no one in, or everyone."""
+    """Networks that let nobody in, or everybody."""
     yield from wanted.access.broken("oci.access")
 
 
 @rule("vcn-rails", ERROR, "oci-hpc: RDMA networks; seed 000, section 1-1")
 def vcn_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A VCN, or a subnet that exists, that overlaps the rails."""
+    """A VCN, or an existing subnet, that overlaps the rails."""
     network = wanted.network
     ours = {network.at("private"): network.private, network.at("public"): network.public}
     for path, cidr in ours.items() if network.existing else (("oci.network.vcn", network.vcn),):

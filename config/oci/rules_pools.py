@@ -1,4 +1,4 @@
-"""Rules about pools: counts, images, boot volumes, and whether the account has what they ask for."""
+"""Rules about pools: counts, images, boot volumes, and whether the account offers what they need."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from config.oci.facts import Facts, OfferedShape
 from config.oci.model import Oci, Pool
 from config.rule import ERROR, WARNING, Breach, NotAskedError, known, rule
 
-#: The vendor's tutorials say 200 GB for GPU nodes.
+#: The vendor's tutorials recommend 200 GB for GPU nodes.
 _LEAST_BOOT_GB = 200
 
 
 @rule("pool-names", ERROR, "pools are found by their names", guard=True)
 def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Two pools of one name."""
+    """Two pools with the same name."""
     seen: set[str] = set()
     for path, pool in wanted.located:
         if pool.name in seen:
@@ -27,7 +27,7 @@ def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("pool-nodes", ERROR, "OCI Compute: a cluster network joins machines")
 def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A cluster network of one node, or several nodes that nothing joins."""
+    """A cluster network of one node, or several nodes that no cluster network joins."""
     for path, pool in wanted.located:
         if pool.nodes == 1 and pool.cluster_network:
             yield Breach(
@@ -50,7 +50,7 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     guard=True,
 )
 def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """One instance, without the look-up that tells whether it runs already: another first boot would end it unsaid."""
+    """A single instance without the look-up of a running one: a changed first boot would terminate that without a warning."""
     for path, pool in wanted.located:
         if not pool.cluster_network and not wanted.preflight:
             yield Breach(
@@ -61,7 +61,7 @@ def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("shape-joined", ERROR, "oci-hpc b5285a68: cluster-network.tf makes none for GB200 and GB300", guard=True)
 def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A shape that no cluster network joins."""
+    """A shape that cluster networks do not support."""
     for path, pool in wanted.located:
         if gpus.spans_nodes(pool.row.gpu):
             yield Breach(
@@ -73,7 +73,7 @@ def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("boot-volume", ERROR, "seed 000: boot volumes of GPU nodes")
 def boot_volume(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A boot volume that drivers and containers fill."""
+    """A boot volume that drivers and containers would fill."""
     for path, pool in wanted.located:
         if pool.root.size_gb < _LEAST_BOOT_GB:
             yield Breach(
@@ -95,7 +95,7 @@ def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("domain", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An availability domain that does not exist, or none where several would do."""
+    """An availability domain that does not exist, or none although there are several."""
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
             yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so it is not looked up; name it")
@@ -114,7 +114,7 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
-    """Return the availability domain that is meant and what it offers."""
+    """Return the availability domain of the stack and what it offers."""
     offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
     here = wanted.availability_domain or (offering[0] if offering else "")
     return here, dict(known(facts.shapes, here, "shapes of availability domain"))
@@ -122,7 +122,7 @@ def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
 
 @rule("shape-offered", ERROR, "OCI Compute, ListShapes")
 def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A shape that the availability domain does not offer, or that the catalogue describes otherwise than the account."""
+    """A shape that the availability domain does not offer, or that the catalogue describes differently from the account."""
     here, offered = _offered(wanted, facts)
     for path, pool in wanted.located:
         if pool.shape not in offered:
@@ -165,7 +165,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs")
 def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An image that is imported first, as long as no nodes of it run."""
+    """An image that the update may have to import first, because no nodes of it run."""
     said: set[str] = set()
     for path, pool in wanted.located:
         if pool.image in IMPORTS and pool.image not in said and not facts.running.get(pool.name):
@@ -192,7 +192,7 @@ def image_fits(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("image-system", ERROR, "OCI Compute, GetImage: operatingSystem")
 def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An image of another operating system than is said: its first boot would do the wrong things."""
+    """An image of another operating system than the stack file sets: its first boot would do the wrong things."""
     wrong = "its first boot would do the wrong things"
     for path, pool in _by_ocid(wanted):
         image = known(facts.images, pool.image, "image")
@@ -204,13 +204,14 @@ def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _is(pool: Pool, system: str, version: str) -> bool:
-    # Whoever imports an image types its system himself, so the vendor's own check is as loose (oci-hpc: validations.tf).
+    # Whoever imports an image types its operating system by hand, so the vendor's own check is as loose (oci-hpc:
+    # validations.tf).
     maker = "ubuntu" if "Ubuntu" in pool.family.operating_system else "oracle"
     return maker in system.lower() and version.startswith(pool.family.version_prefix)
 
 
 def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int, str, int | None]]:
-    """Yield path, pool, nodes more than it has, a limit that they count against, and what is left of it (None: not told)."""
+    """Yield path, pool, nodes to add, a limit that they count against, and what is left of it (None: not reported)."""
     _, offered = _offered(wanted, facts)
     for path, pool in wanted.located:
         more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
@@ -234,7 +235,7 @@ def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("limit-unknown", WARNING, "OCI Limits, GetResourceAvailability: not all limits support it")
 def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A limit that the service says nothing of."""
+    """A limit that the service does not report."""
     here, _ = _offered(wanted, facts)
     for path, pool, _, name, available in _asked_of_limits(wanted, facts):
         if available is None:
@@ -275,7 +276,7 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
 
 @rule("machines-end", ERROR, "capacity is scarce: what ends may not come back", guard=True)
 def machines_end(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A change that ends more running nodes than the stack file allows."""
+    """A change that terminates more running nodes than the stack file allows."""
     ends = _ends(wanted, facts)
     total = sum(count for _, count, _ in ends)
     if total > wanted.allow_replace:
@@ -285,7 +286,7 @@ def machines_end(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("machines-ending", WARNING, "what ends is said before it does", guard=True)
 def machines_ending(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A change that ends running nodes, and may."""
+    """A change that terminates running nodes, as the stack file allows."""
     ends = _ends(wanted, facts)
     if sum(count for _, count, _ in ends) <= wanted.allow_replace:
         for path, _, text in ends:

@@ -1,4 +1,4 @@
-"""Rules about the Slurm cluster: what its dynamic nodes need, and what no job could use."""
+"""Rules about the Slurm cluster: what its dynamic nodes need, and settings that no job could use."""
 
 from __future__ import annotations
 
@@ -64,13 +64,13 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Nodes that are to run always and that nothing starts."""
+    """Nodes that should always run but that nothing starts."""
     yield from slurm_rules.always_on("oci.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Jobs whose output would end with their nodes, or a shared home for jobs that nobody starts."""
+    """Jobs whose output would be deleted with their nodes, or a shared home for jobs that nobody starts."""
     home = wanted.storage.home
     yield from slurm_rules.homeless("oci", wanted.slurm, home)
     yield from slurm_rules.shared_login("oci", wanted.slurm, home is not None and home.share_login_user)
@@ -96,7 +96,7 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-queue", ERROR, _SLURM, guard=True)
 def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A queue that cannot have its name."""
+    """A queue whose name Slurm does not allow."""
     for path, pool in wanted.located:
         yield from slurm_rules.queue_name(f"{path}.queue", pool.queue)
 
@@ -109,7 +109,7 @@ def slurm_test(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
 def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A test of new machines that cannot be made."""
+    """A test of new machines that cannot run."""
     yield from slurm_rules.entry_test("oci.slurm", wanted.slurm, _entries(wanted))
 
 
@@ -121,7 +121,7 @@ def slurm_container(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-tenancy", ERROR, "OCI Identity: dynamic groups belong to the tenancy", guard=True)
 def slurm_tenancy(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A controller's group of rights without the tenancy that it belongs to."""
+    """A controller's dynamic group without the tenancy that it belongs to."""
     if wanted.slurm is not None and wanted.tenancy is None and not wanted.preflight:
         yield Breach(
             "oci.tenancy",

@@ -1,4 +1,4 @@
-"""Rules about file systems: sizes and speeds that the vendor rents, and where they may be mounted."""
+"""Rules about file systems: sizes and speeds that the vendor offers, and mount points."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config.oci.model import Oci
 from config.rule import ERROR, Breach, rule
 
 _LUSTRE = "oci-hpc: lustre.tf, schema.yaml"
-#: Where first boot puts the local disks.
+#: Where first boot mounts the local disks.
 _SCRATCH = "/mnt/localdisk"
 
 
@@ -63,7 +63,7 @@ def mount_points(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     for login in dict.fromkeys(pool.family.login for pool in wanted.pools):
         own = f"/home/{login}"
         for path, mount in mounts.items():
-            # All home folders may be shared, since first boot keeps the login user's own; no other mount may cover it.
+            # All home folders may be shared, because first boot keeps the login user's own home; no other mount may cover it.
             if overlap(mount, own) and not (mount == "/home" and path == "oci.storage.home.mount"):
                 yield Breach(
                     path,

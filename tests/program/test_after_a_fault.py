@@ -1,7 +1,7 @@
-"""After a pass and then a fault, no output and no certificate says pass of a request that was not answered.
+"""After a pass and then a fault, no output and no certificate reports a pass for a request that was not answered.
 
-The program runs on a recording engine that keeps outputs as the genuine one does: those of an update that breaks off before its
-outputs are known stay as they were, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So another
+The program runs on a recording engine that keeps outputs as the real one does: if an update fails before its outputs are
+known, the previous ones remain, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So another
 program compares them with the request. Each row is a fault that was injected into a running stack, in the order of that table.
 """
 
@@ -42,12 +42,12 @@ CREATE, CONTACT, MEASURE, KEEP = (
 
 
 class FaultError(Exception):
-    """A resource that fails, or an engine that ends."""
+    """A resource that fails, or an engine that is killed."""
 
 
 @dataclass
 class Failing(Engine):
-    """An engine on which the resource `fails` is never made, and which signs, as the records stage does."""
+    """An engine on which the resource `fails` is never created, and which signs, as the records stage does."""
 
     fails: str = ""
     accepted: list[bool] = field(default_factory=list)
@@ -82,7 +82,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
     @pulumi.runtime.test
     def program() -> None:
         run_main()
-        # As a stack does: all outputs at once, as soon as the last one is known.
+        # Like a real stack: all outputs at once, as soon as the last one is known.
         pulumi.Output.all(**exported).apply(settled.update)
 
     genuine, pulumi.export = pulumi.export, exported.__setitem__
@@ -104,7 +104,7 @@ def line(run: int, share: float = 0.98, **changes: Any) -> str:
 
 
 def refused(why: str, kind: str = "measure") -> str:
-    """Return the runner's line of a refusal."""
+    """Return the runner's line for a refused request."""
     return json.dumps(data(Refused("run2", why, kind)))
 
 
@@ -141,7 +141,7 @@ def passed(folder) -> dict[str, Any]:
 
 @functools.cache
 def request(run: int) -> str:
-    """Return the digest of the request with that number, as a preview says it."""
+    """Return the digest of the request with that number, as a preview shows it."""
     config = configuration(measure={"run": run})
     stack = read.parse({key.partition(":")[2]: text for key, text in config.items()})
     assert isinstance(stack.wanted, Oci)
@@ -153,10 +153,10 @@ class Fault:
     """A fault, as the engine sees it.
 
     Attributes:
-        fails: the resource that is never made; empty if none.
+        fails: the resource that is never created; empty if there is none.
         lines: what stages print instead of a pass.
-        verdict: of the record afterwards; the last update's where nothing replaced it.
-        is_answered: whether the record then is the answer to the new request.
+        verdict: the record's verdict afterwards; the last update's if nothing replaced it.
+        is_answered: whether the record is then the answer to the new request.
     """
 
     fails: str = ""
@@ -166,7 +166,7 @@ class Fault:
 
 
 def prints(text: str, verdict: str) -> Fault:
-    """Return the fault after which a measurement prints `text`, which is judged."""
+    """Return the fault after which a measurement prints `text`, which is then judged."""
     return Fault(lines={"acceptance_measure": text}, verdict=verdict, is_answered=True)
 
 
@@ -238,7 +238,7 @@ BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3)
     ],
 )
 def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_asks_again(folder, passed, stage, kind, why):
-    # A stage that was not reached is its own answer.
+    # A stage that was not reached keeps its previous answer.
     lines = {"acceptance_measure": refused(why)} | {stage: refused(why, kind)}
     after, ok = update(folder, passed, run=2, **lines)
     measured = after["measured"]

@@ -1,4 +1,4 @@
-"""What the operator must be allowed to do is listed for all that the program makes and asks, and for nothing else."""
+"""The operator's permissions are listed for everything that the program creates and looks up, and for nothing else."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from catalogue.aws.permissions import LOOKUPS, RESOURCES, policy
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PAGE = ROOT / "docs" / "aws-permissions.json"
 ASKED = {"preflight": True}
-#: Stacks that make and ask, together, all that any stack can.
+#: Stacks that together use every resource and look-up that a stack can use.
 STACKS: tuple[dict[str, Any], ...] = (
     {"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}) | {"image": None, "login": {"elasticIp": True}} | ASKED,
     bought("capacity-block", offering="cb-1", confirm="cb-1"),
@@ -25,7 +25,7 @@ STACKS: tuple[dict[str, Any], ...] = (
 
 @pytest.fixture(scope="module")
 def used() -> tuple[set[str], set[str]]:
-    """Tokens of all resources that are made, and of all data sources that are asked."""
+    """Tokens of all resources that are created, and of all data sources that are looked up."""
     made, asked = set(), set()
     for wanted in STACKS:
         cloud, _ = program(wanted, answers=account(**network_of(), **HELD) if wanted.get("preflight") else None)

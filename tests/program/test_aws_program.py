@@ -1,4 +1,4 @@
-"""The AWS components on a recording engine: what they register in which order, never do, and ask an account."""
+"""The AWS components on a recording engine: what they register, in which order, and what they look up in an account."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def user_data(text: str) -> dict[str, Any]:
     return dict(yaml.safe_load(text))
 
 
-# The waist
+# The interface to acceptance
 
 
 def test_the_cluster_hands_up_what_the_waist_promises(whole):
@@ -165,7 +165,7 @@ def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbe
 
 @pytest.fixture
 def replaced(monkeypatch) -> list[str]:
-    """Names of machines that the engine makes anew: their ids are unknown at a preview; those of others are `i-0`, `i-1`."""
+    """Names of machines that the engine replaces: their ids are unknown at a preview; those of others are `i-0`, `i-1`."""
     names: list[str] = []
     register = Cloud.new_resource
 
@@ -259,7 +259,7 @@ NO_SUBNET = "reading EC2 Subnet: no matching EC2 Subnet found"
 
 
 def offers(**zones: list[str]) -> dict[str, Any]:
-    """Return an account without subnets that offers types in these zones: `m5` and `p5`."""
+    """Return an account without subnets that offers the types `m5` and `p5` in these zones."""
 
     def offered(args: dict[str, Any]) -> dict[str, Any]:
         ((kind,),) = [one["values"] for one in args["filters"] if one["name"] == "instance-type"]
@@ -406,7 +406,7 @@ def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(clo
     assert home["routeTableIds"] == ["cluster-network-private-routes-id", "cluster-network-public-routes-id"]
 
 
-# A network of one's own
+# An existing network
 
 
 def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]]:
@@ -436,7 +436,7 @@ def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs
 
 
 def mounted(**systems: Any) -> dict[str, Any]:
-    """Return a stack in its own network that mounts file systems that exist."""
+    """Return a stack in an existing network that mounts existing file systems."""
     return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
 
 
@@ -572,7 +572,7 @@ def test_file_systems_wait_for_the_rules_and_not_only_for_the_group(cloud):
 
 
 def test_a_group_is_usable_only_once_each_of_its_rules_is_in_place():
-    """By what its id waits for: the order of registrations would also be right by chance."""
+    """Checked by what its id waits for: the order of registrations could also be right by chance."""
     cloud = Cloud({}, "")
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
@@ -1043,7 +1043,7 @@ def test_a_broken_rule_stops_before_anything_is_registered():
 
 
 class Refused(grpc.RpcError):
-    """What the engine says of an invoke that failed."""
+    """The engine's error for an invoke that failed."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
@@ -1082,7 +1082,7 @@ def test_an_account_that_has_everything_lets_the_cluster_through():
     assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
     quota = next(arguments for token, arguments in asked.asked if token.endswith("getServiceQuota"))
     assert quota == {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"}
-    # A deprecated image still starts machines; without the word EC2 hides it and the look-up would say that there is none.
+    # A deprecated image still starts machines; without this argument EC2 hides it and the look-up would not find it.
     assert all(arguments["includeDeprecated"] for token, arguments in asked.asked if token.endswith("getAmi"))
 
 
@@ -1171,28 +1171,28 @@ def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
 
 
 class Nothing(Refused):
-    """What the engine says of what the provider does not find."""
+    """The engine's error for something that the provider does not find."""
 
     def details(self) -> str:
         return "invocation of aws:x returned an error: reading EC2 Subnet: no matching EC2 Subnet found"
 
 
 class Unassociated(Refused):
-    """What the engine says of a subnet that no route table is associated with."""
+    """The engine's error for a subnet that no route table is associated with."""
 
     def details(self) -> str:
         return "invocation of aws:x returned an error: query returned no results. Please change your search criteria"
 
 
 class Throttled(Refused):
-    """What the engine says of an account that does not answer."""
+    """The engine's error for an account that does not answer."""
 
     def details(self) -> str:
         return "invocation of aws:index/getRegion:getRegion returned an error: api error Throttling: Rate exceeded"
 
 
 class Denied(Refused):
-    """What the engine says of a look-up that the account may not make."""
+    """The engine's error for a look-up that the account may not make."""
 
     def details(self) -> str:
         return "invocation of aws:x returned an error: api error UnauthorizedOperation: You are not authorized to perform this"
@@ -1225,7 +1225,7 @@ def test_a_look_up_on_aws_that_fails_says_what_was_asked_which_right_it_takes_an
 
 
 class Unheard(Refused):
-    """What the engine says of a quota that the service does not know."""
+    """The engine's error for a quota that the service does not know."""
 
     def details(self) -> str:
         return "invocation of aws:x returned an error: api error NoSuchResourceException: no quota of that name"
@@ -1257,11 +1257,11 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
         found = [name for name, kind in types.items() if any(fnmatch.fnmatch(kind, one) for one in wants["instance-type"])]
         return {"ids": [name for name in found if lifecycles[name] in wants.get("instance-lifecycle", [lifecycles[name]])]}
 
-    taken = 2 * 192 + 96  # on demand, the p4d among them; neither spot nor the block
+    taken = 2 * 192 + 96  # on demand, including the p4d; not spot or the block
     with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; request"):
         ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
     assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
-    for one_runs in (False, True):  # i-1 is this stack's
+    for one_runs in (False, True):  # i-1 belongs to this stack
         room = {"value": taken + (192.0 if one_runs else 384.0)}
         mine = ("i-1",) if one_runs else ()
         assert ask(getInstances=lambda args, mine=mine: running(args, *mine), getServiceQuota=room).made
@@ -1278,7 +1278,7 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
 def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_that_count_against_it():
     def questions(found: Cloud) -> list[str]:
         kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
-        # What is asked of a pool's own machines, by their tags, is no question about a quota.
+        # The look-up of a pool's own machines, by their tags, is not for a quota.
         filters = [(noun, str(args.get("filters"))) for noun, args in kinds]
         return [noun for noun, said in filters if noun == "getServiceQuota" or ("instance-type" in said and "tag:" not in said)]
 

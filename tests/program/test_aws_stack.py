@@ -1,4 +1,4 @@
-"""Target aws from its stack file on: wrong intent and every broken rule stop a preview before anything is registered."""
+"""Target aws from its stack file on: wrong settings and every broken rule stop a preview before anything is registered."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ PLAIN = {
 
 @pytest.fixture
 def made(monkeypatch) -> list[str]:
-    """Types of what the program registers, also where it fails."""
+    """Types of the resources that the program registers, even if it fails."""
     found: list[str] = []
     register = Cloud.new_resource
     monkeypatch.setattr(Cloud, "new_resource", lambda self, args: found.append(args.typ) or register(self, args))
@@ -203,7 +203,7 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
         "hca": [
             *([name, 400, None, True, "mlx5_core"] for name in ("ibp3s0", "ibp4s0")),  # NVLink controllers
             *([name, 100, None, True, "efa"] for name in sorted(f"rdmap{n}s0" for n in range(96, 104))),
-        ],  # whatever their rate is, older drivers say 100
+        ],  # whatever their rate, older drivers report 100
         "tag": "Amazon EC2",
         "mpi": "/opt/amazon/openmpi",
         "front": "ens1",

@@ -28,7 +28,7 @@ from config import read as stack_file
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 DIGEST = "sha256:" + "a" * 64
 START = ["enroot", "start", "--conf", "/home/ubuntu/.busbar/tests/b/container.conf", "busbar-0123456789abcdef"]
-#: What the runner's build says of the image that AWS keeps for these tests.
+#: The runner's report on the image that AWS provides for these tests, after the build.
 BUILT = json.loads(BUILD_LINE) | {
     "home": "/home/ubuntu",
     "mpi_home": "/opt/amazon/openmpi",
@@ -237,7 +237,7 @@ def test_another_image_is_measured_again():
     assert run_id("1" * 64) != run_id("2" * 64)
 
 
-# What was measured
+# Measured results
 
 
 def test_a_pass_in_a_container_says_its_image(monkeypatch):

@@ -1,4 +1,4 @@
-"""The real program for machines that exist, on a recording engine: what it registers, and what it never imports."""
+"""The real program for existing machines, on a recording engine: what it registers, and what it never imports."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ LINES = {
 
 @pytest.fixture
 def hosts(tmp_path, monkeypatch):
-    """Run it with no cloud's SDK to be had."""
+    """Run it without any cloud's SDK available."""
     for name in [name for name in sys.modules if name.startswith("components.oci")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("pulumi_oci", "pulumi_aws"):
-        monkeypatch.setitem(sys.modules, name, None)  # importing it fails
+        monkeypatch.setitem(sys.modules, name, None)  # makes the import fail
     known = tmp_path / "known_hosts"
     known.write_text("".join(f"{address} {HOST_KEY}\n" for address in ("10.0.0.1", "10.0.0.2", "203.0.113.9")))
 

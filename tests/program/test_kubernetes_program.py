@@ -42,7 +42,7 @@ LINES = {
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Run it with no cloud's SDK to be had."""
+    """Run it without any cloud's SDK available."""
     for name in ("pulumi_oci", "pulumi_aws"):
         monkeypatch.setitem(sys.modules, name, None)
     known = tmp_path / "known_hosts"
@@ -76,8 +76,8 @@ def named(found: Any, name: str) -> dict[str, Any]:
 
 
 def asked(program: str) -> dict[str, Any]:
-    """Return what a program of `remote_scripts` is called with."""
-    call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]  # programs within it have no line of their own
+    """Return the arguments with which a program of `remote_scripts` is called."""
+    call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]  # embedded programs have no line of their own
     return dict(json.loads(eval(call)))  # noqa: S307 - a literal that the program itself holds
 
 

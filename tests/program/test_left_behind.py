@@ -1,4 +1,4 @@
-"""Machines that an update which was killed has made: nothing is rented beside them, and they are taken into the state."""
+"""Machines that a killed update has created: nothing is rented beside them, and they are adopted into the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components.oci.tagged_machines import networks_named
 from tools import take_in
 
 URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
-#: With the tags that the program gives it: see the first test.
+#: A machine with the tags that the program sets: see the first test.
 NETWORK = {
     "id": "ocid1.clusternetwork.oc1..lost",
     "displayName": "busbar-gpu",
@@ -36,7 +36,7 @@ def asked(hook: pulumi.ResourceHook) -> None:
 
 @pytest.fixture
 def account(monkeypatch):
-    """The cluster networks that the account says it has."""
+    """The cluster networks that the account reports."""
     found: list[dict[str, Any]] = []
     genuine = Engine.call
 
@@ -49,7 +49,7 @@ def account(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch) -> set[str]:
-    """The ids that the state has."""
+    """The ids in the state."""
     known: set[str] = set()
     monkeypatch.setattr(left_behind, "ids_in_state", lambda: known)
     monkeypatch.delenv(left_behind.NOTED, raising=False)
@@ -157,7 +157,7 @@ def test_a_login_node_is_found_by_the_name_and_the_tags_that_the_program_gives_i
 
 
 def engine(folder, monkeypatch, script: str) -> None:
-    """Put an engine on PATH that does what `script` says."""
+    """Put an engine on PATH that does what `script` does."""
     (folder / "pulumi").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")

@@ -1,4 +1,4 @@
-"""What a stack file says of monitoring: what is refused, registered and exported, and what the dashboard asks for."""
+"""Monitoring in a stack file: what is refused, registered and exported, and what the dashboard queries."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tools import dashboard, monitoring
 NODES = NodeSet("gpu", (Node("inst-0", "10.0.1.2"), Node('in"st-1', "10.0.1.3")), "identity")
 
 
-# What is asked
+# Settings
 
 
 def test_nothing_is_asked_by_default():
@@ -73,7 +73,7 @@ def test_networks_that_no_security_group_lets_in_are_refused_on_aws(monkeypatch)
         run_aws(monkeypatch, monitoring={"exporter": True, "readFrom": ["10.0.0.0/24"]})
 
 
-# What is registered
+# Registrations
 
 
 def exporters(found):
@@ -98,7 +98,7 @@ def test_one_command_brings_or_takes_the_exporter_and_nothing_else_changes(expor
     assert command["create"] == "python3 -IS -"
     assert "delete" not in command
     assert ("def collect(" in command["stdin"]) == exporter
-    # No first boot, no machine and no measurement knows of it: user-data, requests and triggers are the same.
+    # First boot, machines and measurement are not affected: user-data, requests and triggers are the same.
     assert others(found) == others(without)
 
 
@@ -114,7 +114,7 @@ def test_a_scrape_of_dcgm_alone_touches_no_node():
     assert not exporters(run_program(LINES, monitoring={"dcgmPort": 9400}))
 
 
-# What Prometheus gets
+# Prometheus's configuration
 
 
 def test_every_node_is_a_target_under_its_name():
@@ -135,7 +135,7 @@ def test_every_node_is_a_target_under_its_name():
 
 
 def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
-    """Return the labels that Prometheus gives a discovered pod, None if it is dropped; the actions that the job uses only."""
+    """Return the labels that Prometheus gives a discovered pod, None if it is dropped; supports only the job's actions."""
     labels = dict(meta)
     for rule in job["relabel_configs"]:
         value = ";".join(labels.get(name, "") for name in rule.get("source_labels", ()))
@@ -151,7 +151,7 @@ def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
 
 
 def discovered(at: int, **changes: str) -> dict[str, str]:
-    """Return what Prometheus's discovery says of one of our pods."""
+    """Return the labels from Prometheus's discovery for one of our pods."""
     labels = {f"label_{re.sub('[^a-z]', '_', key)}": value for key, value in ours.labels("k8s").items()}
     about = {"container_name": "ranks", "phase": "Running", "ip": f"10.244.{at}.7", "node_name": f"gpu{at}"} | labels | changes
     return {f"__meta_kubernetes_pod_{name}": value for name, value in about.items()}
@@ -199,7 +199,7 @@ def test_the_tool_writes_both_files_of_a_stacks_outputs(tmp_path, monkeypatch, c
 
 # The dashboard
 
-#: Of dcgm-exporter's etc/default-counters.csv, and two fields of NVLink that DCGM has (dcgm_fields.h: 1011, 1012).
+#: From dcgm-exporter's etc/default-counters.csv, and two fields of NVLink that DCGM has (dcgm_fields.h: 1011, 1012).
 DCGM = {
     *(
         "DCGM_FI_DEV_GPU_UTIL",
@@ -210,7 +210,7 @@ DCGM = {
     ),
     *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
 }
-#: What every Grafana needs of the classic model ("Dashboard JSON model").
+#: Keys of the classic model that every Grafana needs ("Dashboard JSON model").
 SHAPE = {
     "type": "object",
     "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
@@ -255,7 +255,7 @@ def metrics(expression: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory) -> dict[str, str]:
-    """Types by metric of what the exporter emits on machines of three drivers."""
+    """Types by metric of the exporter's output on machines with three drivers."""
     base = tmp_path_factory.mktemp("drivers")
     for device in ("mlx5_0", "irdma0", "rdmap0s6"):
         rdma_trees.make(base, device)

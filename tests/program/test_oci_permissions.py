@@ -1,4 +1,4 @@
-"""What the operator must be allowed to do on OCI is known for all that the program makes and asks, and is in the docs."""
+"""The operator's permissions on OCI are known for everything that the program creates and looks up, and are in the docs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from conftest import ROOT
 from catalogue.oci.permissions import RIGHTS, SERVICE
 
 PROGRAM = sorted((ROOT / "components/oci").glob("*.py"))
-#: Words of a right in a refusal: what it says after "Does your account have the right to".
+#: Words of a permission in a refusal: the text after "Does your account have the right to".
 _VERBS = ("inspect", "read", "use", "manage")
 
 
 def used() -> set[tuple[str, str]]:
-    """Return module and name of all that the components take of the provider's SDK, and of the functions called by token."""
+    """Return module and name of every class of the provider's SDK that the components use, and of functions called by token."""
     found = set()
     for path in PROGRAM:
         tree = ast.parse(path.read_text())

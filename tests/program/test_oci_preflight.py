@@ -1,4 +1,4 @@
-"""What only the account knows is asked before anything is created; what it has not is one sentence."""
+"""Facts that only the account knows are looked up before anything is created; each missing one is reported in one sentence."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
 
 def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the shapes that an account has and that no GPU image fits."""
+    """Return the shapes that an account has and that no GPU image supports."""
     return {"shapes": account()["getShapes"]["shapes"][1:]} if "imageId" in args else account()["getShapes"]
 
 
@@ -114,7 +114,7 @@ def test_only_the_nodes_that_are_added_need_room(asked):
 
 @pytest.mark.parametrize("preflight", [True, False])
 def test_a_component_that_another_program_makes_refuses_a_broken_rule_and_asks_no_account(monkeypatch, preflight):
-    """Ours reads its stack file, which refuses it before."""
+    """The project's own program refuses it earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
         "oci", Oci, json.dumps(settled(merged(GIVEN["oci"], {"preflight": preflight, "pools": [{"nodes": 1}]})))
@@ -275,7 +275,7 @@ def test_an_image_in_object_storage_is_imported_once_and_launched_on_its_pools_s
 
 
 class Refused(grpc.RpcError):
-    """What the engine says of an invoke that failed."""
+    """The engine's error for an invoke that failed."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
@@ -285,7 +285,7 @@ class Refused(grpc.RpcError):
 
 
 class Denied(Refused):
-    """What the engine says of an invoke by somebody who is nobody."""
+    """The engine's error for an invoke without valid credentials."""
 
     def details(self) -> str:
         return (
@@ -299,7 +299,7 @@ OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return what an account says of two subnets that exist; `changes` are other answers, by data source."""
+    """Return an account's answers about two existing subnets; `changes` replace some, by data source."""
     subnets = {
         name: {
             "vcnId": "vcn",

@@ -1,4 +1,4 @@
-"""One GPU instance on OCI without a cluster network: what is rented, what ends it, and what is measured on it."""
+"""One GPU instance on OCI without a cluster network: what is rented, what terminates it, and what is measured on it."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from config.oci.model import Oci, Pool, Storage
 from rehearsal.image import internet
 
 SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "root": {"size": "200 GB"}}
-#: The account of these tests says that its image is Oracle Linux 7, where first boot installs nothing for containers.
+#: In the account of these tests the image is Oracle Linux 7, on which first boot installs nothing for containers.
 CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
 
 @pytest.fixture
 def single(monkeypatch):
-    """Run the program with one such pool; return the engine and what was refused."""
+    """Run the program with one such pool; return the engine and the refusal."""
     asked = asking(monkeypatch, LINES | {"acceptance-ready-contact": ready_line(1)})
 
     def run(answers: dict[str, Any] | None = None, **changes: Any):
@@ -111,7 +111,7 @@ def test_a_running_instance_that_is_to_run_containers_is_another_machine_and_ano
 
 
 def test_the_rehearsed_stack_pins_the_archive_that_the_rehearsal_serves():
-    """A stack file of an account leaves the sum out: then it is that of the release."""
+    """A stack file for an account leaves the sum out: then it is that of the release."""
     stack = yaml.safe_load((ROOT / "Pulumi.oci-single.yaml").read_text())["config"]["busbar:oci"]
     served = internet.served(f"https://github.com/containerd/nerdctl/releases/download/v{NERDCTL}/SHA256SUMS")
     assert served is not None

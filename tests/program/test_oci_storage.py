@@ -22,7 +22,7 @@ MANAGED = {"managementServiceAddress": "10.9.1.10", "lnet": "tcp"}
 
 
 class Recorder(pulumi.runtime.Mocks):
-    """Records inputs by type and answers with what the cloud would add."""
+    """Records inputs by type and answers with the values that the cloud would add."""
 
     def __init__(self) -> None:
         self.made: dict[str, dict[str, Any]] = {}
@@ -31,7 +31,7 @@ class Recorder(pulumi.runtime.Mocks):
         self.exports = ["/files"]
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.resource_id:  # read, not made
+        if args.resource_id:  # read, not created
             self.read[args.typ.rpartition(":")[2]] = args.resource_id
             there = {"compartmentId": "theirs", "subnetId": "where-it-is", "fileSystemName": "data"}
             return args.resource_id, there | {"ipAddress": "10.9.1.4", "exportSetId": "set", **MANAGED}
@@ -78,7 +78,7 @@ def program(**systems: Any) -> tuple[Recorder, tuple[str, ...]]:
 
 
 def existing(*exports: str, vcn: str = "ocid1.vcn.oc1..own", **systems: Any) -> tuple[Recorder, tuple[str, ...]]:
-    """Run the component for file systems that exist, behind a mount target with these exports."""
+    """Run the component for existing file systems, behind a mount target with these exports."""
     seen = []
     place = Place("ocid1.tenancy.oc1..t", "Uocm:PHX-AD-1", vcn=vcn)
 
@@ -126,7 +126,7 @@ def test_other_file_systems_are_other_machines_and_what_is_made_keeps_its_hash()
 
 
 def network(ingress: str = "ssh", **systems: Any) -> Recorder:
-    """Return what a network registers in which nodes accept no more of each other than they must."""
+    """Return the registrations of a network in which nodes accept no more from each other than they need."""
     return recorded(lambda: Network("network", wanted(network={"ingress": ingress}, storage=systems)) and None)
 
 

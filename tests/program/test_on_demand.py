@@ -43,7 +43,7 @@ OCI = {"pools": [POOL], "login": LOGIN, "storage": {"home": {}}, "slurm": {}, "t
 
 
 def ran(share: float = 0.98) -> str:
-    """Return the line kept by a job whose measurement reached `share` of what the wire allows."""
+    """Return the line that a job keeps after a measurement that reached `share` of the ceiling."""
     names = ["compute-dy-gpu-1", "compute-dy-gpu-2"]
     line = document(replace(dev_asked(), names=tuple(names)), share=share)
     return json.dumps(

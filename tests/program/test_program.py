@@ -1,4 +1,4 @@
-"""The real program on a recording engine: what it registers, what it never does."""
+"""The real program on a recording engine: what it registers, and what it never does."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
 
 @pytest.fixture
 def ending(monkeypatch) -> Callable[..., set[str]]:
-    """Return what ends machines of the pool if it changes: what replaces the cluster network, in a stack with `changes`."""
+    """Return the values that replace the pool's cluster network, and so its machines, in a stack with `changes`."""
     seen: set[str] = set()
 
     def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
@@ -343,7 +343,7 @@ def test_a_history_that_is_gone_is_a_warning_and_no_failure(monkeypatch, tmp_pat
 
 
 class UnreadableError(grpc.RpcError):
-    """What the engine says while it writes the state into a folder."""
+    """The engine's error while it writes the state into a folder."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
@@ -465,7 +465,7 @@ def test_of_the_keys_of_two_boots_the_later_is_taken():
 
 
 def test_nothing_is_given_less_time_than_the_vendors_provider_gives_it(monkeypatch):
-    """terraform-provider-oci 8.28.0: Lustre two hours for each operation, a single instance 75 minutes to end."""
+    """terraform-provider-oci 8.28.0: two hours for each operation on Lustre, 75 minutes to terminate a single instance."""
     given = {}
 
     def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
@@ -487,7 +487,7 @@ def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
 
 
 def test_the_wait_for_nodes_leaves_the_agent_its_time():
-    """20 minutes to the first SSH and 15 to the last rail, by the vendor's tutorials, and room beside them."""
+    """By the vendor's tutorials, 20 minutes to the first SSH and 15 to the last rail, plus a margin."""
     assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60
 
 

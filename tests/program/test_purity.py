@@ -1,4 +1,4 @@
-"""The program computes outputs from outputs and touches nothing else meanwhile; nor does it write where it is run."""
+"""The program computes outputs only from outputs and has no side effects meanwhile; it writes nothing into its folder."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from measurement_line import document
 from target_programs import aws, hosts, oci
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-#: What touches the world outside, as Python audits it (library reference, "Audit events table").
+#: Audit events of Python for access to the outside (library reference, "Audit events table").
 _TOUCHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "urllib.", "glob.")
-#: The files of Python's import system: the first call of a function may bring a module.
+#: The files of Python's import system: the first call of a function may import a module.
 _IMPORTS = "<frozen importlib"
 
 
 class Watch:
-    """What happens inside `apply`, on the thread that runs it."""
+    """Records audit events inside `apply`, on the thread that runs it."""
 
     def __init__(self) -> None:
         self.inside = threading.local()
@@ -74,7 +74,7 @@ def watched(monkeypatch) -> Iterator[Watch]:
         clock = getattr(time, name)
 
         def now() -> float:
-            # A log record has a time, and what an earlier test left in the event loop may be logged at any moment.
+            # A log record has a time, and anything that an earlier test left in the event loop may be logged at any moment.
             caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who asks
             if WATCH.on and getattr(WATCH.inside, "depth", 0) and not caller.startswith(("logging", "asyncio")):
                 WATCH.seen.append(f"time.{name}")
@@ -116,7 +116,7 @@ def run(records: dict[str, Any], *, share: float = 0.98, preview: bool = False) 
 
 
 def records(folder: Path) -> dict[str, Any]:
-    """Return everything that can be kept, in `folder`."""
+    """Return every kind of record, in `folder`."""
     key = folder / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     key.chmod(0o600)

@@ -34,7 +34,7 @@ AWS = {
 
 
 def registered(kinds: Iterable[str]) -> dict[str, set[str]]:
-    """Return the names of the outputs of components by type: each name that any of that type has."""
+    """Return the names of the outputs of components by type: every name that any component of that type has."""
     found: dict[str, set[str]] = {}
     for (kind, _), names in REGISTERED.items():
         if kind in kinds:

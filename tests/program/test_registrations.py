@@ -1,7 +1,7 @@
-"""What each target registers, whole: every resource with what it is given and how the engine is told to treat it.
+"""Everything that each target registers: every resource with its inputs and its resource options.
 
-The reviewed texts show a change of any input in one place. What changes with every edit is left out of them: digests, packed
-programs and first-boot texts, which are reviewed by themselves.
+The reviewed texts show a change of any input in one place. They leave out what changes with every edit: digests, packed
+programs and first-boot texts, which are reviewed separately.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, re
 
 @pytest.mark.parametrize(("target", "tags"), [("aws", "tags:"), ("oci", "freeformTags:")])
 def test_everything_that_takes_tags_carries_the_tag_of_its_stack(target, tags):
-    """AWS's login node has one of its own name: it is none of the nodes, which are found by the other."""
+    """AWS's login node has a tag of its own: it is not one of the nodes, which are found by the other tag."""
     made = yaml.safe_load((GOLDEN / f"{target}.yaml").read_text())
     tagged = {name: text for name, one in made.items() if tags in (text := yaml.safe_dump(one["inputs"]))}
     marks = ("busbar:stack: ", "busbar:login-of: ") if target == "aws" else ("busbar-stack: ",)

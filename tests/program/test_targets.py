@@ -1,4 +1,4 @@
-"""One contract for every target: what a cluster hands up is all that acceptance knows, so it is the same from each."""
+"""One contract for every target: acceptance knows only what a cluster passes to it, so that is the same for each target."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def test_the_contract_of_a_target_holds(seen):
     head = seen.inventory.sets[0].nodes[0].address
     assert seen.shell.startswith(("ssh ", "sh -c 'kubectl ")), "a person can get onto the head node"
     pinned = dict(line.split(" ", 1) for line in seen.known_hosts.splitlines())
-    if seen.shell.startswith("sh -c"):  # kubectl of this machine, which checks the API server's certificate itself
+    if seen.shell.startswith("sh -c"):  # kubectl on this machine, which checks the API server's certificate itself
         assert not pinned
-    elif "'kubectl " in seen.shell:  # a pod has no SSH; kubectl goes into it
+    elif "'kubectl " in seen.shell:  # a pod has no SSH; kubectl runs commands in it
         assert set(pinned) == {"10.138.61.49", "203.0.113.9"}
     else:
         assert seen.shell.endswith(f"@{head}")
@@ -46,7 +46,7 @@ def test_the_contract_of_a_target_holds(seen):
     assert all(key.startswith("ssh-") for key in pinned.values()), "every machine on the way is pinned"
     if seen.inventory.login is not None:
         assert pinned[seen.inventory.login.address] == seen.inventory.login.host_key
-    # The engine registers what does not wait for each other in any order.
+    # The engine registers resources that do not wait for each other in any order.
     copied = set() if seen.shell.startswith("sh -c") else {"acceptance-runner-program", "acceptance-runner-file"}
     assert {name for name in seen.commands if name.startswith("acceptance-")} == copied | {
         "acceptance-ready-contact",

@@ -1,6 +1,6 @@
-"""The stand-ins for Pulumi's Python language host and command plugin behave as the genuine ones do.
+"""The stand-ins for Pulumi's Python language host and command plugin behave like the real ones.
 
-Every expected text and answer of the command plugin was seen from the genuine 1.2.1.
+Every expected text and answer of the command plugin was recorded from the real 1.2.1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def message(value: Json) -> struct_pb2.Struct:
 
 
 class Engine(engine_pb2_grpc.EngineServicer):
-    """Takes what the plugin logs."""
+    """Receives what the plugin logs."""
 
     def __init__(self) -> None:
         self.logged: list[tuple[int, str, bool]] = []
@@ -396,7 +396,7 @@ def test_a_connection_that_cannot_be_made_says_so_in_gos_words(plugin: Plugin, s
             {"proxy": proxy, "port": closed},
             "proxy: after 1 failed attempts: ssh: rejected: connect failed (Connection refused)",
         ),
-        # The second attempt finds the channel spent, and that is what is reported.
+        # The second attempt finds the channel used up, and reports that.
         (
             {"proxy": proxy, "hostKey": sshd.public("other")},
             "proxy: after 1 failed attempts: ssh: handshake failed: EOF",
@@ -467,7 +467,7 @@ def test_a_copy_is_repeated_only_for_other_content_or_another_destination(plugin
 
 @needs_sshd
 def test_a_cancel_stops_dialling_and_local_commands_but_no_remote_command(sshd: Sshd, tmp_path: Path) -> None:
-    """As in the genuine plugin: what runs on another machine runs on, and its result is not lost."""
+    """As in the real plugin: a command on another machine continues, and its result is not lost."""
     waiting = sshd.connection(port=free_port(), dialErrorLimit=-1)
     with Plugin() as running, futures.ThreadPoolExecutor() as threads:
         dialling = threads.submit(running.create, "remote", {"create": "true", "connection": waiting})
@@ -517,7 +517,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with one stack; each test writes a program of its own into it."""
+    """A project with one stack, into which each test writes its own program."""
     made = Project(tmp_path_factory.mktemp("project"))
     made.write("")
     assert made.pulumi("stack", "init", "dev").returncode == 0
@@ -528,7 +528,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @pytest.mark.engine
 @of_one_project
 def test_every_documented_command_on_a_stack_file_or_a_state_does_what_it_says(project: Project) -> None:
-    """As README, docs/acceptance.md and docs/hosts.md have it."""
+    """The commands of README, docs/acceptance.md and docs/hosts.md."""
     file = project.folder / "Pulumi.dev.yaml"
     kept = file.read_text()
     nodes = "config:\n  trial:hosts:\n    nodes:\n      gpu-a: 10.20.1.11\n      x: 10.20.1.12\n"

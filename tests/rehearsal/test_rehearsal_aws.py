@@ -130,7 +130,7 @@ def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_mov
     assert publics()["10.0.0.5"] not in {kept, ""}, "it gets another address of the vendor's"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
-    for name in "abcd":  # with the NAT gateway's address, as many as an account may have
+    for name in "abcd":  # with the NAT gateway's address, the most that an account may have
         stack.make("Eip", name, domain="vpc")
     (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
     assert full.code == "AddressLimitExceeded"

@@ -1,4 +1,4 @@
-"""EC2's API as an instance's role calls it through the vendor's own client, on hosts that are only noted."""
+"""EC2's API as an instance's role calls it through the vendor's own client, on fake hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.https_service import Answer, Request, Silence
 
 ROLE = "controller"
-#: What a controller may do: everything on EC2 that its cluster's tag is on, and give its nodes their role.
+#: The controller's permissions: everything on EC2 resources with its cluster's tag, and passing its nodes their role.
 STATEMENTS: dict[str, dict[str, Any]] = {
     "launch": {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": "*"},
     "fleet": {"Effect": "Allow", "Action": "ec2:CreateFleet", "Resource": "*"},

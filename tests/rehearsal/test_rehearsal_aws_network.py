@@ -1,4 +1,4 @@
-"""Security groups of the stand-in for AWS on real packets: the front end by nftables, EFA's rails by the fabric's bridges."""
+"""Security groups of the stand-in for AWS with real packets: the front end by nftables, EFA's rails by the fabric's bridges."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.ma
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:
-    """Whether a TCP connection to a port comes about within two seconds; a refusal by the far kernel is a way through too."""
+    """Whether a TCP connection to a port gets an answer within two seconds; a refusal by the far kernel counts, too."""
     script = (
         f"import socket,sys\ns=socket.socket()\ns.settimeout(2)\nsys.exit(s.connect_ex(({address!r}, {port})) not in (0, 111))"
     )
@@ -44,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
-    """A head and two machines with four rails each, really running; all of it is deleted in the end and leaves nothing."""
+    """A head and two machines with four rails each, running for real; everything is deleted at the end and leaves nothing."""
     stack = Stack(Cloud(world)).network().rules().roles()
     stack.head()
     stack.make("PlacementGroup", "group", strategy="cluster")

@@ -54,7 +54,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getEips": {},
     "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
-    # Text that is the name of something in the stack is read as its id.
+    # Text that is the name of something in the stack is replaced by its id.
     "getVpc": {"id": "vpc"},
     "getSubnet": {"id": "private"},
     "getRouteTable": {"subnetId": "private"},
@@ -207,7 +207,7 @@ def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> Non
     provider = Provider(furnished.cloud)
     for record in furnished.cloud.store.read().records.values():
         names = set(KINDS[record.token].outputs(record))
-        own = {"ownerId", "tagsAll", "region", "name"}  # what the service says of everything, and the SDK reads of some
+        own = {"ownerId", "tagsAll", "region", "name"}  # what the service reports of everything, and the SDK reads of some
         assert names <= SDK.output_names(record.token) | own, record.token
         assert set(provider.outputs(record)) <= SDK.output_names(record.token)
 

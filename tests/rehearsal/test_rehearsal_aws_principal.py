@@ -1,4 +1,4 @@
-"""A host that calls EC2's API with its role's credentials: names, routes, TLS, and the programs of a controller, unchanged."""
+"""A host that calls EC2's API with its role's credentials: names, routes, TLS, and the unchanged programs of a controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STATEMENTS = [
         "Condition": {"StringEquals": {"aws:ResourceTag/busbar": "one"}},
     },
 ]
-#: What a controller does with its programs, and what it sees.
+#: What a controller does with its programs, and what it gets.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import CloudError, Launch
@@ -52,7 +52,7 @@ print(json.dumps([launched, there.machines, none.machines]))
 
 
 class Account:
-    """A world with a controller in the public subnet, a host behind the NAT gateway, and one with no way out."""
+    """A world with a controller in the public subnet, a host behind the NAT gateway, and one without a route out."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -83,7 +83,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, host: Record) -> Any:
-        """Run the controller's programs on a host; return what they saw."""
+        """Run the controller's programs on a host; return what they got."""
         controller_programs.install(self.world, host)
         given = {"region": REGION, "endpoint": API, "tags": {"busbar": "one"}}
         status, said = self.inside(host, "python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["template"])

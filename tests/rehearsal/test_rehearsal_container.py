@@ -1,4 +1,4 @@
-"""The rehearsed enroot: first boot installs it, a registry serves its images, and each command runs in its own root."""
+"""The rehearsed enroot: first boot installs it, a registry serves its images, and each command runs in a root of its own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from rehearsal.net import network
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("enroot"), CONTAINED]
 FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
-#: A script of a user's own, which the rehearsed Internet has.
+#: A user's own script, which the rehearsed Internet serves.
 NOTES = Action(
     script="https://scripts.example.com/note.sh", sha256=hashlib.sha256(internet.NOTE.encode()).hexdigest(), args=("a b", "$c")
 )
@@ -62,7 +62,7 @@ def on(stage, name, command):
 
 @pytest.fixture(scope="module")
 def unpacked(stage):
-    """Both images on the first machine, as containers `tests` and `framework`."""
+    """Both images on the first machine, unpacked as containers `tests` and `framework`."""
     for name, uri in (("tests", STACK.container), ("framework", FRAMEWORK)):
         done = on(stage, "node0", f"enroot import -o {name}.sqsh {quote(uri)} && enroot create -n {name} {name}.sqsh")
         assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""The programs that start and end nodes, with the real slurmctld and slurmd: no fault may leave a paid machine behind."""
+"""The programs that start and terminate nodes, with the real slurmctld and slurmd: no fault leaves a billed machine behind."""
 
 from __future__ import annotations
 

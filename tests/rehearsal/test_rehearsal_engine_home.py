@@ -1,4 +1,4 @@
-"""The engine in a world finds the stand-ins as if they were installed, and the user's own home has none of them."""
+"""The engine in a world finds the stand-ins as if they were installed, and nothing of them is in the user's own home."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with rails really does: rates, single links, ports, content, and counters that tell of it."""
+"""Planted faults of rails have real effects: rates, single links, ports, content, and counters that show them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTS = (
     {"kind": "tcp_fallback", "host": 2},
 )
 LINE_MBITS = 25  # 100 Gb/s at 1/4000
-#: Until the receiver listens, on port 5001; until it has written what it counted.
+#: Commands that wait until the receiver listens, on port 5001, and until it has written its count.
 HEARD = "timeout 10 sh -c \"until grep -q ':1389 .* 0A ' /proc/net/tcp; do sleep 0.05; done\""
 WRITTEN = "timeout 10 sh -c 'until [ -s /tmp/counted ]; do sleep 0.1; done'; cat /tmp/counted"
 
@@ -111,7 +111,7 @@ def test_only_benchmark_sockets_are_limited_to_the_front_ends_scaled_rate(stage)
     for program in (marked, SEND):
         stage.inside("gpu1", f"{RECEIVE.format('10.0.1.62')} > /tmp/counted 2>&1 & {HEARD}")
         stage.inside("gpu0", program.format("10.0.1.62", 2, "10.0.1.61"))
-        # What the sender's buffer still holds goes at the same rate.
+        # Bytes still in the sender's buffer are sent at the same rate.
         rates.append(float(stage.inside("gpu1", WRITTEN).stdout))
     assert rates[0] == pytest.approx(LINE_MBITS, rel=0.15)
     assert rates[1] > 20 * LINE_MBITS
@@ -119,7 +119,7 @@ def test_only_benchmark_sockets_are_limited_to_the_front_ends_scaled_rate(stage)
 
 @pytest.mark.rehearsal
 def test_faults_come_and_go_on_a_running_host(stage):
-    """Last in this file: it leaves the hosts without their faults."""
+    """Last in this file, because it removes the hosts' faults."""
     stage.faults({"kind": "rail_dead", "host": 1, "rail": 5})
     for number in range(3):
         cables.refault(stage.world, spec.load(stage.world, f"gpu{number}"))

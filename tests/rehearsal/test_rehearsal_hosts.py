@@ -188,10 +188,10 @@ def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
     there = network.Rule("egress", "6", "10.0.1.0/24", ports=(22, 22))
     try:
         for rules, code in (
-            ((EGRESS,), 124),  # no ingress: dropped without a word, so it hangs
+            ((EGRESS,), 124),  # no ingress: dropped silently, so it hangs
             ((EGRESS, SSH), 0),
             ((SSH,), 124),  # no egress
-            ((there, stateless), 124),  # the answer has no rule
+            ((there, stateless), 124),  # no rule for the answer
             ((there, stateless, reply), 0),
         ):
             network.apply_vcn(stage.world, vcn(rules))
@@ -309,7 +309,7 @@ def test_a_killed_runs_remains_are_cleared_at_the_next_start(door):
 
 
 def test_a_replaced_machine_is_reached_at_its_address_although_others_knew_the_one_before(tmp_path):
-    """Its device has another hardware address, and a connection that goes to the old one is lost."""
+    """Its device has another hardware address; a connection to the old one gets no answer."""
     world = World.at(tmp_path / "world")
     here, there = world.netns("here"), world.netns("there")
     listen = "import socket, time; s = socket.create_server(('10.9.0.2', 7)); print(flush=True); time.sleep(30)"

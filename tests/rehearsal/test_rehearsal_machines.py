@@ -1,4 +1,4 @@
-"""Machines as AWS has them: our own first boot on its images, EFA devices with live counters, NCCL by its plugin or without."""
+"""Machines as on AWS: the program's first boot on its images, EFA devices with live counters, NCCL with and without plugin."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stage(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(stage):
-    """nccl-tests built on the shared file system, and a key by which ranks start each other."""
+    """nccl-tests built on the shared file system, and a key with which ranks start each other."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(ROOT / "rehearsal/nccl-tests", "nccl-tests", filter=lambda one: one if "build" not in one.name else None)
@@ -244,7 +244,7 @@ def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_a
         assert "curl: (28)" in stage.inside("linux", f"{step} | sh -eu").stderr
     finally:
         network.apply_vcn(stage.world, vcn())
-    # The rehearsed archive is not the vendor's, whose sum the program has.
+    # The rehearsed archive is not the vendor's, whose sum the program pins.
     refused = stage.inside("linux", f"{step} | sh -eu").stdout
     found = re.search(f"sha256 ([0-9a-f]{{64}}) is not {STACK.efa_sha256}, of https://efa-installer", refused)
     assert found is not None, refused

@@ -1,4 +1,4 @@
-"""The rehearsed metadata service and the account's parameters: tokens, paths, rights, and writers at once."""
+"""The rehearsed metadata service and the account's parameters: tokens, paths, permissions, and concurrent writers."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The rehearsal's nccl-tests: their transcripts, their arithmetic, and what they say when a rail is slow, dead or absent.
+"""The rehearsal's nccl-tests: their transcripts, their arithmetic, and their output if a rail is slow, dead or absent.
 
-The hosts here are bare network and host-name namespaces with shaped rails, so that nothing but the program is on trial.
+The hosts here are only network and host-name namespaces with shaped rails, so that nothing but the program is tested.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.xdist_group("nccl-tests")
 SOURCE = Path(__file__).resolve().parents[2] / "rehearsal" / "nccl-tests"
 MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
 SCALE = 4000
-LETTERS = iter("abcdefgh")  # several benches may stand at once
+LETTERS = iter("abcdefgh")  # several benches may exist at once
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "transcripts"
-RAIL_BITS_PER_S = 100_000_000  # four of these are as much as sixteen rails of a rehearsed host
+RAIL_BITS_PER_S = 100_000_000  # four of these carry as much as sixteen rails of a rehearsed host
 BUILD_TOOLS = shutil.which("gcc") and shutil.which("make") and Path(MPI_HOME, "include", "mpi.h").is_file()
 needs_build_tools = pytest.mark.skipif(not BUILD_TOOLS, reason="needs gcc, make and libopenmpi-dev")
 
@@ -36,7 +36,7 @@ def run(*argv: str, timeout_s: float = 60, **options: object) -> subprocess.Comp
 
 
 def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
-    """Build into folder, with the two things that only a GPU host has laid out beside it."""
+    """Build into `folder`, with the two things beside it that only a GPU host has."""
     nvcc = folder / "cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True, exist_ok=True)
     nvcc.write_text("#!/bin/sh\n")
@@ -83,7 +83,7 @@ class Bench:
         self.ip(f"netns exec {netns} tc qdisc replace dev {device} root tbf rate {bits_per_s} burst 128k limit 1m")
 
     def rail_rate(self, host: int, rail: int, bits_per_s: int) -> None:
-        """Set both ends of one host's cable into the fabric."""
+        """Set the rate of both ends of one host's cable into the fabric."""
         self.shape(self.netns(host), f"r{rail}", bits_per_s)
         self.shape(self.netns("f"), f"h{host}r{rail}", bits_per_s)
 
@@ -128,7 +128,7 @@ class Bench:
         agent.chmod(0o755)
 
     def hold(self, host: int) -> None:
-        """Give a host its name and what it shows below /sys and /etc, and keep that alive in one sleeping process."""
+        """Give a host its name and its files below /sys and /etc, and keep them in one sleeping process."""
         hcas = " ".join(f"mlx5_{r}:r{r}" for r in range(self.rails))
         names = "\\n".join(f"10.200.0.{h + 1} h{h}" for h in range(self.hosts))
         script = f"""set -e
@@ -156,7 +156,7 @@ class Bench:
         mpi: tuple[str, ...] = (),
         timeout_s: float = 60,
     ) -> subprocess.CompletedProcess[str]:
-        """Run the program on every host by mpirun, started on h0."""
+        """Run the program on every host with mpirun, started on h0."""
         hostfile = self.folder / "hostfile"
         hostfile.write_text("".join(f"h{h} slots={ranks or self.ranks}\n" for h in range(self.hosts)))
         mca = {
@@ -223,7 +223,7 @@ def ceiling_gb_s(rails: int) -> float:
 
 
 def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[float, float]]:
-    """Bus bandwidth over the ceiling by size, out of place and in place, from the times: the columns have two decimals."""
+    """Bus bandwidth over the ceiling by size, out of place and in place, from the times: the columns have only two decimals."""
     fractions = {}
     for row in rows(transcript):
         moved = 2 * (ranks - 1) / ranks * int(row[0]) / 1e3  # per us: GB/s
@@ -347,7 +347,7 @@ def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Bench, with_mpi: Path) -> None:
-    """In one run of three, as another program may take the processors for a moment; what is sent is the same in each."""
+    """One run of three must do so, because another program may use the processors for a moment; each sends the same bytes."""
     before, runs = two_hosts.rail_bytes(), []
     while len(runs) < 3 and not (runs and min(runs[-1]) >= 0.9):
         done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
@@ -399,7 +399,7 @@ def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: B
 @needs_build_tools
 def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
     inside = f"ip netns exec {two_hosts.netns('f')}"
-    # However long a start takes, the rail is cut when it has carried half a megabyte.
+    # However long a start takes, the rail is cut after half a megabyte.
     carried = f"$({inside} cat /sys/class/net/h1r1/statistics/rx_bytes)"
     waited = f"for _ in $(seq 300); do [ $(({carried} - before)) -gt 500000 ] && break; sleep 0.05; done"
     cut = f"before={carried}; {waited}; {inside} ip link set h1r1 nomaster"
@@ -471,7 +471,7 @@ def test_a_measurement_that_outlasts_its_timeout_is_given_up(two_hosts: Bench, w
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_ranks_dealt_out_host_by_host_still_make_one_ring(two_hosts: Bench, with_mpi: Path) -> None:
-    """Ranks alternate between hosts; the ring sorts them, so each rail carries what it would have carried."""
+    """Ranks alternate between hosts; the ring sorts them, so each rail carries the usual bytes."""
     before = two_hosts.rail_bytes()
     done = two_hosts.perf(with_mpi, "-b", "4M", "-e", "4M", "-n", "1", "-w", "0", "-c", "0", mpi=("--map-by", "node"), ranks=2)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -483,16 +483,16 @@ def test_ranks_dealt_out_host_by_host_still_make_one_ring(two_hosts: Bench, with
 
 @dataclass(frozen=True)
 class Genuine:
-    """One program of nccl-tests 2.19.6, as its source has it.
+    """One program of nccl-tests 2.19.6, as its source defines it.
 
     Attributes:
         divided: whether a message is cut into a share of whole 16 bytes for each rank.
-        redop: as its column has it.
-        root: as its column has it.
+        redop: the value of its column.
+        root: the value of its column.
         in_place: whether it checks in place.
         algorithm: bytes over the time that make its algbw, by its size column and ranks.
         factor: busbw over algbw, by ranks.
-        wire: the most busbw over the rate of one host's rails, by ranks and ranks on a host.
+        wire: maximum busbw over the rate of one host's rails, by ranks and ranks on a host.
     """
 
     divided: bool
@@ -542,11 +542,11 @@ TESTS = {
 }
 
 
-LOOKS = 4  # at most, until one of them is the wire's and not the processors'
+LOOKS = 4  # at most, until the rails limit one of them, not the processors
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
-    """Return a row's better busbw over the most that four rails let through."""
+    """Return a row's better busbw over the maximum that four rails carry."""
     best = max(row[place]["bus_bw"] for place in ("out_of_place", "in_place"))
     return best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
 
@@ -582,7 +582,7 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
     assert f"# busbar rehearsal: {name} over TCP rails of this host, line rates scaled by 1/4000\n" in done.stdout
     small, large = json.loads(path.read_text())["results"]
     for row, asked in ((small, 40), (large, 40 * 104857)):
-        share = asked // 4 // ranks // 4 * 4  # floats of one rank, whole 16 bytes
+        share = asked // 4 // ranks // 4 * 4  # floats of one rank, in whole 16 bytes
         assert row["count"] == (share if expected.divided else asked // 4)
         assert row["size"] == (share * ranks * 4 if expected.divided else asked // 4 * 4)
         assert (row["redop"], row["root"].strip()) == (expected.redop, expected.root)
@@ -591,10 +591,10 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
         for place in ("out_of_place", "in_place"):
             found = row[place]
             algbw = expected.algorithm(row["size"], ranks) / found["time"] / 1e3
-            # Six decimals stand in the file.
+            # The file has six decimals.
             assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
-    # One look may meet a busy machine: it is slowed, and ranks that start late make the mean of the times shorter.
+    # One look may run on a busy machine: it is slowed, and ranks that start late shorten the mean of the times.
     looks = [reached_of_wire(large, expected, ranks)]
     while len(looks) < LOOKS and not 0.9 <= looks[-1] <= 1.1:
         assert two_hosts.perf(program(with_mpi, name), *flags).returncode == 0
@@ -669,7 +669,7 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_each_group_of_a_rail_split_has_its_gpus_own_rails_and_a_slow_one_shows(two_hosts: Bench, with_mpi: Path) -> None:
-    """All groups run at once, each on one of four rails; the time is taken over the ranks of all of them."""
+    """All groups run at once, each on one of four rails; the time covers the ranks of all of them."""
     two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S // 2)
     before = two_hosts.rail_bytes()
     env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
@@ -684,7 +684,7 @@ def test_each_group_of_a_rail_split_has_its_gpus_own_rails_and_a_slow_one_shows(
     finally:
         two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S)
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
-    formula = 4 * 2 * 3 * (1 << 20)  # runs, places, operations: each group of two sends its size on its one rail
+    formula = 4 * 2 * 3 * (1 << 20)  # runs, placements, operations: each group of two sends its size on its one rail
     assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
     full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
     assert times["0"] == pytest.approx(full_us, rel=0.15)

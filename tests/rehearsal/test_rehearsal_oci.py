@@ -1,4 +1,4 @@
-"""The stand-in cloud: what it makes of the world, and that it survives its own death."""
+"""The stand-in cloud: what it creates in the world, and how it recovers after its process dies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OCI's API as an instance principal calls it, on hosts that are only noted: signatures, policies, launches, faults."""
+"""OCI's API as an instance principal calls it, on fake hosts: signatures, policies, launches, faults."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TAGS = {"busbar": "one"}
 
 
 class Account:
-    """A stack with a head node, its rights, and the API."""
+    """A stack with a head node, its permissions, and the API."""
 
     def __init__(self, cloud: Cloud, rights: tuple[str, ...] = ALLOWED, rule: str = "") -> None:
         self.cloud, self.stack = cloud, Stack(cloud).network()
@@ -83,7 +83,7 @@ class Account:
         return shown
 
     def work_request(self, ocid: str) -> dict[str, Any]:
-        """Return a work request once it has ended, which is a moment after what it works on is in its state."""
+        """Return a work request once it has finished, shortly after its resource is in its final state."""
         shown: dict[str, Any] = {}
 
         def ended() -> bool:

@@ -1,4 +1,4 @@
-"""File systems in the stand-in for OCI: servers of the world, data that outlive their server, and what cannot go."""
+"""File systems in the stand-in for OCI: servers of the world, data that outlives its server, and what cannot be deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A host that calls OCI's API as an instance principal: names, routes, TLS, and the programs of a controller, unchanged."""
+"""A host that calls OCI's API as an instance principal: names, routes, TLS, and the unchanged programs of a controller."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
-#: What a controller does with its programs, and what it sees.
+#: What a controller does with its programs, and what it gets.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.cloud import BusyError, CloudError, Launch
 from scheduler.elastic.oci import Oci
@@ -63,7 +63,7 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 
 
 class Account:
-    """A world with a controller, and hosts in subnets with fewer ways out."""
+    """A world with a controller, and hosts in subnets with fewer routes out."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -107,7 +107,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, *failing: str) -> Any:
-        """Run the controller's programs on the head; return what they saw, of a launch `failing` only why."""
+        """Run the controller's programs on the head; return what they got; for a launch that is `failing`, only the reason."""
         controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]
@@ -121,7 +121,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("principal")
     try:
         made = Account(folder)
-        # The service starts when somebody asks for an identity first.
+        # The service starts at the first request for an identity.
         status, said = made.inside(made.head, *CURL, "-H", "Authorization: Bearer Oracle", CERTIFICATE)
         assert (status, said[:27]) == (0, "-----BEGIN CERTIFICATE-----")
         yield made

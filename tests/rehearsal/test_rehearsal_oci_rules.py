@@ -33,7 +33,7 @@ from rehearsal.plugin import wire
 from rehearsal.plugin.errors import ServiceError
 
 REFUSED = [
-    # Types, against the SDK's own.
+    # Types, checked against the SDK.
     ("Vcn", "vcn", "dnsLable", "x", "did you mean 'dnsLabel'?"),
     ("Vcn", "vcn", "compartmentId", None, "compartmentId: 400-MissingParameter"),
     ("Vcn", "vcn", "cidrBlocks", "10.0.0.0/16", "must be a list"),
@@ -41,7 +41,7 @@ REFUSED = [
     ("Instance", "bastion", "createVnicDetails.assignPublicIp", True, "must be a string"),
     ("InstanceConfiguration", "conf", f"{LAUNCH}.createVnicDetails.subnet", "x", "is not a property of"),
     ("ClusterNetwork", "cn", "instancePools.0.size", "2", "must be a whole number"),
-    # What only the service knows of networks.
+    # Networks: rules that only the service knows.
     ("Vcn", "vcn", "compartmentId", "ocid1.compartment.oc1..other", "404-NotAuthorizedOrNotFound"),
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.0/15"], "from /16 to /30"),
     ("Vcn", "vcn", "cidrBlocks", ["10.0.0.1/16"], "without host bits"),
@@ -66,7 +66,7 @@ REFUSED = [
     ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.max", None, "needs both"),
     ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.min", 0, "from 1 to 65535"),
     ("SecurityList", "open", "ingressSecurityRules.1.source", "anywhere", "must be an IPv4 CIDR"),
-    # What only the service knows of instances.
+    # Instances: rules that only the service knows.
     ("Instance", "bastion", "availabilityDomain", "Uocm:REHEARSED-AD-9", "404"),
     ("Instance", "bastion", "shape", "VM.Standard.E9.Flex", "is not one that this region offers"),
     ("Instance", "bastion", "shape", "BM.GPU4.8", "is not valid for image ocid1.image.oc1..rehearsed-ol9"),
@@ -97,7 +97,7 @@ REFUSED = [
     ("ClusterNetwork", "cn", "instancePools", [], "exactly one"),
     ("ClusterNetwork", "cn", "placementConfiguration.primarySubnetId", None, "needs a primary subnet"),
     ("ClusterNetwork", "cn", "placementConfiguration.availabilityDomain", "Uocm:REHEARSED-AD-3", "is not offered in"),
-    # What only the service knows of file systems.
+    # File systems: rules that only the service knows.
     ("FileSystem", "files", "availabilityDomain", "Uocm:REHEARSED-AD-9", "404"),
     ("FileSystem", "files", "sourceSnapshotId", "ocid1.snapshot", "501-NotRehearsed"),
     ("FileSystem", "files", "compartment", COMPARTMENT, "did you mean 'compartmentId'?"),
@@ -258,7 +258,7 @@ def test_every_row_of_shapes_agrees_with_itself() -> None:
     assert (front_name(gpu4, "ol7"), front_name(gpu4, "ol9")) == ("enp45s0f0", "eth0")
 
 
-#: What OCI's own Python SDK lists, by `PACKAGE:MODEL.PREFIX`: 30 MB that nothing else here needs, so its lists are kept.
+#: Lists from OCI's own Python SDK, by `PACKAGE:MODEL.PREFIX`: copied, because nothing else needs the SDK (30 MB).
 ENUMERATIONS = json.loads((Path(__file__).parents[1] / "golden" / "oci" / "enumerations.json").read_text())
 
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rehearsal
 
 AWS = [one.shape(efa=one.efa > 0) for one in INSTANCES.values() if one.gpu]
 ROWS = [row for row in [*SHAPES.values(), *SERVERS.values(), *AWS] if row.gpus]
-#: Its own network, host name and folders; it ends with the shell. An address that is not lo's lets getaddrinfo answer at all.
+#: A network, host name and folders of its own, until the shell exits. getaddrinfo works only with an address beside lo's.
 SCRIPT = r"""
 hostname head
 ip link set lo up
@@ -51,8 +51,8 @@ for attempt in $(seq 50); do kill -0 $slurmctld 2> /run/gone || break; sleep 0.1
 kill -9 $slurmctld $munged 2> /run/gone
 exit 0
 """
-#: What slurmctld says of a controller that begins anew, and of a machine that sends no mail.
-USUAL = ("MailProg", "state file", "NOTE: Trying backup", "High latency for")  # the last one where this machine is busy
+#: Usual messages of slurmctld on a controller without a saved state, and on a machine that sends no mail.
+USUAL = ("MailProg", "state file", "NOTE: Trying backup", "High latency for")  # the last one if this machine is busy
 
 
 def hardware(row: Shape) -> Hardware:
@@ -74,7 +74,7 @@ def members(prefix: str, first: int, count: int) -> list[Node]:
 
 
 def ran(folder: Path, cluster: Cluster, *question: str) -> list[str]:
-    """Start slurmctld on the cluster's files; return what it says to `sinfo` by default and then to `question`."""
+    """Start slurmctld on the cluster's files; return its answers to plain `sinfo` and then to `question`."""
     for name, text in files(cluster).items():
         (folder / name).write_text(text)
     words = ["unshare", "--mount", "--net", "--uts", "bash", "-c", SCRIPT, "bash", str(folder), *(question or ("true",))]

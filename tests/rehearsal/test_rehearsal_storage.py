@@ -1,4 +1,4 @@
-"""Rehearsed file systems: shared by all that mount them, reached only over the network, gone without a trace."""
+"""Rehearsed file systems: shared by all machines that mount them, reached only over the network, deleted without a trace."""
 
 from __future__ import annotations
 

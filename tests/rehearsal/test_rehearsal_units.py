@@ -1,4 +1,4 @@
-"""Packages and units of a host for real: Slurm and munge come with their packages, and timers start what they are for."""
+"""Real packages and units of a host: packages install Slurm and munge, and timers start their services."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TaskPlugin=task/none
 NodeName=NAME CPUs=1 RealMemory=100 State=UNKNOWN
 PartitionName=main Nodes=ALL Default=YES State=UP
 """
-#: What an administrator does after the packages are there.
+#: What an administrator does after the packages are installed.
 PREPARE = f"""
 set -e
 head -c 128 /dev/urandom > /etc/munge/munge.key; chown munge: /etc/munge/munge.key; chmod 400 /etc/munge/munge.key

@@ -14,7 +14,7 @@ import pytest
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("users")]
 
 ROOT = Path(__file__).parents[2]
-#: A network and homes that the machines share; nothing is left when the shell, which also reaps what ended, ends.
+#: A network and homes that the machines share; all is gone when the shell exits, which also reaps processes.
 SCRIPT = r"""
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -31,7 +31,7 @@ TIMEOUT_S = 420
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return what was seen, by part."""
+    """Return the facts, by part."""
     folder = tmp_path_factory.mktemp("users")
     own = [
         "unshare",
@@ -185,7 +185,7 @@ def test_without_a_login_a_machine_sees_what_it_needs_and_neither_passwords_nor_
 
 def test_nobody_changes_the_directory_over_the_network_or_reads_it_without_tls_and_the_certificate(facts):
     seen = facts["what_others_may_see"]
-    assert seen["by_password"] == 53  # unwilling to perform
+    assert seen["by_password"] == 53  # LDAP code: unwilling to perform
     assert "modifications require authentication" in seen["change"]
     assert "Can't contact LDAP server" in seen["plain"]
     assert seen["without_authority"] != 0

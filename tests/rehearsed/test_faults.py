@@ -1,6 +1,6 @@
-"""Things that go wrong, through the real engine: the update fails within its bound and names the cause; nothing is lost.
+"""Faults, through the real engine: the update fails within its time limit and names the cause; nothing is lost.
 
-Faults of a measurement are planted on hosts that run, and taken away again.
+Faults of a measurement are planted on running hosts, and removed again.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from tools.stage import Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
-#: Long enough to be caught in the middle: about 15 s of measuring at 1/4000.
+#: Long enough to be interrupted in the middle: about 15 s of measuring at 1/4000.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-#: A row of the long plan (in the header, single spaces surround the size), and the file of the deciding run while it works.
+#: A row of the long plan (in the header, single spaces surround the size), and the file of the deciding run while it runs.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: The rail that gets the faults: its index, and its device.
 RAIL, HCA = 3, "mlx5_4"
@@ -30,9 +30,9 @@ RAIL, HCA = 3, "mlx5_4"
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
-    """Three hosts of four GPUs and four rails each behind a jump host, built and not measured; and their settings.
+    """Three hosts of four GPUs and four rails each behind a jump host, built but not measured; and their settings.
 
-    The plugin that builds is killed in the middle; the next update goes on.
+    The plugin is killed in the middle of the build; the next update continues.
     """
     stage, settings = standing_hosts(tmp_path_factory.mktemp("three"), 3, "BM.GPU.GB200.4")
     settings |= {"records": {"history": None}}
@@ -57,7 +57,7 @@ def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
 
 
 def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(three):
-    """The engine is killed while the rail is searched; the next update finds it."""
+    """The engine is killed during the search for the rail; the next update finds it."""
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.4})
     child = stage.begin(*stage.up_words(**settings))
@@ -81,7 +81,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
 
 
 def test_the_slow_machine_is_left_out_by_the_documented_command_and_the_others_pass(three):
-    """Nothing of it is used any more, and its rail stays slow. A machine of somebody's own is not replaced."""
+    """The machine is no longer used, and its rail stays slow. A machine of the user's own is not replaced."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]
     refused = stage.replace(name)
@@ -149,7 +149,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
-    # If its terminal is closed, the engine ends at once, and its lock stays.
+    # If its terminal is closed, the engine exits at once, and its lock remains.
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
     while not (locks := list((stage.folder / "state").rglob(f"locks/organization/*/{stage.stack}/*.json"))):
         assert child.poll() is None, stage.end(child)
@@ -195,7 +195,7 @@ def test_a_refusal_by_the_head_node_is_an_output_and_the_next_update_tries_again
     busied = stage.outputs()["measured"]
     assert (busied["verdict"], busied["reasons"], busied["attempt"]) == ("unknown", [busy], 0)
     assert busied["run"] != passed
-    # The same request, on a head node whose disk is full.
+    # The same request, on a head node with a full disk.
     runs = console(stage, "gpu-1", "echo /home/*/.busbar/runs").stdout.strip()
     console(stage, "gpu-1", f"mount -t tmpfs -o size=4k,mode=777 full {runs} && head -c 8k /dev/zero > {runs}/all")
     found = stage.up(**settings, measure={"run": 9})
@@ -250,7 +250,7 @@ def test_a_run_that_breaks_or_hangs_is_a_finding_with_its_cause_and_every_output
 
 
 def started(stage) -> float:
-    """Return when the measurement in the state began, seconds since the epoch."""
+    """Return when the measurement in the state started, in seconds since the epoch."""
     for resource in stage.resources():
         if resource["urn"].endswith("::acceptance-measure"):
             text = json.loads(resource["outputs"]["stdout"])["started"]

@@ -1,6 +1,6 @@
-"""Machines that exist, whole: they are there before the program runs, and it creates nothing of them.
+"""A whole stack of existing machines: they exist before the program runs, and it creates no machine.
 
-Its chapters follow each other: each test goes on where the one before it ended.
+The tests build on each other: each continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def built(stage) -> tuple[Stage, Finished]:
-    """The same, mended and measured."""
+    """The same hosts, repaired and measured."""
     stage.refault()
     return stage, stage.pass_by()
 
@@ -92,7 +92,7 @@ def test_a_dead_rail_and_a_missing_host_are_each_named_at_the_timeout(stage):
     assert stage.outputs().get("measured", {}).get("verdict") is None
 
 
-# What a measured stack says
+# Outputs of a measured stack
 
 
 def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
@@ -144,9 +144,9 @@ def test_first_contact_added_a_key_and_lines_and_loosened_no_files_mode(built):
     assert found.text.split()[:5] == ["2", "authorized_keys", "id_ed25519", "id_ed25519.pub", "known_hosts"]
 
 
-# What is watched from outside
+# Monitoring from outside
 
-#: Asks an exporter, and prints what it answers or why it does not.
+#: Queries an exporter, and prints its answer or why there is none.
 ASK = """import urllib.request
 try:
     print(urllib.request.urlopen('http://10.20.1.{}:9879/metrics', timeout=5).read().decode())
@@ -156,7 +156,7 @@ except OSError as error:
 
 
 def asked(stage: Stage, asker: int, host: int) -> str:
-    """Return what one host hears from the exporter of another."""
+    """Return one host's result of a query to the exporter of another."""
     config = stage.folder / "ssh_config"
     config.write_text(f"Host *\n  UserKnownHostsFile {stage.world}/operator/known_hosts\n  BatchMode yes\n")
     way = ("-F", str(config), "-J", "ubuntu@203.0.113.200", f"ubuntu@10.20.1.{asker}")
@@ -195,7 +195,7 @@ def test_exporters_are_removed_from_every_host(built):
 
 @pytest.fixture(scope="module")
 def queued(built) -> tuple[Stage, Finished]:
-    """The same with Slurm's packages, which their administrator installed, measured in jobs."""
+    """The same hosts with Slurm's packages, which their administrator installed, measured in jobs."""
     stage = built[0]
     install = "sudo apt-get update -q && sudo apt-get install -y -q slurmctld slurmd slurm-client munge"
     stage.on_host(f"{install} && ssh 10.20.1.12 '{install}'")

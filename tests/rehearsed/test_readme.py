@@ -1,4 +1,4 @@
-"""Everything that README tells a reader to type in a shell is typed here, in a copy of the checkout."""
+"""Every shell command in README is run here, in a copy of the checkout."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import yaml
 from readme_commands import typed
 
 ROOT = Path(__file__).parents[2]
-#: This suite is `make test`, and `make figures` takes minutes: its own figures are checked where they are printed.
+#: README's `make test` is this suite, and `make figures` takes minutes: its figures are checked where they are printed.
 ELSEWHERE = {"make test", "make figures"}
 
-#: What is watched in a terminal of 80 columns and 24 rows.
+#: Commands whose output is watched in a terminal of 80 columns and 24 rows.
 WATCHED = ("make up", "make preview")
-#: What a person watches for: collective, size, busbw and its share of what the wire allows.
+#: What a person looks for: collective, size, busbw and its share of the ceiling.
 NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire\)")
 
 
@@ -47,13 +47,13 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     commands = [line for line in typed() if line not in ELSEWHERE]
     between = [line for line in commands if line not in {"make preview", "make up", "make down"}]
-    # Of a stack that is not there yet a preview shows what would be rented and measured; later, what was.
+    # For a stack that does not exist yet, a preview shows what would be rented and measured; later, what was.
     ordered = ["make preview", "make up", *between, "make status", "make logs", "make release", "make unlock", "make down"]
     said = {}
     seen_of: dict[str, list[str]] = {command: [] for command in WATCHED}
     for command in ordered:
         verdicts: list[str] = []
-        # Where this machine was too busy for a number, the update says how to measure again.
+        # If this machine was too busy for a number, the update says how to measure again.
         for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
             if words in WATCHED:
                 shell, see = ["bash", "-c", words], seen_of[words].append
@@ -73,7 +73,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
             if "verdict" not in done.stdout or done.returncode == 0:
                 break
             verdicts.append(done.stdout[done.stdout.rindex("verdict") :][:1000])
-        # The verdicts come last: of a long message, CI shows the beginning and the end.
+        # The verdicts come last: CI shows only the beginning and the end of a long message.
         assert done.returncode == 0, "\n".join([command, done.stdout, done.stderr, *verdicts])
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]
@@ -97,7 +97,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
 def test_every_command_for_a_real_tenancy_works_as_it_stands(tmp_path, request):
-    """In the rehearsal's tenancy: the two values are filled in, and the plan is the dev stack's. Nobody is there to say yes."""
+    """In the rehearsal's tenancy: the two values are filled in, and the plan is the dev stack's. Nobody is there to confirm."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()
@@ -109,7 +109,7 @@ def test_every_command_for_a_real_tenancy_works_as_it_stands(tmp_path, request):
     stack["config"] |= {name: dev[name] for name in ("busbar:accept", "busbar:measure")}
     file.write_text(yaml.safe_dump(stack))
     subprocess.run(["python3", "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar"], cwd=copy, check=True)
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where the set-up has put the engine
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where set-up has installed the engine
     own = {"HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "OCI_REGION": "us-rehearsed-1", "PULUMI_SKIP_CONFIRMATIONS": "true"}
 
     def type_in(command: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Bad input, through the real engine: refused at preview in a sentence each, non-zero exit, nothing created."""
+"""Bad input, through the real engine: refused at preview with one sentence each, non-zero exit, nothing created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("refusals")]
 
 
 def pools(*changes):
-    """Return changes to the stack's pool and to as many more as there are, each with a name of its own."""
+    """Return changes to the stack's pool and further pools, each with a name of its own."""
     own = {
         "name": "more",
         "shape": "BM.GPU4.8",
@@ -22,7 +22,7 @@ def pools(*changes):
     return {"pools": [first, *(own | {"name": f"more{at}"} | one for at, one in enumerate(others))]}
 
 
-#: What one preview refuses, all of it at once: keys and their kinds, then rules, then what the account says.
+#: What one preview refuses at once: keys and their types, then rules, then facts about the account.
 CASES = {
     "keys and values": (
         {

@@ -1,6 +1,6 @@
-"""A Slurm cluster on OCI two of whose nodes always run: the update measures them in a job, and a slow one never joins.
+"""A Slurm cluster on OCI with two nodes that always run: the update measures them in a job, and a slow one never joins.
 
-Its chapters follow each other: each test goes on where the one before it ended.
+The tests build on each other: each continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PLAN: dict[str, Any] = merged(SHORT_PLAN, {"oci": {"pools": [{"alwaysOn": 2}]}})
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack up, and what the update said; measured again where this machine was busy."""
+    """The stack after `up`, and the update's output; measured again if this machine was busy."""
     stage = Stage(tmp_path_factory.mktemp("always-on"), "oci-on-demand")
     found = stage.up(**PLAN)
     for run in (101, 102):
@@ -45,7 +45,7 @@ def test_the_update_measures_the_nodes_that_always_run_in_a_job_of_their_queue(b
 
 def test_machines_with_a_slow_fabric_never_join_sinfo_says_what_was_measured_and_they_end(built):
     stage, _ = built
-    # Machines that run already keep their rates.
+    # Running machines keep their rates.
     stage.faults(*({"kind": "slow_host", "host": index, "factor": 0.3} for index in range(10)))
     job = stage.on_host("cd /home/.busbar && sbatch --parsable --nodes=2 --constraint=dynamic --wrap true").strip()
     said = until(stage, "sinfo -h -R -N -o '%200E|%N'", lambda said: "GB/s with" in said, "Slurm shows what was measured")

@@ -1,4 +1,4 @@
-"""The AWS stack, whole: the real engine, the real program, a login node, two machines with 32 rails each and file systems."""
+"""A whole AWS stack: the real engine and program, a login node, two machines with 32 rails each, and file systems."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def destroying(what: str) -> dict[str, Any]:
     return {"aws": {"storage": {"lustre": {"onDestroy": what}, "home": {"onDestroy": what}}}}
 
 
-#: Nothing that holds data ends with this stack.
+#: With these changes, a destroy deletes no data.
 STORY = merged(PLAN, destroying("refuse"))
 CALM = merged(STORY, QUICK)
-#: What ends no machine with GPUs.
+#: Changes that terminate no machine with GPUs.
 CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
     "aws": merged(CALM["aws"], {"tags": {"team": "x"}, "timezone": "UTC", "login": {"image": "ami-0123456789abcdef2"}})
 }
@@ -45,12 +45,12 @@ CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with a short plan, up."""
+    """The stack with a short plan, after `up`."""
     stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
     found = stage.pass_by(**STORY)
     assert found.status == 0, found
     yield stage, found
-    if stage.resources():  # so that what is protected can go
+    if stage.resources():  # so that protected resources can be deleted
         stage.up(**nodes(static=0))
     stage.close(retained=True)
     cleanup.demolish(World.at(stage.world))
@@ -59,7 +59,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 def test_an_update_ends_in_a_pass_near_the_wire(built):
     outputs = built[0].outputs()
     assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == ("pass", "aws", "p5.48xlarge")
-    # Beside other stories; that 32 rails reach the ceiling is shown by tests/rehearsal/test_rehearsal_machines.py.
+    # Other stacks run at the same time; tests/rehearsal/test_rehearsal_machines.py shows that 32 rails reach the ceiling.
     assert outputs["measured"]["busbw_gb_s"] == pytest.approx(0.1, rel=0.15)
     rows = outputs["measured"]["results"]["all_reduce"]
     assert all(row[place]["wrong"] == 0 for row in rows for place in ("out_of_place", "in_place"))
@@ -122,7 +122,7 @@ def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
 
 
 def machines(stage: Stage) -> list[str]:
-    """Return the ids of the nodes that run, by their number."""
+    """Return the ids of the running nodes, by their number."""
     found = [each for each in stage.resources() if each["type"].endswith(":Instance") and "::cluster-pool-" in each["urn"]]
     return [each["id"] for each in sorted(found, key=lambda each: str(each["urn"]))]
 
@@ -179,14 +179,14 @@ def test_one_slow_efa_device_on_three_machines_is_identified_by_its_nearest_gpu(
 
 
 def test_the_slow_machine_is_left_out_and_one_is_replaced_and_only_that_one_is_rented(built):
-    """Its rail stays slow, which is no matter. The preview has number, price and name of both machines that end."""
+    """Its rail stays slow, but that does not matter. The preview lists number, price and name of both terminated machines."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
     outputs, resources = stage.outputs(), stage.resources()
     (culprit,) = outputs["measured"]["search"]["culprits"]
     (name,) = culprit["nodes"]
     (address,) = [node["address"] for node in outputs["nodes"] if node["name"] == name]
-    # Any number may be its own: the fault is planted by the order of boots, and machines boot at once.
+    # Any number may be the faulty one: the fault is planted by the order of boots, and machines boot at the same time.
     slow = instance_at(resources, address)["id"]
     stays, gone = [machine for machine in ran if machine != slow]
     file = stage.configure(**merged(STORY, nodes(static=3)))
@@ -214,7 +214,7 @@ def test_the_slow_machine_is_left_out_and_one_is_replaced_and_only_that_one_is_r
 
 @pytest.fixture
 def second(built) -> Iterator[dict[str, Any]]:
-    """A second stack's configuration: the first one's name, network and file systems, nodes without EFA, an Elastic IP."""
+    """Configuration of a second stack: name, network and file systems of the first one, nodes without EFA, an Elastic IP."""
     stage = built[0]
     made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
     groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}
@@ -245,7 +245,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
-    """It mounts the first one's file systems; the step that failed is named, and only the login node is replaced."""
+    """It mounts the first one's file systems; the failed step is named, and only the login node is replaced."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]
@@ -257,12 +257,12 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     stage.login_replaced_beside()
     there = {one["urn"].rpartition("::")[2]: one["outputs"] for one in stage.resources("second") if "outputs" in one}
     address = there["cluster-login-address"]["publicIp"]
-    # The login node is ready before its file systems are, which take no part in the measurement.
+    # The login node is ready before its file systems are, because they do not affect the measurement.
     read = "timeout 60 sh -c 'until cat /fsx/mark 2> /dev/null; do sleep 0.2; done'; mountpoint -q /home && echo home"
     assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
     node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
     assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
-    # Roles that exist, here the first stack's, in place of ones that are made.
+    # Existing roles, here the first stack's, instead of new ones.
     (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
     write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
     roled = stage.beside("preview")

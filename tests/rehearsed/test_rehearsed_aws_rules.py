@@ -1,4 +1,4 @@
-"""Rules of AWS as the engine shows them: broken ones refuse a preview all at once, doubtful ones are said and it goes on."""
+"""Rules of AWS in the engine's output: errors refuse a preview all at once; warnings are shown, and the preview continues."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ RESERVED = (
     "reservation-unknown reservation-type reservation-in-group reservation-size reservation-kind reservation-pool "
     "group-without-reservation placement-missing"
 )
-#: What is set, and the rules that it breaks, all at once: first those that need no account.
+#: Changed keys, and the rules that they break, all at once: first those that need no account.
 BROKEN = [
     (
         {
@@ -90,7 +90,7 @@ BROKEN = [
     (targeted(HELD) | {"zone": "us-east-1b", "image": "ami-0000000000000000a"}, "reservation-zone image-missing"),
     ({"zone": "us-east-1e"}, "type-offered"),
 ]
-#: What is shown and lets a preview go on.
+#: Changed keys, and the warnings that let a preview continue.
 DOUBTED = (
     queues(
         nodes(efa=False),
@@ -106,17 +106,17 @@ NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 
 def rules_in(text: str) -> set[str]:
-    """Return the rules that sentences end with."""
+    """Return the rules that the sentences name at their end."""
     return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
 
 
 def test_the_stack_file_for_an_account_needs_nothing_but_networks(tmp_path):
-    """Region and credentials are the environment's, and the key is the operator's usual one; nothing else is set."""
+    """Region and credentials are from the environment, and the key is the operator's usual one; nothing else is set."""
     stage = Stage(tmp_path, "aws")
     try:
         (tmp_path / ".ssh").mkdir()
         (tmp_path / ".ssh" / "id_ed25519.pub").symlink_to(stage.world / "operator" / "id_ed25519.pub")
-        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where the set-up has put the engine
+        cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")  # where set-up has installed the engine
         stage.environment |= {"HOME": str(tmp_path), "XDG_CACHE_HOME": cache, "AWS_REGION": "ap-northeast-1"}
         own = {"access": {"publicKey": DEFAULT, "sshFrom": ["203.0.113.7/32"]}}
         for wanted in (own, own | {"storage": DEFAULT}):

@@ -16,7 +16,7 @@ from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTAINED]
 
-#: Four rails carry as much as thirty-two in this rehearsal, and cost less.
+#: Four rails carry as much as thirty-two in this rehearsal, with less load.
 FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
 FOUR, SMALL = merged(PLAN, {"measure": {"sizes": {"to": "4M"}}}) | FOUR_RAILS, QUICK | FOUR_RAILS
 
@@ -33,7 +33,7 @@ FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with a short plan in AWS's own image, up."""
+    """The stack with a short plan in AWS's own image, after `up`."""
     stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
     yield stage, stage.pass_by(**OFFICIAL)
     stage.close()
@@ -81,7 +81,7 @@ def test_the_image_is_on_the_shared_file_system_and_is_unpacked_on_every_nodes_d
 
 
 def test_an_image_without_the_plugin_is_short_and_the_search_starts_its_ranks_in_it_too(built):
-    """On Amazon Linux, without a shared file system: the head node lays the image on every node."""
+    """On Amazon Linux, without a shared file system: the head node copies the image to every node."""
     stage = built[0]
     system = {"image": AMAZON_LINUX, "imageFamily": "al2023"}
     there = {"aws": system | {"login": system, "storage": {"lustre": None}, "allowReplace": 2}}

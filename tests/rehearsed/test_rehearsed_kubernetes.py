@@ -1,6 +1,6 @@
-"""An existing Kubernetes cluster, whole: real Kubernetes 1.28 on rehearsed hosts, the real engine and program.
+"""A whole stack on an existing Kubernetes cluster: real Kubernetes 1.28 on rehearsed hosts, the real engine and program.
 
-Its chapters follow each other: each test goes on where the one before it ended. `make kubernetes` runs them.
+The tests build on each other: each continues where the previous one ended. `make kubernetes` runs them.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from tools.stack_changes import DEFAULT, merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
-#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is what each of them sends.
+#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is the rate that each of them sends.
 WIRE_GB_S = 25 / 8 / 100
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack as its file has it, with a short plan, up; and what the update said."""
+    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
     yield stage, stage.pass_by(**ALLOWED)
     stage.close()
@@ -95,7 +95,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 
 def scraped(stage: Stage, node: str, of: str) -> str:
-    """Return what the exporter of `of`'s pod answers to the pod of `node`."""
+    """Return the answer of the exporter in `of`'s pod to the pod of `node`."""
     (address,) = [one["status"]["podIP"] for one in ours(stage) if one["spec"]["nodeName"] == of]
     program = f"import urllib.request as u; print(u.urlopen('http://{address}:9879/metrics', timeout=5).read().decode())"
     (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
@@ -106,7 +106,7 @@ def scraped(stage: Stage, node: str, of: str) -> str:
 def test_the_exporter_shows_the_counters_of_the_devices_in_the_pods_to_those_who_may_read(built):
     stage, _ = built
     before = pods(stage)
-    # The first node's part of the pods' network only.
+    # Only the first node's part of the pods' network.
     wanted = merged(stage.passed, {"monitoring": {"exporter": True, "readFrom": ["10.244.1.0/24"]}})
     found = stage.up(**wanted)
     assert found.status == 0, found
@@ -125,7 +125,7 @@ def test_the_exporter_shows_the_counters_of_the_devices_in_the_pods_to_those_who
         scraped(stage, "gpu0", "gpu0")
 
 
-#: What is changed in the stack -> what the update says; nothing in the cluster may change.
+#: Changes to the stack -> the update's output; nothing in the cluster may change.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another cluster": (
         {"server": "https://10.20.0.9:6443"},
@@ -179,7 +179,7 @@ def test_a_user_without_permissions_is_told_what_is_missing(built):
 
 
 def test_pods_that_are_gone_are_contacted_built_and_measured_anew_and_their_evidence_outlives_them(built):
-    # Once only: each time that pods of a Job are lost, the cluster waits twice as long before it makes the next ones.
+    # Only once: each time that pods of a Job are lost, the cluster waits twice as long before it creates the next ones.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]
     kubectl(stage, "--namespace busbar delete pods --all --wait")
@@ -197,9 +197,9 @@ def test_pods_that_are_gone_are_contacted_built_and_measured_anew_and_their_evid
 
 @pytest.fixture
 def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
-    """A kubectl and a kubeconfig on the operator's machine; the keys of the target that use them.
+    """A kubectl and a kubeconfig on the operator's machine, and the keys of the target that use them.
 
-    The stack is brought back before they go: no other test has them, and a stack that works by them could not be destroyed.
+    The stack is changed back before they are removed: other tests do not have them and could not destroy the stack.
     """
     stage, _ = built
     home, programs = stage.folder / "home", stage.folder / "kubectl"
@@ -230,7 +230,7 @@ def test_a_kubeconfig_of_the_operators_machine_serves_as_well_and_changing_over_
     kept = evidence["path"].replace("/busbar/.busbar/", f"{stage.folder}/home/.busbar/kubernetes/203.0.113.200_6443/busbar/")
     assert hashlib.sha256(gzip.decompress(Path(kept).read_bytes())).hexdigest() == evidence["sha256"]
     shell = stage.outputs()["ssh"].replace(" --stdin --tty ", " ").replace("-- bash", "-- hostname")
-    # Which of the Job's pods a node gets is the scheduler's choice.
+    # The scheduler decides which of the Job's pods runs on a node.
     (head,) = [one["spec"]["hostname"] for one in ours(stage) if one["spec"]["nodeName"] == "gpu0"]
     assert stage.inside(*shlex.split(shell)).text.split() == [head]
     unchanged = stage.up(**merged(stage.passed, {"kubernetes": operators}))
@@ -243,7 +243,7 @@ def test_a_kubeconfig_of_the_operators_machine_serves_as_well_and_changing_over_
 
 
 def workers(stage: Stage) -> dict[str, str]:
-    """Return the uid of the pod on each node that ranks run in, by its name."""
+    """Return the uid of the pod that runs ranks on each node, by the node's name."""
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in ours(stage) if "launcher" not in one["metadata"]["name"]}
 
 
@@ -259,7 +259,7 @@ def test_an_mpi_job_is_refused_where_no_operator_is_and_its_workers_are_measured
     )
     assert pods(stage) == before
     kubectl(stage, "apply --server-side --filename /opt/kubernetes/mpijobs.yaml")
-    # `kubectl wait` ends with an error where the definition is so new that it has no conditions.
+    # `kubectl wait` fails if the definition is so new that it has no conditions.
     wait_until(lambda: "mpijobs" in kubectl(stage, "api-resources --api-group=kubeflow.org"), "the cluster knows MPIJobs", 30)
     words = "/opt/kubernetes/mpi-operator --kubeConfig /etc/kubernetes/admin.conf --lock-namespace default"
     begin = f"setsid --fork {words} </dev/null >/var/log/mpi-operator.log 2>&1"

@@ -1,6 +1,6 @@
-"""Faults of a real cluster of Kubernetes: each is a sentence, the pods and the evidence stay, and the next update passes.
+"""Faults of a real Kubernetes cluster: each is reported in one sentence, pods and evidence remain, and the next update passes.
 
-Every test plants a fault and takes it away again, so they go on from the same stack in any order. `make kubernetes` runs them.
+Every test plants a fault and removes it, so they can run on the same stack in any order. `make kubernetes` runs them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from rehearsal.world.world import World
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes-faults")]
-#: kube-controller-manager calls a node NotReady that was silent for so long (--node-monitor-grace-period), and some more.
+#: After this silence kube-controller-manager marks a node NotReady (--node-monitor-grace-period), with some margin.
 NOT_READY_S = 90
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """The stack as its file has it, with a short plan, up."""
+    """The stack with its own stack file and a short plan, after `up`."""
     made = Stage(tmp_path_factory.mktemp("kubernetes"), "kubernetes", SITE)
     found = made.pass_by(**ALLOWED)
     assert found.status == 0, found
@@ -54,7 +54,7 @@ def is_ready(stage: Stage, node: str) -> bool:
 
 
 def heals(stage: Stage) -> None:
-    """The fault is gone: the stack is as it was, measured anew."""
+    """The fault is removed: the stack is as before, and measured again."""
     found = again(stage)
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
@@ -62,7 +62,7 @@ def heals(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def taken(stage: Stage, node: str) -> Iterator[None]:
-    """Let a pod of somebody else hold a node's GPU, so that the stack's next pod waits for it; ours are ended first."""
+    """Delete the stack's pods, and let another user's pod hold a node's GPU, so that the stack's next pod waits for it."""
     kubectl(stage, "--namespace busbar delete job busbar-ranks --wait --cascade=foreground")
     held = {"limits": {"nvidia.com/gpu": "1"}}
     container = {"name": "x", "image": cluster.texts.IMAGE, "command": ["sleep", "600"], "resources": held}
@@ -76,7 +76,7 @@ def taken(stage: Stage, node: str) -> Iterator[None]:
 
 
 class Beside:
-    """An update that runs beside the test."""
+    """An update that runs in parallel to the test."""
 
     def __init__(self, work: Callable[[], Finished]) -> None:
         self._found: list[Finished] = []
@@ -160,7 +160,7 @@ def test_a_node_that_shares_its_rdma_devices_is_named_with_the_way_out(stage):
     says = "#!/bin/sh\necho netns shared copy-on-fork on\n"
     on_node(stage, 1, f"printf '{says}' >/usr/local/bin/rdma && chmod 755 /usr/local/bin/rdma")
     try:
-        # Contact is made with pods that are new.
+        # First contact is made because the pods are new.
         kubectl(stage, "--namespace busbar delete pods --all --wait")
         found = again(stage)
     finally:
@@ -172,7 +172,7 @@ def test_a_node_that_shares_its_rdma_devices_is_named_with_the_way_out(stage):
 
 
 def test_a_pod_that_is_evicted_in_a_measurement_leaves_what_it_had_measured_and_the_next_one_passes(stage):
-    # Long enough to be evicted in it: a look takes a second.
+    # Long enough for an eviction within it: a look takes a second.
     update = Beside(lambda: again(stage, measure={"looks": 48}))
     runs = "/home/ubuntu/.busbar/kubernetes/busbar/runs"
     world = World.at(stage.world, stage.scale)

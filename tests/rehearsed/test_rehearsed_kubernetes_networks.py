@@ -1,6 +1,6 @@
-"""A cluster without Multus and whereabouts, to which the stack brings both by their vendors' own manifests.
+"""A cluster without Multus and whereabouts, on which the stack installs both from their vendors' own manifests.
 
-Real Kubernetes 1.28 on rehearsed hosts. Its chapters follow each other: each test goes on where the one before it ended. `make
+Real Kubernetes 1.28 on rehearsed hosts. The tests build on each other: each continues where the previous one ended. `make
 kubernetes` runs them.
 """
 
@@ -26,13 +26,13 @@ from tools.stage import Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes-networks")]
 BRINGS = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": {}}})
-#: What the manifests make, of which each has labels of the stack.
+#: Kinds of the objects that the manifests create, each with labels of the stack.
 KINDS = "daemonsets.apps,configmaps,serviceaccounts,clusterroles,clusterrolebindings,customresourcedefinitions"
 
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """A cluster with the default network only, and an operator who has brought the manifests to a machine without a way out."""
+    """A cluster with the default network only, and an operator's machine that has the manifests but no Internet access."""
     cache = Path(os.environ["XDG_CACHE_HOME"]) / "busbar"
     cache.mkdir(parents=True, exist_ok=True)
     for manifest in (cluster.programs() / "manifests").iterdir():
@@ -44,7 +44,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 
 def ours(stage: Stage) -> list[str]:
-    """Return what is labelled as the stack's own of Multus and whereabouts."""
+    """Return the objects of Multus and whereabouts that are labelled as the stack's own."""
     chosen = "app.kubernetes.io/part-of in (busbar-multus,busbar-whereabouts)"
     world = World.at(stage.world, stage.scale)
     words = ("get", KINDS, "--all-namespaces", "--selector", chosen, "--output", "name", "--ignore-not-found")
@@ -52,12 +52,12 @@ def ours(stage: Stage) -> list[str]:
 
 
 def on_node(stage: Stage, number: int, *words: str) -> str:
-    """Return what a command prints on a node's console."""
+    """Return the output of a command on a node's console."""
     return hosts.enter(World.at(stage.world, stage.scale), f"site{number:02}", list(words)).stdout
 
 
 def theirs(stage: Stage, **annotations: str) -> None:
-    """Let somebody else start a pod, and wait until it runs."""
+    """Start another user's pod, and wait until it runs."""
     container = {"name": "x", "image": cluster.texts.IMAGE, "command": ["sleep", "600"]}
     spec = {"nodeName": "gpu0", "terminationGracePeriodSeconds": 0, "containers": [container]}
     about = {"name": "theirs", "namespace": "default", "annotations": annotations}

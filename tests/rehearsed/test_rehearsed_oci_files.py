@@ -1,4 +1,4 @@
-"""File systems of the OCI stack, whole: the real engine, real hosts that mount them, and data that a destroy does not take."""
+"""File systems of an OCI stack: the real engine, real hosts that mount them, and data that survives a destroy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
 
 
 def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words by which ssh reaches the first and the second node."""
+    """Return the words with which ssh reaches the first and the second node."""
     first, second = (node["address"] for node in stage.outputs()["nodes"])
     words = stage.outputs()["ssh"].split()[1:]
     assert words[-1].endswith(f"@{first}")
@@ -38,11 +38,11 @@ def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """One stack for all chapters: each test goes on where the one before it ended."""
+    """One stack for all tests: each continues where the previous one ended."""
     made = Stage(tmp_path_factory.mktemp("oci-files"))
     world = World.at(made.world)
     yield made
-    if made.resources():  # so that what is protected can go
+    if made.resources():  # so that protected resources can be deleted
         made.build(**files("delete"))
     made.close(retained=True)
     cleanup.demolish(world)
@@ -55,7 +55,7 @@ def test_a_rate_that_the_accounts_limits_forbid_is_refused_at_preview(stage):
 
 
 def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):
-    # What is said of the image is not true, and no account is asked.
+    # The stack file names the wrong operating system for the image, and no account is queried.
     unasked = {
         "preflight": False,
         "tenancy": "ocid1.tenancy.oc1..rehearsed",
@@ -81,7 +81,7 @@ def test_files_written_by_one_node_are_read_by_the_other(stage):
 
 
 def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):
-    """Another time limit makes first contact anew; the machines have booted, so it need not be long."""
+    """Another time limit repeats first contact; the machines have booted, so it need not be long."""
     stage.refault({"kind": "rail_unauthenticated", "host": 1, "rail": 3})
     found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})
     stage.refault()
@@ -93,7 +93,7 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
 
 
 def test_another_mount_point_gives_new_nodes_with_the_same_data_and_does_not_share_the_login_users_home(stage):
-    """Of another shape and with an image that is imported, too: every rail of those carries its bytes."""
+    """Also with another shape and an imported image: every rail of the new nodes carries its bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))
     assert found.status == 0, found

@@ -1,6 +1,6 @@
-"""One GPU instance on OCI with its ranks in containerd, whole: the real engine and program, a machine with a driver and no MPI.
+"""A whole stack of one GPU instance on OCI, ranks in containerd: the real engine and program, a machine without MPI.
 
-Its chapters follow each other: each test goes on where the one before it ended.
+The tests build on each other: each continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def ranks_in(image: str) -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack as its file has it, with a short plan, up; and what the update said."""
+    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("oci-single"), "oci-single")
     yield stage, stage.pass_by()
     stage.close()
@@ -31,7 +31,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 
 @pytest.fixture(scope="module")
 def digest(built) -> str:
-    """The image's, as the first measurement found it."""
+    """The image's digest, as the first measurement found it."""
     return str(built[0].outputs()["measured"]["versions"]["image_sha256"])
 
 
@@ -62,7 +62,7 @@ def test_the_machine_is_as_the_seeds_first_boot_leaves_it_and_images_are_on_its_
     assert shown.split() == ["JST", "/mnt/localdisk", "rehearsed", *(f"nvidia.com/gpu={gpu}" for gpu in (*range(8), "all"))]
 
 
-#: What the runner does with a run that is too long, on the node and with the runner's own program.
+#: How the runner stops a run that takes too long, on the node and with the runner's own program.
 TOO_LONG = """
 import glob, os, subprocess, sys
 sys.path.insert(0, glob.glob(os.path.expanduser("~/busbar-runner-*.pyz"))[0])

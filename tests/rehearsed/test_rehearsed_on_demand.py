@@ -1,8 +1,8 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-One story for both; idle nodes leave on OCI, and on AWS they are still there when the stack is destroyed. The test job's ranks
-run on OCI on the nodes, and on AWS in a container image. Its chapters follow each other: each test goes on where the one before
-it ended.
+Both clouds run the same tests. Idle nodes are terminated on OCI; on AWS they still run when the stack is destroyed. The test
+job's ranks run directly on the nodes on OCI, and in a container image on AWS. The tests build on each other: each continues
+where the previous one ended.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
 #: Stacks by their clouds, and what Slurm shows of each before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
-#: The test job's nodes. While one job ends there, Slurm would start others for the next, if that did not ask for them.
+#: The test job's nodes, which the next job requests by name; otherwise Slurm could start others while the first job ends.
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
-#: How the names of switches begin that the cloud has put machines below.
+#: Prefixes of the names of switches that the cloud has put machines below.
 PLACES = {"oci": "SwitchName=cluster-network_", "aws": "SwitchName=cluster-nn_"}
-#: Images of the rehearsed registries as Pyxis takes them, and a folder that each has.
+#: Images of the rehearsed registries as Pyxis takes them, and a folder that each contains.
 IMAGES = {
     "oci": ("nvcr.io#nvidia/tensorflow:25.02-tf2-py3", "/usr/local/mpi"),
     "aws": (STACK.container.removeprefix("docker://"), "/opt/nccl"),
@@ -43,14 +43,14 @@ def cloud(request) -> str:
 
 @pytest.fixture(scope="module")
 def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack as its file has it, with a short plan, up; and what the update said."""
+    """The stack with its own stack file and a short plan, after `up`; and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("on-demand"), f"{cloud}-on-demand")
     yield stage, stage.up(**plan_of(cloud))
     stage.close()
 
 
 def plan_of(cloud: str, **measure: int) -> dict[str, Any]:
-    """Return the changes to the stack file: a short plan, a login node beside the controller, on AWS one home of its user."""
+    """Return the changes to the stack file: a short plan, a login node beside the controller, on AWS a shared login home."""
     own = {"storage": {"home": {"shareLoginUser": True}}} if cloud == "aws" else {}
     return merged(SHORT_PLAN, {cloud: {"slurm": {"loginNodes": 1}} | own, "measure": measure})
 
@@ -103,7 +103,7 @@ def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built,
     stage, _ = built
     plan = plan_of(cloud)
     found = stage.up(**plan)
-    for run in (101, 102):  # this machine may have been busy, and then says so
+    for run in (101, 102):  # this machine may have been busy, and then the log says so
         if found.status:
             ran_test_job(stage)
             plan = plan_of(cloud, run=run)
@@ -223,7 +223,7 @@ def test_the_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(bui
 
 def test_idle_nodes_leave(built, cloud):
     if cloud == "aws":
-        return  # the next chapter needs them
+        return  # the next test needs them
     stage, _ = built
     assert stage.machines(cloud) == 4, "a node ended before it was idle for a minute"
     until(stage, "sinfo -h -N -o %N,%T", lambda _: stage.machines(cloud) == 2, "the machines of idle nodes end")
@@ -231,7 +231,7 @@ def test_idle_nodes_leave(built, cloud):
 
 def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
     if cloud == "aws":
-        return  # its machines are the next chapter's
+        return  # the next test needs its machines
     stage, _ = built
     stage.faults({"kind": "capacity", "after": 0})
     stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap true")

@@ -1,6 +1,6 @@
-"""The dev stack, whole: the real engine, the real program, real hosts. One stack from its first failures to its end.
+"""The whole dev stack: the real engine, the real program, real hosts; one stack from its first failures to its destroy.
 
-Its chapters follow each other: each test goes on where the one before it ended.
+The tests build on each other: each continues where the previous one ended.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def built(stage) -> tuple[Stage, Finished]:
-    """The same, up."""
+    """The same, after `up`."""
     found = stage.pass_by()
     assert found.status == 0, found
     return stage, found
@@ -48,7 +48,7 @@ def stdouts(stage: Stage) -> dict[str, str]:
     return {resource["urn"].rsplit("::", 1)[1]: resource["outputs"].get("stdout") for resource in commands}
 
 
-# What goes wrong while machines are made
+# Failures while machines are created
 
 
 def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_known(stage):
@@ -79,7 +79,7 @@ def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next
 
 
 def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named(stage):
-    """With the rule in place the next update goes on where this one ended."""
+    """With the rule in place the next update continues where this one stopped."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
     assert stage.ever_booted() == before, "the network that was taken in is the one that goes on"
@@ -88,7 +88,7 @@ def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named
     assert "must allow all protocols from the nodes' network" in found.text
 
 
-# What a measured stack says
+# Outputs of a measured stack
 
 
 def test_an_update_ends_in_a_measured_bandwidth_near_the_wire(built):
@@ -220,7 +220,7 @@ def test_the_evidence_has_what_each_step_printed_and_its_exact_result_without_a_
     documents = dict(re.findall(r"^# busbar step (\S+)\.json\n(.*)$", text, re.MULTILINE))
     assert set(documents) == set(re.findall(r"^# busbar step (\w+)$", text, re.MULTILINE)) - {"nodes", "proofs"}
     assert documents
-    if not text.startswith("# busbar: measured a second time"):  # that of a retest has only what was short
+    if not text.startswith("# busbar: measured a second time"):  # the transcript of a retest contains only what was short
         largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
         assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
     assert all("env" not in json.loads(document) for document in documents.values())
@@ -278,11 +278,11 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
     assert "Traceback" not in found.text
 
 
-# What comes after
+# Later updates
 
 
 def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_every_output_present(built):
-    """Raising the run measures again and builds nothing; single operations and looks are judged when the plan asks for them."""
+    """A higher `measure.run` measures again and builds nothing; single operations and looks are judged if they are planned."""
     stage = built[0]
     outputs, before = stage.outputs(), stdouts(stage)
     assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
@@ -312,9 +312,9 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
     assert f"connections on {second['name']}: their bytes went through host memory" in reason
     checks = {one["name"]: one for one in measured["checks"]}
     assert "5 single operations vary by" in " ".join(checks["spread"]["why"])
-    # How even a machine is that runs other tests is not ours to say.
+    # This machine runs other tests, so its evenness cannot be asserted.
     assert {checks[name]["state"] for name in ("spread", "looks")} <= {"pass", "short", "unknown"}
-    # The measurement stays; only the acceptance is asked again, and it may not pass on the old number.
+    # The measurement stays; only the acceptance is repeated, and it must not pass on the old number.
     again = stage.up(**asked)
     assert again.status != 0
     assert stage.outputs()["measured"]["evidence"] == measured["evidence"]
@@ -324,7 +324,7 @@ ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "oc
 
 
 def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
-    """What was measured once is found again by its request."""
+    """An earlier measurement is found again by its request."""
     stage = built[0]
     before = stage.outputs()
     changes = ANOTHER_LOGIN
@@ -346,7 +346,7 @@ def of_pool(nodes: int) -> dict[str, Any]:
 
 
 def test_the_slow_node_of_three_is_replaced_up_to_a_pass_and_only_that_one_is_rented(built):
-    """By the documented command: the vendor's CLI ends the node, and its pool makes another one."""
+    """By the documented command: the vendor's CLI terminates the node, and its pool creates another one."""
     stage = built[0]
     first, booted = stage.outputs()["nodes"], stage.ever_booted()
     stage.refault({"kind": "slow_host", "host": stage.launch_index(first[1]["name"]), "factor": 0.4})
@@ -356,7 +356,7 @@ def test_the_slow_node_of_three_is_replaced_up_to_a_pass_and_only_that_one_is_re
     assert (culprit["kind"], culprit["nodes"]) == ("node", [first[1]["name"]])
     assert stage.ever_booted() == booted + 1, "the third"
     three = {one["name"] for one in stage.outputs()["nodes"]}
-    stage.faults()  # for machines made from now on: a new one in the slow one's place is a good one
+    stage.faults()  # applies to machines created from now on: the one that replaces the slow one is good
     done = stage.replace(first[1]["name"])
     if done.status != 0 and "verdict" in done.text:  # this machine was busy
         done = stage.pass_by(**merged(of_pool(3), {"measure": {"run": 11}}))
@@ -408,7 +408,7 @@ def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_which_is_named_an
 
 
 def test_the_programs_own_images_are_other_machines_whose_rails_all_carry_the_bytes(built):
-    """Subscribed to by name, and the newest platform image. test_rehearsed_oci_files.py has another shape."""
+    """Subscribed to by name, and the newest platform image. test_rehearsed_oci_files.py uses another shape."""
     stage = built[0]
     before = stage.outputs()
     pool = {"shape": "BM.GPU4.8", "imageFamily": DEFAULT, "image": DEFAULT}
@@ -422,7 +422,7 @@ def test_the_programs_own_images_are_other_machines_whose_rails_all_carry_the_by
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built):
-    """The step that failed is named, and only the login node is replaced, by the command that the message says."""
+    """The failed step is named, and only the login node is replaced, with the command from the message."""
     stage = built[0]
     sold = sorted(stage.sold("oci"))
     stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)

@@ -1,4 +1,4 @@
-"""Slurm's database of jobs: what the files say, and what its set-up does; run here on files below a folder."""
+"""Slurm's database of jobs: the text of its files, and the steps of its set-up; run here on files below a folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_file_has_a_password_and_the_database_has_no_network():
 
 
 class Machine:
-    """A controller whose programs are `has`; `calls` are those that ran, `answers` what the next ones of a name say."""
+    """A controller on which the programs `has` exist; `calls` are their calls, `answers` the next answers, by name."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.has = {"mariadb", "slurmdbd", "sacctmgr"}

@@ -1,4 +1,4 @@
-"""A run that says two things is no measurement: text and JSON agree row by row, and each with itself."""
+"""A run that contradicts itself is no measurement: text and JSON agree row by row, and each agrees with itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ JSON = json.loads((GOLDEN / "h200x2.json").read_text())
 
 
 def problems(text: str, document: dict) -> list[str]:
-    """Return all that is odd about one run."""
+    """Return every contradiction in one run."""
     return compared(text, json.dumps(document), "all_reduce")[1]
 
 
@@ -56,7 +56,7 @@ BEFORE = TEXT.splitlines()[-8]
 HEADER = "#       size         count      type   redop"
 BANNER = "# busbar rehearsal: every rate is scaled by 1/4000\n"
 
-#: Ways in which the text of a run contradicts its JSON result, or itself: what it prints, and what is there instead.
+#: Ways in which the text of a run contradicts its JSON result, or itself: what it prints, and the replacement.
 OF_THE_TEXT = [
     ("24870.8  345.38  345.38       0", "24870.8  345.38  200.38       0"),
     ("24870.8  345.38  345.38       0", "24870.8  200.38  345.38       0"),
@@ -90,7 +90,7 @@ OF_THE_TEXT = [
     ("1350 on         vm", "1350 on      other"),
     ("# Using devices", f"{BANNER}# Using devices"),
 ]
-#: The same of a JSON result: a field, and its value instead.
+#: The same for a JSON result: a field, and its replacement.
 OF_THE_JSON = [
     ("results.-1.out_of_place.bus_bw", 200.0),
     ("results.-1.out_of_place.alg_bw", 200.0),
@@ -138,7 +138,7 @@ OF_THE_JSON = [
     ("args.0", "./build/all_gather_perf"),
     ("rehearsal", {"scale": 4000}),
 ]
-#: Rows that text and JSON agree on, and whose numbers do not fit each other or the plan.
+#: Rows on which text and JSON agree, but whose numbers do not fit each other or the plan.
 OF_BOTH = [
     ("24870.8  345.38  345.38       0", "49741.7  345.38  345.38       0", "results.-1.out_of_place.time", 49741.6663),
     ("24870.8  345.38  345.38       0", "0.00     345.38  345.38       0", "results.-1.out_of_place.time", 0.0),
@@ -161,7 +161,7 @@ OF_BOTH = [
 
 
 def verdict(text: str, document: dict) -> str:
-    """Return the verdict of a whole measurement whose deciding run said this."""
+    """Return the verdict of a whole measurement with this output of its deciding run."""
     said = {"all_reduce.txt": text, "all_reduce.json": json.dumps(document)}
     return judge(line_of(REAL.documents | said, REAL.asked), REAL.asked).verdict
 

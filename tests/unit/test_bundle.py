@@ -1,4 +1,4 @@
-"""The bundle of logs has what explains a run, and nothing that is secret."""
+"""The bundle of logs contains what explains a run, and no secret."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_of_a_pod_the_tar_passes_no_terminal_and_no_machine_behind_it_is_asked(t
     for folder in (home / ".busbar" / "runs" / "abc", fakes):
         folder.mkdir(parents=True)
     (home / ".busbar" / "runs" / "abc" / "line.json").write_text("{}")
-    # What ssh gets is one command line, which the far end's shell reads; kubectl runs what comes after `--`.
+    # ssh gets one command line, which the remote shell parses; kubectl runs what comes after `--`.
     (fakes / "ssh").write_text('#!/bin/sh\necho "$@" >"$SAID"\nshift\nexec sh -c "$*"\n')
     (fakes / "kubectl").write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec "$@"\n')
     for program in fakes.iterdir():

@@ -1,4 +1,4 @@
-"""The table of facts is whole and consistent."""
+"""The table of facts is complete and consistent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "machines"
 
 
 def rows(machines: Iterable[Any]) -> str:
-    """Return a line for each fact of each machine, sources apart."""
+    """Return a line for each fact of each machine, without sources."""
     lines = []
     for one in machines:
         facts = {field.name: getattr(one, field.name) for field in dataclasses.fields(one)}
@@ -36,7 +36,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
-    """A digit that is changed by accident is seen; where a fact was read is said beside it in the catalogue."""
+    """A digit that is changed by accident is noticed; the catalogue has the source of each fact beside it."""
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 

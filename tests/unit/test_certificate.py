@@ -1,4 +1,4 @@
-"""Certificates: what is attested, who signed it, when it ends, and that other programs refuse what does not hold."""
+"""Certificates: what is attested, who signed it, when it expires, and that other programs refuse one that does not hold."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_any_changed_byte_of_the_file_breaks_it(data):
     try:
         document = json.loads(bytes(text))
     except ValueError:
-        return  # not even JSON: the file cannot be read at all
+        return  # not even JSON: the file cannot be parsed
     assert check(document) in (["bad_signature"], ["malformed"])
 
 
@@ -346,7 +346,7 @@ def test_ssh_keygen_makes_a_usable_pair_with_the_same_fingerprint(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate of a moment ago and its public key."""
+    """Write a certificate that is a moment old, and its public key."""
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))
@@ -410,7 +410,7 @@ def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
     moment = datetime.now(UTC) - timedelta(days=days_ago)
     nodes = [{"name": name, "address": f"10.0.1.{index}", "pool": "gpu"} for index, name in enumerate(ACCEPTANCE.nodes)]
     certificate = envelope(**{"started": moment.strftime("%Y-%m-%dT%H:%M:%SZ")} | changes)
-    # Nodes of another pool are no part of what was measured.
+    # Nodes of another pool are not part of the measurement.
     measured = {"pool": "gpu", "certificate": certificate, "verdict": "pass", "run": ACCEPTANCE.run_id}
     measured["evidence"] = {"sha256": ACCEPTANCE.transcript_sha256}
     return {"nodes": [*nodes, {"name": "other", "address": "10.0.1.99", "pool": "spare"}], "measured": measured}
@@ -488,7 +488,7 @@ def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
 
 
 def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
-    """Run the example as it is, on outputs that hold the certificate of a rehearsal."""
+    """Run the example unchanged, on outputs that contain the certificate of a rehearsal."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
     asyncio.set_event_loop(asyncio.new_event_loop())
     outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235) | {"schema": 1}

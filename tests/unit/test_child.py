@@ -1,4 +1,4 @@
-"""A program with a limit on its time: who watches it ends with it."""
+"""A program with a time limit: the process that watches it exits with it."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
 
 
 def booted(tmp_path: Path, name: str, mount: str) -> str:
-    """Return the script from `tools` on, on a machine whose `mount` is a script and whose folders lie below `tmp_path`."""
+    """Return the script from `tools` on, for a machine whose `mount` is a script and whose folders are below `tmp_path`."""
     programs = tmp_path / "bin"
     programs.mkdir()
     others = dict.fromkeys(("systemctl", "mount.nfs", "mount.lustre", "sleep"), "exit 0")
@@ -252,7 +252,7 @@ def test_on_a_slurm_cluster_first_boot_gives_the_login_user_a_folder_on_the_shar
 
 
 def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():
-    """Root of one machine would be root of all of them."""
+    """Root of one machine would otherwise be root of all of them."""
     for name in TEXTS:
         for line in re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE):
             assert (",nosuid,nodev 0 0'" in line) is ("slurm" in name), line
@@ -280,7 +280,7 @@ def test_a_shared_home_needs_no_homes_at_slash_home():
     assert body.index("chmod 1777 /fss") < body.index("step=shared-home")
 
 
-# Tests of it are marked, because giving a folder to another user takes root, as first boots have it.
+# Its tests have a marker, because giving a folder to another user needs root, as in first boots.
 @pytest.fixture
 def folders(tmp_path) -> tuple[Path, Path, str]:
     """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""

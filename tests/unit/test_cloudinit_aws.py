@@ -1,4 +1,4 @@
-"""First boots on AWS: golden, valid by cloud-init's own schema, runnable shell, bounded, and without secrets."""
+"""First boots on AWS: golden, valid by cloud-init's own schema, runnable shell, with time limits, and without secrets."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_text_fits_and_holds_no_private_key(name):
 
 
 def keys(count: int) -> tuple[str, ...]:
-    """Return keys that do not compress, as true ones."""
+    """Return keys that compress as badly as real ones."""
     digests = (hashlib.sha512(str(number).encode()).digest()[:51] for number in range(count))
     return tuple(f"ssh-ed25519 {base64.b64encode(one).decode()} user-{number}" for number, one in enumerate(digests))
 
@@ -124,7 +124,7 @@ def test_a_text_that_the_vendor_would_reject_even_compressed_is_refused():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_nothing_waits_without_an_end(name):
-    """Mounts, downloads and calls of the cloud go through `again`, whose tries are counted and timed."""
+    """Mounts, downloads and calls of the cloud go through `again`, which limits the number and the time of tries."""
     for line in script(name).splitlines():
         if re.search(r"(?<!\w)(curl|aws|mount) ", line) and "mountpoint" not in line.split("||")[-1]:
             assert "again" in line or "--max-time" in line or "none bind" in line or "mount /home/" in line, line

@@ -1,4 +1,4 @@
-"""A stack file is read strictly, and everything wrong with it is refused at once, each in a sentence with its path."""
+"""A stack file is parsed strictly, and every mistake in it is refused at once, each in a sentence with its path."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_what_needs_a_value_that_was_refused_is_not_judged(changes, path):
     assert said.startswith(f"{path} is ")
 
 
-#: Values that no key takes, or few; what a key refuses, it refuses by its path.
+#: Values that no key accepts, or only few; the refusal must name the key by its path.
 ODD: tuple[Any, ...] = (None, -1, 0.5, "no such thing", True, [], ["x"], {"x": 1}, [{"x": 1}])
 
 
@@ -395,7 +395,7 @@ def test_a_start_imports_only_the_models_and_rules_of_its_own_target():
 
 
 def test_a_first_stack_on_oci_needs_two_values():
-    """The stack file for an account, whose other values are looked up, subscribed to or shipped."""
+    """The stack file for an account: its other values are looked up, subscribed to or shipped."""
     groups = yaml.safe_load((ROOT / "Pulumi.oci.yaml").read_text())["config"]
     open_values = re.findall(r"<[^>]*>", json.dumps(groups))
     assert sorted(open_values) == ["<ocid1.compartment.oc1..>", "<your network in CIDR notation>"]

@@ -1,4 +1,4 @@
-"""A stack file of target aws: every rule is broken, each in a sentence with its path, and none was forgotten."""
+"""A stack file of target aws: every rule is broken by a case, and each refusal is a sentence with its path."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def also(group: str, *rules: GroupRule, **less: Any) -> Facts:
     return replace(found, security_groups=GROUPS | {group: own_group(*found.security_groups[group].rules, *rules)})
 
 
-#: Rule -> changes to the stack, what the account says, and how the sentence begins.
+#: Rule -> changes to the stack, changes to the account's facts, and the beginning of the sentence.
 CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "ssh-sources": [
         ({"access": {"sshFrom": []}}, FACTS, "aws.access.sshFrom is empty; name at least one network that may reach the login"),
@@ -861,7 +861,7 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
     ],
 )
 def test_groups_need_only_let_out_what_the_images_packages_are_fetched_by(family, ports, blocked):
-    """Ubuntu's archive is named by http in its images, and Amazon Linux's by https."""
+    """Ubuntu's images name its archive by http, and Amazon Linux's by https."""
     kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
     group = own_group(*kept, *(GroupRule(True, "tcp", (port, port), "0.0.0.0/0") for port in ports))
     wanted = built(EXISTING | {"imageFamily": family})
@@ -890,7 +890,7 @@ def test_every_rule_has_its_cases():
     assert set(CASES) == set(RULES)
 
 
-#: Stacks that come close to breaking a rule.
+#: Stacks that almost break a rule.
 SOUND = [
     ({}, FACTS),
     (nodes(type="m5.xlarge", efa=False, placement="none") | lustre(efa=False), FACTS),

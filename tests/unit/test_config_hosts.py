@@ -1,4 +1,4 @@
-"""Machines that exist: which are named, whose keys are pinned, what they are; wrong intent is refused in one sentence."""
+"""Existing machines: which are named, whose keys are pinned, what hardware they are; mistakes are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def test_a_cloud_machine_matches_its_catalogue_row_if_all_gpus_and_rails_are_pre
     facts = Facts(row.gpu, 8, hcas, "eth0", "10.0.0.0/24", OCI_TAG)
     assert recognise(facts, 2) == row
     down = tuple(replace(hca, active=False) for hca in hcas)
-    assert recognise(replace(facts, hcas=down), 2) == row  # what is down is missed, and the measurement names it
+    assert recognise(replace(facts, hcas=down), 2) == row  # rails that are down still count, and the measurement names them
     without = tuple(hca for hca in hcas[1:] if hca.name != "mlx5_4")
     with pytest.raises(ValueError, match="15 RDMA devices"):
         recognise(replace(facts, hcas=without), 2)

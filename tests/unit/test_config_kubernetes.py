@@ -1,4 +1,4 @@
-"""An existing Kubernetes cluster: how it is reached, and which nodes and rails; wrong intent is refused in one sentence."""
+"""An existing Kubernetes cluster: how it is reached, and which nodes and rails; mistakes are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def given(tmp_path) -> dict[str, Any]:
 
 
 def judged(values: dict[str, Any]) -> tuple[Kubernetes, list[str]]:
-    """Return the model, and every sentence that is said of these values."""
+    """Return the model, and every sentence about these values."""
     kept = {key: value for key, value in values.items() if value is not DEFAULT}
     made, sentences = read.group("kubernetes", Kubernetes, json.dumps(kept))
     assert isinstance(made, Kubernetes)
@@ -61,7 +61,7 @@ def test_pods_are_privileged_only_where_they_must_open_rdma_devices_themselves(g
     assert not privileged(rails=[{"interface": "ens192", "range": "10.100.100.0/24"}])
 
 
-#: kubectl of the machine that runs Pulumi.
+#: kubectl on the machine that runs Pulumi.
 HERE: dict[str, Any] = {"controlPlane": DEFAULT, "server": "https://10.138.61.49:6443"}
 
 
@@ -77,7 +77,7 @@ def test_a_kubeconfig_of_this_machine_needs_no_host_keys_and_keeps_what_it_measu
     assert over_ssh.folder == "busbar"
 
 
-#: What is changed -> the sentence that it leads to, and the rule if it is one.
+#: Changes -> the sentence that they lead to, and the rule if there is one.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"controlPlane": "10.138.61.49"}, "kubernetes.controlPlane is '10.138.61.49'; it must be user@address"),
     ({"controlPlane": DEFAULT}, "kubernetes.server is not set, and neither is kubernetes.controlPlane, so kubectl here"),

@@ -111,7 +111,7 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
     assert said.startswith(sentence)
 
 
-#: Rule -> what breaks it, and the beginning of the sentence.
+#: Rule -> changes that break it, and the beginning of the sentence.
 def on_demand(**fields: Any) -> dict[str, Any]:
     """Return a cluster whose nodes Slurm starts."""
     own = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol9-gpu", "imageFamily": "ol9"}
@@ -399,7 +399,7 @@ PRIVATE_SUBNET = Subnet(
 
 
 def own(name: str, **changes: Any) -> Facts:
-    """Return what an account says of subnets that exist, one of which is otherwise."""
+    """Return an account's facts about existing subnets, one of which is changed."""
     found = facts().subnets
     return facts(subnets=found | {name: replace(found[name], **changes)})
 
@@ -421,7 +421,7 @@ SHAPES = facts().shapes["AD-1"]
 OLDEST = "oci.pools[0] is smaller than what runs, and the vendor terminates the oldest nodes first"
 UNPRICED = " (price unknown)"
 OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime"
-#: Rule -> what the account says or the stack asks, and the beginning of the sentence.
+#: Rule -> changes to the account's facts or the stack, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "domain": [
         (
@@ -676,7 +676,7 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # Whether an image is imported yet, the account need not say: without its word nodes of it may be the first.
+    # No note for image-import: the account need not report whether an image is imported, and these nodes may be its first.
     assert {one.rule for one in notes} == set(ASKED) - {
         "image-import",
         "enroot-unchecked",

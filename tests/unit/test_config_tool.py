@@ -1,4 +1,4 @@
-"""A stack file is made from a few answers, is judged as a preview judges it, and never replaces one that is there."""
+"""A stack file is created from a few answers, is judged as in a preview, and never replaces an existing one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A build in containerd as a node carries it out: real runner, real processes; only nerdctl's containers are a model."""
+"""A build in containerd as a node runs it: real runner, real processes; only nerdctl's containers are a model."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def head(tmp_path):
 
 
 def holds(head: Head, found: object) -> None:
-    """Have the registry answer this of the image."""
+    """Set the registry's answer about the image."""
     (head.home / "registry" / IMAGE.replace("/", "+")).write_text(json.dumps(found))
 
 
@@ -46,7 +46,7 @@ def request(head: Head, **changes) -> dict:
     }
     lay(head, inside)
     homes = {f"{name.upper()}_HOME": [f"{head.home}/inside/{name}*"] for name in ("mpi", "cuda", "nccl")}
-    # What the node itself has must not matter: a platform image has a driver and nothing else.
+    # The node's own software must not matter: a platform image has a driver and nothing else.
     asked["homes"] = {key: ["/nowhere"] for key in asked["homes"]}
     image = {"uri": IMAGE, "path": "", "sha256": "", "shared": "", "homes": homes, "runtime": "containerd"}
     return asked | {"container": image} | changes
@@ -153,7 +153,7 @@ def test_each_missing_piece_is_reported_in_one_sentence(head, change, sentence):
 
 
 def test_a_process_started_by_sudo_is_killed_by_sudo(monkeypatch, tmp_path):
-    """A process of root is not this user's to signal, and a container that goes on would keep its output open for ever."""
+    """This user cannot signal a process of root, and a container that keeps running would keep its output open forever."""
     sudo = tmp_path / "sudo"
     sudo.write_text(f'#!/bin/sh\necho "did $*" >> {tmp_path}/calls\n[ "$1" = -n ] && shift\nexec "$@"\n')
     sudo.chmod(0o755)

@@ -1,4 +1,4 @@
-"""Scripts of a user's own at first boot: their steps' own shell runs; the download is a model."""
+"""A user's own scripts at first boot: their steps' own shell runs; the download is a model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILS = "#!/bin/sh\necho 'it cannot work here' >&2\nexit 3\n"
 
 
 class Machine:
-    """A machine whose folders are below a test's own; `served` is what its curl fetches, by address."""
+    """A machine whose folders are below the test's own; `served` is what its curl downloads, by URL."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class Machine:
         )
 
     def boot(self, actions: CustomActions) -> tuple[str, str]:
-        """Boot with these scripts around one step; return what was noted, and how the boot ended."""
+        """Boot with these scripts around one step; return the notes, and the outcome of the boot."""
         work = around([Step("own", f"echo own >> {self.root}/log")], actions)
         text = script(work).replace("/var/lib/busbar", str(self.root))
         path = f"{self.root}/bin:{os.environ['PATH']}"

@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests fit each other, and its log is read as the article's is."""
+"""The training job of examples/kubernetes: its manifests fit each other, and its log is parsed like the article's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests that the documentation names are there."""
+"""Tests that the documentation names exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What first boot downloads and trusts as root is compared before it is used: with the real sha256sum and the real gpg."""
+"""First boot checks its downloads that root trusts before it uses them: with the real sha256sum and the real gpg."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT, OTHER = hashlib.sha256(CONTENT).hexdigest(), "0" * 64
 
 
 def run(folder, shell, served, fails=0):
-    """Run a part of a step in dash; the Internet serves the bytes `served` after so many failures."""
+    """Run a part of a step in dash; the Internet serves the bytes `served` after a number of failures."""
     (folder / "served").write_bytes(served)
     world = f"""set -eu
 sleep() {{ echo "pause $1"; }}
@@ -39,7 +39,7 @@ curl() {{
 
 @pytest.fixture(scope="module")
 def keys(tmp_path_factory):
-    """Public keys made here by gpg, and their fingerprints: `vendor` has a subkey, `other` stands for somebody else."""
+    """Public keys that gpg generates here, and their fingerprints: `vendor` has a subkey, `other` is somebody else's."""
     home = tmp_path_factory.mktemp("gnupg")
     home.chmod(0o700)
 
@@ -128,7 +128,7 @@ def test_no_first_boot_downloads_in_another_way():
         named += len(re.findall(r"^ +(?:checked_file|signing_key) \S", text, re.MULTILINE))
         others = [line.strip() for line in text.splitlines() if re.search(r"\bcurl -|\bwget\b|\bapt-key\b|rpm --import", line)]
         others += [line.strip() for line in text.splitlines() if re.search(r"\b(dnf|yum|apt-get) [^#]*https?://", line)]
-        # One is the function's own; nerdctl's archive is compared with the release's SHA256SUMS, which was compared before.
+        # One is the function's own; nerdctl's archive is compared with the release's SHA256SUMS, which was checked before.
         archive = "curl -fsSL --retry 5 -o nerdctl-full-2.2.0-linux-amd64.tar.gz"
         assert all(one.startswith(("! curl -fsSL --connect-timeout", archive)) for one in others), path.name
         assert ("grep ' nerdctl-full-2.2.0-linux-amd64.tar.gz$' SHA256SUMS | sha256sum --check" in text) == (archive in text)

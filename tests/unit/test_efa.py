@@ -1,4 +1,4 @@
-"""How EFA's devices are seen on a node: ready without an address, their bytes counted once each, tried GPU by GPU."""
+"""EFA's devices on a node: ready without an address, their bytes counted once each, tried GPU by GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.remote_scripts import node_look
 
 
 def device(root: Path, name: str, driver: str, *, state: str = "4: ACTIVE", **counters: int) -> Path:
-    """Lay a device below `root` as sysfs shows it; return its folder."""
+    """Create a device below `root` as sysfs shows it; return its folder."""
     folder = root / name
     (folder / "ports/1/hw_counters").mkdir(parents=True)
     (folder / "device").mkdir()
@@ -58,7 +58,7 @@ def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_
 
 
 def ready_rails(root: Path, *names: str, booted: bool = True) -> list[str]:
-    """Run what first contact asks a node, with its sysfs below `root`; return the rails that it calls healthy."""
+    """Run first contact's program for a node, with its sysfs below `root`; return the rails that it reports as healthy."""
     script = node_look.STATE.replace("HCAS", " ".join(names)).replace("SUPPLICANT", "")
     script = script.replace("/sys/class/infiniband", str(root)).replace("/run/cloud-init", str(root.parent))
     if booted:

@@ -1,4 +1,4 @@
-"""Machines that Slurm starts and ends: what the cloud is asked, what Slurm is told, and that no fault leaves a paid machine."""
+"""Machines that Slurm starts and stops: requests to the cloud, reports to Slurm, and no fault that leaves a billed machine."""
 
 from __future__ import annotations
 
@@ -334,7 +334,7 @@ def test_a_static_node_that_waits_for_a_person_is_left_alone(head, flags, reason
 
 
 def story(head: Controller) -> Iterator[None]:
-    """A job starts two nodes, another fails for capacity, the first job's nodes end."""
+    """A job starts two nodes, another job fails for lack of capacity, the first job's nodes are terminated."""
     head.cloud.room = 3
     head.slurm.start(("7", head.nodes(2)))
     head.slurm.start(("8", head.nodes(2, "p4")))
@@ -346,7 +346,7 @@ def story(head: Controller) -> Iterator[None]:
 
 
 def play(head: Controller) -> int:
-    """Play the story; a run that is killed is followed by the next one. Return how many steps it had."""
+    """Play the story; a killed run is followed by the next one. Return the number of steps."""
     for _ in story(head):
         try:
             head.run()
@@ -637,7 +637,7 @@ def test_a_zone_without_capacity_is_followed_by_the_next_and_nothing_is_left_of_
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     first = next(iter(head.cloud.failed))
-    head.cloud.machines["i-9999"] = Machine("i-9999", first, "10.0.9.9")  # what the service left of it
+    head.cloud.machines["i-9999"] = Machine("i-9999", first, "10.0.9.9")  # a machine that the service left of the failed launch
     state = head.run(3)
     assert first not in state.batches
     assert sorted(node for one in state.batches.values() for node in one.joined) == head.nodes(2)

@@ -26,7 +26,7 @@ MODEL = ServiceModel(Loader().load_service_model("ec2", "service-2"))
 
 
 class Service:
-    """The metadata service, and EC2 with `answers` by action; `asked` has every request to EC2."""
+    """The metadata service, and EC2 with `answers` by action; `asked` contains every request to EC2."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers, self.asked = answers, []
@@ -225,7 +225,7 @@ def test_other_refusals_to_end_machines_are_said():
 def test_places_are_network_nodes_from_the_top_down_a_hundred_machines_a_call():
     machines = [Machine(f"i-{at}", "t", "10.0.0.1") for at in range(101)]
     layers = "<networkNodeSet><item>nn-1</item><item>nn-2</item><item>nn-3</item></networkNodeSet>"
-    # One that does not run yet, or whose type has none, comes without nodes.
+    # A machine that does not run yet, or whose type has no network nodes, is listed without them.
     items = [
         f"<item><instanceId>{one.id}</instanceId>{layers if one.id != 'i-7' else '<networkNodeSet/>'}</item>"
         for one in machines

@@ -1,4 +1,4 @@
-"""New machines are tested in pairs before they become nodes: who joins, who does not and why, and what a fault leaves."""
+"""New machines are tested in pairs before they become nodes: which join, which do not and why, and what a fault leaves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def head(tmp_path: Path) -> Controller:
 
 
 def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = "") -> None:
-    """Give every test that is due an outcome: `bad` nodes have not passed."""
+    """Give every pending test a result: the nodes `bad` have not passed."""
     for token, _, machines in head.desk.due():
         told = {node: "24 GB/s with others" for node, _, _ in machines}
         head.desk.answer(token, Outcome(failed, bad or {}, told))

@@ -32,7 +32,7 @@ PEM = serialization.Encoding.PEM
 
 
 def made_certificate() -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
-    """Return a machine's key and certificate, which names its tenancy as OCI's do."""
+    """Return a machine's key and certificate, which contains its tenancy as OCI's do."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     parts = [(NameOID.COMMON_NAME, "ocid1.instance.oc1..bbbb"), (NameOID.ORGANIZATIONAL_UNIT_NAME, f"opc-tenant:{TENANCY}")]
     name = x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
@@ -52,7 +52,7 @@ def session_key() -> bytes:
 
 @pytest.fixture(autouse=True)
 def _one_session_key(request, monkeypatch):
-    """Every identity makes a key, which takes a fifth of a second: here all but one have the same."""
+    """Every identity generates a key, which takes a fifth of a second; here all but one share the same key."""
     genuine = oci_identity._openssl  # noqa: SLF001
 
     def one(words: Sequence[str], text: bytes, keep: Sequence[int] = ()) -> bytes:
@@ -66,7 +66,7 @@ class Service:
     """Metadata service, federation, and Core Services with `networks`; every signature is checked.
 
     Attributes:
-        asked: method and path of each call to Core Services, and its body.
+        asked: method, path and body of each call to Core Services.
         refuses: answers by method and path, instead of the service's own.
     """
 
@@ -138,7 +138,7 @@ class Service:
 
 
 def _checked(method, url, headers, body, key) -> str:
-    """Check a signature as OCI's documentation says; return the key's id."""
+    """Check a signature as in OCI's documentation; return the key's id."""
     proof = dict(re.findall(r'(\w+)="([^"]*)"', headers["authorization"]))
     names = proof["headers"].split()
     assert {"date", "(request-target)", "host"} <= set(names)

@@ -1,4 +1,4 @@
-"""Slurm is told where dynamic machines are: what the cloud is asked, when topology.conf is written, and when Slurm reads it."""
+"""Slurm learns where dynamic machines are: requests to the cloud, when topology.conf is written, and when Slurm reads it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def leaves(head: Controller) -> dict[str, str]:
 
 
 def running(head: Controller, count: int = 4, runs: int = 13) -> None:
-    """Start nodes; odd and even ones are below different switches."""
+    """Start nodes; odd and even numbers are below different switches."""
     head.cloud.located = {f"i-{at:04}": ("nn-0", f"nn-{'ab'[at % 2]}") for at in range(1, 9)}
     head.slurm.start(("7", head.nodes(count)))
     head.run(runs)
@@ -58,7 +58,7 @@ def test_nodes_without_a_machine_share_a_switch_per_set(head):
 
 
 def test_slurm_does_not_read_again_what_it_began_with(head):
-    """Nodes that register in the same second would be taken for rebooted, and end."""
+    """Otherwise Slurm would take nodes that register in the same second for rebooted ones, which would be terminated."""
     head.slurm.start(("7", head.nodes(2)))
     head.run(60)
     assert head.slurm.reconfigured == 0

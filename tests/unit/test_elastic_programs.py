@@ -1,4 +1,4 @@
-"""The programs of a controller as Slurm, systemd and an update call them, and the one file that has them all."""
+"""The programs of a controller as Slurm, systemd and an update call them, and the single file that contains them all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sets whose capacity is bought for some time, such as a Capacity Block: DOWN outside of it, and started when it begins."""
+"""Sets whose capacity is bought for a period, such as a Capacity Block: DOWN outside of it, and started when it begins."""
 
 from __future__ import annotations
 
@@ -92,6 +92,6 @@ def test_a_set_that_an_update_removes_is_forgotten(head):
 
 def test_a_set_that_is_bought_otherwise_after_an_update_is_open_within_a_minute(head):
     closed(head)
-    head.cloud.shut = {}  # no Capacity Block is asked for any more
+    head.cloud.shut = {}  # the stack no longer uses a Capacity Block
     head.run(14)
     assert not head.slurm.reasons()

@@ -1,4 +1,4 @@
-"""What a person reads when an update ends: the verdict with its cause first, then the next command, then the rest."""
+"""The last screen of an update: the verdict with its cause first, then the next command, then the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING = {"needed": False}
 
 
 def shown(asked: Asked, *, share: float = 0.98, scale: int = 4000, searched: dict | None = None, rents: bool = True) -> str:
-    """Return headline and screen of a run that reached `share` of its wire."""
+    """Return headline and screen of a run that reached `share` of its ceiling."""
     judged = judge(json.dumps(document(asked, share, scale)), asked)
     following = ending.Next.of(asked, PRICE, SSH, ".busbar/report/dev/report.html", rents=rents)
     return f"{ending.headline(judged, searched or NOTHING)}\n{ending.screen(judged, searched or NOTHING, following)}\n"
@@ -96,7 +96,7 @@ def test_the_next_command_is_under_the_headline_and_appears_once():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_line_except_prose_fits_in_eighty_columns(name):
-    """Sentences are broken by the terminal; the engine indents what it shows by four."""
+    """The terminal wraps sentences; the engine indents its output by four."""
     sentences = ("verdict", "next,", "  - ", "running", "measured")
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76
 

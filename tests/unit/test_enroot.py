@@ -1,4 +1,4 @@
-"""A build in a container as a head carries it out: real runner, real processes; only enroot's containers are a model."""
+"""A build in a container as a head node runs it: real runner, real processes; only enroot's containers are a model."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def request(head: Head, mpi: str = "mpirun (Open MPI) 4.1.7", **changes) -> dict
         "CUDA_HOME": [f"{head.home}/inside/cuda-*"],
         "NCCL_HOME": [f"{head.home}/inside/nccl"],
     }
-    # What the node itself has of CUDA and NCCL must not matter.
+    # The node's own CUDA and NCCL must not matter.
     asked["homes"] |= {"CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/nowhere"]}
     image = {"uri": URI, "path": "", "sha256": "", "shared": str(head.home / "fsx"), "homes": homes}
     return asked | {"container": image | changes.pop("container", {})} | changes

@@ -1,4 +1,4 @@
-"""The test of new machines: what it is told, how it reaches them, and who passes."""
+"""The test of new machines: its request, how it reaches them, and which pass."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def given(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
 
 
 class Replaced(Exception):  # noqa: N818 - execve does not return
-    """The process is another program now."""
+    """The process has been replaced by another program."""
 
 
 def test_the_program_starts_again_with_what_reaches_the_others_and_keeps_the_agent(home, monkeypatch, test):
@@ -176,7 +176,7 @@ def test_the_shell_takes_only_the_keys_that_the_controller_pinned(tmp_path):
 
 @pytest.fixture
 def begun(home, monkeypatch) -> Path:
-    """A test whose program has started again; return its folder."""
+    """A test whose program was restarted; return its folder."""
     here = home / "entry/a1"
     here.mkdir(parents=True)
     (here / "shell").write_text("#!/bin/sh\n")

@@ -1,4 +1,4 @@
-"""One node is left out of the stack file, and no other machine ends for it."""
+"""One node is left out in the stack file, and no other machine is terminated."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A preview is one block that a person reads: machines, price, what is healthy, and the gate as the update will apply it."""
+"""A preview is one block of text: machines, price, the healthy busbw, and the gate as the update will apply it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page of expected numbers names every machine of the catalogue, and agrees with what others published."""
+"""The page of expected numbers lists every machine of the catalogue, and agrees with published measurements."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from catalogue.published import ROWS
 from tools import expected_numbers
 
 PAGE = Path(__file__).parents[2] / "docs" / "expected-numbers.md"
-#: How far healthy clusters that others measured are from the model, as a share.
+#: How much published healthy clusters may differ from the model, as a share.
 WITHIN = 0.25
 
 

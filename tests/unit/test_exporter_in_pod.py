@@ -1,4 +1,4 @@
-"""The exporter in a pod: started once, replaced by a new one, ended without a trace, and nobody else's process is ended."""
+"""The exporter in a pod: started once, replaced by a new version, stopped without a trace; other processes keep running."""
 
 from __future__ import annotations
 

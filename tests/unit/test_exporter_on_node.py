@@ -1,4 +1,4 @@
-"""What brings the exporter onto a machine, run here with every command recorded: files, commands and their order."""
+"""The set-up of the exporter on a machine, run here with every command recorded: files, commands and their order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK = {"exporter": True, "port": 9879, "readers": [OTHER]}
 
 
 class Machine:
-    """A machine whose commands are recorded; `answers` says how some end, by their first words."""
+    """A machine whose commands are recorded; `answers` sets the result of some, by their first words."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
@@ -142,7 +142,7 @@ def test_a_failing_command_stops_it_with_the_commands_message(machine, capsys):
 
 
 class Answering:
-    """An exporter that answers after some tries, and a clock that each pause moves on."""
+    """An exporter that answers after several tries, and a clock that each pause advances."""
 
     def __init__(self, refusals: int) -> None:
         self.refusals, self.now, self.tried = refusals, 1000.0, []
@@ -200,7 +200,7 @@ NODES = [{"name": f"gpu-{number}", "address": f"10.20.1.{number}"} for number in
 
 
 class Fan:
-    """The head node's ssh: `calls` has what was run, `ends` how it ends on an address."""
+    """The head node's ssh: `calls` has the commands, `ends` the exit status by address."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], bytes]] = []

@@ -1,4 +1,4 @@
-"""How commands reach many nodes at once, and what of a second look is kept; programs and nodes are only their answers."""
+"""How commands reach many nodes at once, and what is kept of a second look; programs and nodes are only their answers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.runner.refusal import Refusal
 
 
 class Programs:
-    """Stand-in of subprocess: `calls` has the words with what was given, `ends` how a command to an address ends."""
+    """Stand-in for subprocess: `calls` has the words and the input, `ends` the exit of a command by address."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], Any]] = []
@@ -97,7 +97,7 @@ def test_why_a_command_failed_is_the_last_line_of_its_error_or_else_of_its_outpu
 
 def test_one_connection_is_opened_to_each_other_node_and_its_failure_is_left_to_the_next_command(programs, monkeypatch):
     programs.ends = {"10.0.0.2": [LATE]}
-    with tempfile.TemporaryDirectory(prefix="bb") as home:  # a socket's path is short
+    with tempfile.TemporaryDirectory(prefix="bb") as home:  # a socket's path must be short
         monkeypatch.setenv("HOME", home)
         fanout.keep(NODES)
         assert Path(home, ".busbar/ssh").stat().st_mode & 0o777 == 0o700
@@ -117,7 +117,7 @@ def test_a_socket_is_shared_only_if_its_path_fits(monkeypatch, length, is_shared
 @pytest.mark.parametrize(
     ("checked", "copies", "status"),
     [
-        ((0, b"", b""), False, 0),  # it is there whole
+        ((0, b"", b""), False, 0),  # it is complete
         ((255, b"", b"no route"), False, 255),
         ((1, b"", b""), True, 0),
     ],

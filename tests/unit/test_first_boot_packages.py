@@ -1,4 +1,4 @@
-"""First boot's steps, run here: packages by the machine's own dpkg and apt on the vendors' state, and how failures end."""
+"""First boot's steps, run here: packages by this machine's own dpkg and apt on the vendors' state, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """The files of dpkg and apt on AWS's Ubuntu image."""
+    """The files of dpkg and apt in AWS's Ubuntu image."""
     for path, (text, _) in package_state.texts("22.04", KERNEL).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -35,7 +35,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def run(image: Path, body: str) -> subprocess.CompletedProcess[str]:
-    """Run shell with dpkg and apt reading that image."""
+    """Run shell with dpkg and apt on that image's files."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DPKG_ADMINDIR": f"{image}/var/lib/dpkg"}
     environment["APT_CONFIG"] = f"{image}/apt.conf"
     text = body.replace("/run/busbar", f"{image}/busbar").replace("/var/lib/busbar", str(image))

@@ -38,7 +38,7 @@ def archive(source: str = "int plugin;\n") -> bytes:
 
 
 class Machine:
-    """A machine whose folders are below a test's own."""
+    """A machine whose folders are below the test's own."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.served = root, archive()

@@ -1,4 +1,4 @@
-"""First contact, run here against stand-ins of ssh: everybody is heard, whoever is missing is named, little is changed."""
+"""First contact, run here with stand-ins for ssh: every node is heard, missing nodes are named, and little is changed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FACTS = {
     "front": "eth0",
     "network": "10.0.0.0/16",
 }
-#: `ssh`: logs its call and answers as ANSWERS/<address> says: a script, fed with what came on standard input.
+#: `ssh`: logs its call and answers by the script ANSWERS/<address>, which gets the call's standard input.
 SSH = """#!/bin/bash
 echo "$*" >> "$ANSWERS/calls"
 for word; do case $word in *@*) last=$word ;; esac; done
@@ -43,7 +43,7 @@ echo "${!#} ssh-ed25519 AAAAKey$n"
 """
 
 
-#: In a node's script: the file of host keys that the call was given.
+#: In a node's script: the file of host keys that the call uses.
 KNOWN = "$(sed -n 's/.*UserKnownHostsFile //p' \"$(head -n 1 <<< \"$words\" | cut -d ' ' -f 2)\")"
 
 
@@ -72,7 +72,7 @@ def contact(tmp_path, monkeypatch):
 
 
 def answering(**changes: object) -> str:
-    """Return a node's script: its facts to `python3 -`, success to all else."""
+    """Return a node's script: its facts for `python3 -`, success for everything else."""
     line = shlex.quote(json.dumps(FACTS | changes))
     return f'case $command in python3*) echo {line} ;; "sh -s") echo "ssh-ed25519 AAAAHead head" ;; esac\n'
 
@@ -95,7 +95,7 @@ def test_equal_machines_are_one_group_with_the_heads_key(contact):
 
 
 def test_two_nodes_join_and_one_is_left_unchanged(contact, tmp_path):
-    """The head makes a key, and each node authorises it and learns the other's host key."""
+    """The head generates a key, and each node authorises it and learns the other's host key."""
     assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]
     assert [next(word for word in line.split() if "@" in word) for line in calls if line.endswith("sh -s")] == ["me@10.0.0.1"]
@@ -114,7 +114,7 @@ def test_the_calls_to_a_node_share_one_connection_once_it_has_booted(contact, tm
     assert found.returncode == 0, found.stderr
     of_head = [line for line in (tmp_path / "calls").read_text().splitlines() if "me@10.0.0.1" in line]
     sharing = ["-o ControlMaster=auto -o ControlPersist=10 me@" in line for line in of_head]
-    assert sharing == [False, True, True, True], of_head  # its state; its facts, the head's key, what it is to let in
+    assert sharing == [False, True, True, True], of_head  # its state; its facts, the head's key, the keys to authorise
 
 
 def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():
@@ -208,7 +208,7 @@ def test_one_connection_to_the_jump_host_is_held_for_all_and_ended(contact, tmp_
 
 
 def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path):
-    """The stand-in gives another key at each scan; the node lets in only those who know the third."""
+    """The stand-in returns another key at each scan; the node accepts only callers that know the third."""
     script = (
         f'grep -q "AAAAKey2$" {KNOWN} || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
         'echo "status: done"; echo \'{"status": "done"}\'; echo\n'
@@ -222,7 +222,7 @@ def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path)
 
 @pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
 def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_required(contact, asks, ends):
-    """The script itself marks such rails; without the question it marks none."""
+    """The script itself marks such rails; unless asked, it marks none."""
     state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
     script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
     nodes = [{"name": "a", "address": "10.0.0.1"}]
@@ -234,7 +234,7 @@ def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_requ
 
 
 JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
-#: A jump host that lets nobody share a connection, and runs what it is told.
+#: A jump host that lets nobody share a connection, and runs any command.
 PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'
 
 
@@ -302,7 +302,7 @@ def test_each_node_is_listed_under_the_facts_it_reported_and_kinds_beyond_the_li
     ]
 
 
-#: What `ip -4 -o address show` prints of a machine with four interfaces; the route leaves by the second of them.
+#: Output of `ip -4 -o address show` on a machine with four interfaces; the route leaves through the second one.
 ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
 2: docker0    inet 172.17.0.1/16 scope global docker0
 3: bond0    inet 10.9.130.7/20 brd 10.9.143.255 scope global bond0
@@ -317,7 +317,7 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
         ("10.9.130.7", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
         ("203.0.113.5", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),  # behind address translation
         ("127.0.0.1", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
-        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # nothing says more
+        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # no other source
     ],
 )
 def test_the_front_end_is_the_addresss_interface_or_else_the_default_routes(tmp_path, address, route, front, network):

@@ -1,4 +1,4 @@
-"""What first contact asks of every node follows from what the stack file says and what it leaves open."""
+"""First contact's questions to every node follow from what the stack file sets and what it leaves out."""
 
 from __future__ import annotations
 

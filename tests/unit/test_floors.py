@@ -1,4 +1,4 @@
-"""Imports only go down: the table of rooms, held by reading the source."""
+"""Imports only go down: the table of packages, checked against the source."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: Room (longest match wins) -> what it may import beside the standard library.
+#: Package or module (longest match wins) -> what it may import beside the standard library.
 MAY = {
     "catalogue": {"catalogue"},
-    # Floors of the measurement, each importing itself and what is below it.
+    # Floors of the measurement, each importing itself and lower floors.
     "benchmarks/plan": {"benchmarks.launch", "benchmarks.plan", "catalogue", "config"},
     "benchmarks/judge": {"benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "catalogue", "config"},
     "benchmarks/report": {
@@ -31,11 +31,11 @@ MAY = {
         *("fsspec", "cryptography", "config"),
     },
     "benchmarks/__init__.py": set(),
-    # On a node there is the standard library and the runner itself.
+    # A node has only the standard library and the runner itself.
     "benchmarks/launch": {"benchmarks.launch"},
     "benchmarks/search": {"benchmarks.search"},
     "benchmarks/runner": {"benchmarks.launch", "benchmarks.search", "benchmarks.runner", "scheduler"},
-    # It travels with the runner.
+    # It is sent with the runner.
     "scheduler": {"scheduler"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "manifests": {"manifests", "yaml", "config"},
@@ -48,7 +48,7 @@ MAY = {
     "components/wait_for_capacity.py": {"pulumi", "pulumi_command", "components.after", "components.remote_scripts"},
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
     "components/remote_scripts": {"components.remote_scripts"},
-    # The login machine reports its public key and is waited for, so both clouds need Commands.
+    # Both clouds need Commands: the login machine reports its public key, and the update waits for it.
     "components/login_machine.py": {
         *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.remote_scripts", "components.reach"),
     },
@@ -101,7 +101,7 @@ MAY = {
         "catalogue",
         "scheduler",
     },
-    # Machines that exist need no provider at all.
+    # Existing machines need no provider.
     "components/hosts": {"pulumi", "components.inventory", "components.reach", "components.hosts", "config", "catalogue"},
     "components/kubernetes": {
         *(
@@ -160,7 +160,7 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
-    # Existing hosts are machines of OCI's shapes; nothing else of a vendor is known at the entry.
+    # Existing hosts are machines of OCI's shapes; the entry knows nothing else of a vendor.
     "rehearsal/entry": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
@@ -168,7 +168,7 @@ MAY = {
     "rehearsal/enter": {"rehearsal.entry"},
     "rehearsal/engine": {"rehearsal.engine", "rehearsal.protocol", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
-    # A stage plants faults on hosts that run.
+    # A stage plants faults on running hosts.
     "tools/stage.py": {
         "rehearsal.world",
         "rehearsal.host",
@@ -178,7 +178,7 @@ MAY = {
         "rehearsal.entry",
     },
     "tools/interruption.py": {"rehearsal.world", "rehearsal.host", "tools.stage"},
-    # It catches what the reader of the configuration raises.
+    # It catches the exceptions of the configuration's reader.
     "tools/config.py": {"config", "yaml", "pulumi"},
     "tools/coverage_report.py": {"slipcover"},
 }
@@ -208,7 +208,7 @@ def dynamic(call: ast.Call) -> str | None:
 
 
 def named(node: ast.AST, package: str) -> Iterator[str]:
-    """Yield the modules that one node of a module in that package imports."""
+    """Yield the modules that one syntax node of a module in that package imports."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -220,14 +220,14 @@ def named(node: ast.AST, package: str) -> Iterator[str]:
 
 
 def imported(text: str, package: str) -> set[str]:
-    """Return every module that a text imports, wherever in it, under TYPE_CHECKING and by a call too."""
+    """Return every module that a text imports, anywhere in it, also under TYPE_CHECKING and by a call."""
     found = {name for node in ast.walk(ast.parse(text)) for name in named(node, package)}
     return {name for name in found if name.split(".")[0] not in sys.stdlib_module_names}
 
 
 def imports(path: Path) -> set[str]:
     found = imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
-    # The machine's own cloud-init is a package of the same name as our renderer; only it has `cmd`.
+    # This machine's own cloud-init is a package with the same name as our renderer; only it has `cmd`.
     return {name for name in found if name.split(".")[:2] != ["cloudinit", "cmd"]}
 
 

@@ -1,4 +1,4 @@
-"""Damage to transcripts, JSON results and lines neither crashes the product nor makes it pass."""
+"""Damage to transcripts, JSON results and lines neither crashes the product nor makes it pass wrongly."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_numbers_that_damage_made_too_large_are_damaged_further():
 
 
 def test_a_pass_that_its_numbers_do_not_support_is_noticed():
-    """The plain reading can fail: the same damage is a false pass where the judge does not look."""
+    """The plain reading can fail: if the judge does not look, the same damage is a false pass."""
     exact = HEALTHY.documents["all_reduce.json"]
     at = exact.rindex('"bus_bw": 345.381859')
     edit = Edit("all_reduce.json", at, '"bus_bw": 345.381859', '"bus_bw": 200.000000')

@@ -1,4 +1,4 @@
-"""Every reviewed file has a line that says where it comes from, and every transcript a test that reads it."""
+"""Every reviewed file has a line with its source, and every transcript has a test that reads it."""
 
 from __future__ import annotations
 

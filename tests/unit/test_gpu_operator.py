@@ -1,4 +1,4 @@
-"""GPU Operator by a chart: what helm renders is labelled and ordered, nothing of others is changed, and what lacks is said."""
+"""GPU Operator from a chart: helm's output is labelled and ordered, other objects stay unchanged, missing ones are named."""
 
 from __future__ import annotations
 

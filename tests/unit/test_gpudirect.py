@@ -1,4 +1,4 @@
-"""NCCL's own words on GPUDirect RDMA decide whether the bytes went the intended way, on machines that are built for it."""
+"""NCCL's own log of GPUDirect RDMA decides whether the bytes went the intended way, on machines that are built for it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GPU4 = SHAPES["BM.GPU4.8"]
 
 
 def judged(**transport: Any) -> tuple[str, str]:
-    """Return the verdict of a sound measurement with `transport` changed, and what its transport check says."""
+    """Return the verdict of a healthy measurement with `transport` changed, and the reasons of its transport check."""
     line = document()
     line["transport"] |= transport
     found = judge(json.dumps(line), ASKED)

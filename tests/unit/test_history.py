@@ -1,4 +1,4 @@
-"""History: records that only grow, the limit that they give, and what they say has changed."""
+"""History: records that only grow, the limit that follows from them, and the changes that they show."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def made(number: int = 1, busbw_gb_s: float | None = 90.0, verdict: str = "pass"
 
 
 def required(records: list[Record], versions: dict = VERSIONS, plan: dict = PLAN) -> history.Limit | None:
-    """Return what `records` require of a run that has the usual versions and plan."""
+    """Return what `records` require of a run with the usual versions and plan."""
     return limit(records, versions, plan)
 
 
 @pytest.fixture(params=["path", "file", "memory"])
 def folder(request, tmp_path):
-    """Yield a folder of each kind that can be tried here."""
+    """Yield a folder of each kind that can be tested here."""
     if request.param == "memory":
         yield f"memory://{tmp_path.name}/history"
         fsspec.filesystem("memory").store.clear()
@@ -288,7 +288,7 @@ def test_a_judgements_record_contains_what_was_measured(tmp_path):
 
 
 def test_runs_are_compared_by_machine_whatever_its_image(tmp_path):
-    """Another driver on the same machines is what to compare; another cluster of the shape may be some percent slower."""
+    """Another driver on the same machines must be compared; another cluster of the shape may be some percent slower."""
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "serial-1", "b": "serial-2"}}
     first = record(judged(line), "oci", "BM.GPU4.8", 2, {"driver": "510", "os": "Oracle Linux 7.9"})
     append(str(tmp_path), first)
@@ -316,7 +316,7 @@ def test_a_fabric_that_loses_a_percent_a_run_is_caught_against_its_first_passes(
 
 @pytest.mark.parametrize("runs_each", [1, 3, 5, 6])
 def test_upgrades_do_not_hide_a_fabric_that_loses_a_percent_a_run(runs_each):
-    """A kernel that is new every few runs begins no new history: that would always forget the faster runs."""
+    """A kernel that changes every few runs starts no new history: otherwise the faster runs would always be forgotten."""
     passed: list = []
     for day in range(1, 29):
         busbw, versions = 390 * 0.99**day, {"kernel": str(day // runs_each)}
@@ -346,14 +346,14 @@ def test_whatever_version_changed_is_named_and_never_silent(name):
 
 
 def test_five_passes_with_the_new_versions_are_compared_with_each_other_alone():
-    """Who accepted a slower NCCL is not reminded of it for ever."""
+    """Once a slower NCCL is accepted, it is not reported forever."""
     new = VERSIONS | {"nccl": "2.31.2"}
     old, since = [made(day, 90.0) for day in range(1, 9)], [made(day, 80.0, versions=new) for day in range(9, 14)]
     assert required(old + since[:4], new).since == "nccl went from 2.28.9 to 2.31.2"
     assert required(old + since, new) == history.Limit(
         pytest.approx(80 * 0.96), "the history of 5 passes (median 80 GB/s less 4 deviations of 0.8)"
     )
-    assert required(old + since).busbw_gb_s == pytest.approx(90 * 0.96)  # and back again: those of the old version
+    assert required(old + since).busbw_gb_s == pytest.approx(90 * 0.96)  # and back: compared with the old version's passes
 
 
 @pytest.mark.parametrize("plan", [PLAN | {"iterations": "5"}, PLAN | {"launcher": "pyxis"}, PLAN | {"NCCL_PROTO": "LL"}])
@@ -378,6 +378,6 @@ def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_ano
         return record(judged(line | changes), "oci", "BM.GPU4.8", 2, {}, algorithm).key.digest()
 
     assert key() == key(started="2025-12-21T04:49:00Z")
-    assert key() == key(versions={"nccl": "2.31.2"})  # an upgrade that loses bandwidth is what history is for
+    assert key() == key(versions={"nccl": "2.31.2"})  # an upgrade that loses bandwidth is exactly what history must show
     others = [key(machines={"a": "2"}), key(machines=None), key(""), key()]
     assert len(set(others)) == len(others)

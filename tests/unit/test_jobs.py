@@ -1,4 +1,4 @@
-"""A run's folder on the head node: what its worker leaves there, and how whoever waits ends; no worker is started."""
+"""A run's folder on the head node: what its worker leaves there, and how the wait for it ends; no worker is started."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_a_run_that_ended_without_a_line_says_why(here, files, why):
 
 
 def test_a_run_that_ended_on_a_full_disk_says_so(here):
-    """It could leave no word; whatever is written to /dev/full finds no room."""
+    """It could not record anything: a write to /dev/full finds no space."""
     (here / "room").symlink_to("/dev/full")
     with pytest.raises(Refusal, match=r"^the work on the head node ended without a result; its disk: No space left on device$"):
         jobs.wait("r1", 5)

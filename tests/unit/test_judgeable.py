@@ -1,4 +1,4 @@
-"""What cannot be judged is refused before it is rented, in a sentence that says what can be done."""
+"""What cannot be judged is refused before it is rented, in a sentence with the alternatives."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
         assert why in breach.text
         switched_off = Measure(collectives=measure.collectives, exports={**measure.exports, "NCCL_MNNVL_ENABLE": "0"})
         assert not list(machine(path, row, switched_off, nodes))
-    # The vendor makes no cluster network of OCI's, whatever is measured.
+    # OCI offers no cluster network of these shapes, whatever is measured.
     (said,) = refused(oci=one_pool(shape))
     assert said.endswith("[shape-joined]")
 

@@ -1,4 +1,4 @@
-"""What a good number hides is seen, and what is healthy is not blamed: other collectives, siblings, ports, ways, GPU kinds."""
+"""Faults behind a good number are found, healthy parts are not blamed: other collectives, siblings, ports, ways, GPU kinds."""
 
 from __future__ import annotations
 
@@ -287,7 +287,7 @@ def test_the_same_bytes_and_speed_without_nccls_word_are_another_path():
 
 
 def test_not_even_switches_carry_more_than_each_message_once():
-    """Each node sends a message once: 400 GB/s of it on H100's rails, whose busbw on 64 ranks is 2 x 63 / 64 of that."""
+    """Each node sends a message once: 400 GB/s on H100's rails, where the busbw of 64 ranks is 2 x 63 / 64 of that."""
     assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
     assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
     assert state(reduced(EIGHT, 820), "ceiling", EIGHT) == "pass"
@@ -330,7 +330,7 @@ def test_an_all_gather_of_switches_leaves_a_nodes_own_part_to_its_rails():
 
 
 def test_a_plugin_that_could_let_switches_reduce_does_not_make_a_rings_bytes_unknown():
-    """nccl-rdma-sharp-plugin names its devices so on every InfiniBand network (NVIDIA/nccl issue 1357)."""
+    """nccl-rdma-sharp-plugin names its devices like this on every InfiniBand network (NVIDIA/nccl issue 1357)."""
     line = document()
     line["transport"]["said"]["devices"] = {"NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ens9": 8}
     assert judged(line).verdict == "pass"
@@ -357,7 +357,7 @@ def test_a_dead_switch_multicast_is_seen_beside_a_healthy_ring(reached, expected
     assert state(line, "bandwidth", asked) == "pass"
 
 
-#: Machines whose NVLink switch can reduce and of which nobody publishes what they reach then.
+#: Machines whose NVLink switch can reduce but for which no busbw is published.
 UNPUBLISHED = [SHAPES["BM.GPU.GB200.4"], SHAPES["BM.GPU.GB300.4"], INSTANCES["p6-b300.48xlarge"].shape()]
 
 

@@ -1,4 +1,4 @@
-"""Evidence of a pod: kept on the control plane's host while it is made and when it ends, and given to the next pod."""
+"""Evidence of a pod: kept on the control plane's host while it is made and when the pod ends, and copied to the next pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST = {"run_id": "abc1", "kind": "measure"}
 
 
 class Pods(Cluster):
-    """Commands in pods run here, each pod with a home folder of its own; one that is gone answers nothing."""
+    """Commands in pods run here, each pod with a home folder of its own; a deleted pod answers nothing."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def writes(pods: Pods, pod: str, path: str, text: str) -> None:
 
 
 def kept(tmp_path: Path) -> dict[str, str]:
-    """Return what the control plane's host has, by path."""
+    """Return the files on the control plane's host, by path."""
     top = tmp_path / "host" / ".busbar" / "kubernetes" / "busbar"
     return {str(file.relative_to(top)): file.read_text() for file in top.rglob("*") if file.is_file()}
 

@@ -1,4 +1,4 @@
-"""Objects on a cluster: every fault is a sentence before anything is changed, and what is not ours is never touched."""
+"""Objects on a cluster: every fault is a sentence before anything is changed, and other objects are never touched."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_the_objects_are_applied_server_side_without_force_and_the_pods_are_the_
 
 
 FOREIGN = "kubernetes.namespace is busbar, where an object of a needed name is there already and was left as it is: "
-#: What is wrong -> the beginning of the sentence.
+#: Fault -> the beginning of the sentence.
 FAULTS: dict[str, tuple[Any, str]] = {
     "another cluster": (
         lambda its: setattr(its, "server", "https://10.0.0.1:6443"),

@@ -1,4 +1,4 @@
-"""First contact with pods, and commands in them: each fault is a sentence, and a pod that ends is an answer with its reason."""
+"""First contact with pods, and commands in them: each fault is a sentence, and so is the end of a pod, with its reason."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_without_devices_the_rails_carry_nccls_sockets(capsys):
     assert line["groups"][0]["facts"]["hca"] == []
 
 
-#: What a pod answers -> the end of the sentence.
+#: A pod's answer -> the end of the sentence.
 WRONG: dict[str, tuple[list[tuple[str, Answer]], str]] = {
     "RDMA mode shared": (
         [("rdma system", Answer(0, "netns shared copy-on-fork on\n", "")), said()],
@@ -212,7 +212,7 @@ REQUEST = {"run_id": "abc", "kind": "measure"}
 
 
 def one_pod(cluster: Cluster, words: tuple[str, ...], given: Any) -> Answer:
-    """Answer `get pods NAME` with that pod, and all else as the cluster does."""
+    """Answer `get pods NAME` with that pod, and everything else as the cluster does."""
     found = cluster.objects.get((words[0], words[1])) if len(words) > 1 else None
     return Answer(0, json.dumps(found), "") if found else Cluster._get(cluster, words, given)  # noqa: SLF001
 

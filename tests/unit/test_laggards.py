@@ -1,4 +1,4 @@
-"""Who is named when a run hangs, from what each node says of its ranks; and which folders of MPI, CUDA and NCCL are taken."""
+"""Which ranks are named when a run hangs, from each node's report; and which folders of MPI, CUDA and NCCL are used."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lines(said: Any) -> str:
 
 
 def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str], str]:
-    """Return what is named and what every node was asked; each of `said` is ranks and NCCL's words, or why there are none."""
+    """Return the named ranks and the questions to every node; each of `said` is ranks and NCCL's log, or why there is none."""
     asked: list[str] = []
 
     def each(_nodes: Any, command: str, *_: Any) -> list[Any]:
@@ -103,7 +103,7 @@ def test_a_nodes_ranks_are_its_processes_of_that_program_with_what_they_used_of_
         pid = int(path.split("/")[2])
         if not path.endswith("/stat"):
             return files.get(path, b"")
-        if pid == 11 and slept:  # it ended meanwhile
+        if pid == 11 and slept:  # it exited meanwhile
             return b""
         user, system = used[pid]
         return STAT.format(pid=pid, state=states[pid], user=user + (25 if slept and pid == 9 else 0), system=system).encode()

@@ -1,4 +1,4 @@
-"""What the machine's own systemd makes, at a later boot, of the lines that first boots add to /etc/fstab."""
+"""The units that this machine's own systemd generates, at a later boot, from the lines that first boots add to /etc/fstab."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from written_units import UNITS
 
 _GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
 _ROOT = "/dev/vda1 / ext4 defaults 0 1"
-#: A manager of the network with the usual dependencies, as NetworkManager's units of Oracle Linux have them: it starts once
-#: local file systems are mounted. systemd-networkd.service has none, so on Ubuntu a circle of this kind does not show.
+#: A network manager with the usual dependencies, like NetworkManager's units on Oracle Linux: it starts after the
+#: local file systems are mounted. systemd-networkd.service has no such dependency, so on Ubuntu such a cycle does not occur.
 _MANAGER = "[Service]\nType=oneshot\nExecStart=/bin/true\n[Unit]\nBefore=network-online.target\n"
-#: How the line for homes was written until it was tried here.
+#: How the line for homes was written until this test found the cycle.
 _LOCAL_BIND = "/var/lib/busbar/home/opc /home/opc none bind,x-systemd.requires-mounts-for=/home 0 0"
 _HOMES = "10.0.1.9:/files /home nfs defaults,noatime,nconnect=16,_netdev 0 0"
 
@@ -33,7 +33,7 @@ TABLES = _tables()
 
 @pytest.fixture
 def generated(tmp_path):
-    """Return a function of lines that gives the folder of units that systemd makes of them."""
+    """Return a function that takes lines of fstab and returns the folder of units that systemd generates from them."""
     if shutil.which("systemd-analyze") is None or not _GENERATOR.exists():
         pytest.skip("systemd is not installed here")
 
@@ -51,7 +51,7 @@ def generated(tmp_path):
 
 
 def _circles(units: Path) -> list[str]:
-    """Return what systemd says of circles in an ordinary boot."""
+    """Return systemd's messages about cycles in an ordinary boot."""
     where = os.environ | {"SYSTEMD_UNIT_PATH": f"{units}:"}
     command = ["systemd-analyze", "verify", "--man=no", "multi-user.target"]
     done = subprocess.run(command, env=where, capture_output=True, text=True, check=False)
@@ -71,7 +71,7 @@ def test_no_later_boot_has_a_circle_out_of_which_systemd_drops_a_mount(generated
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_file_system_that_is_missing_at_a_later_boot_does_not_end_it_in_emergency_mode(generated, name):
-    """local-fs.target has OnFailure=emergency.target, where nobody can log in to a machine that goes on costing."""
+    """local-fs.target has OnFailure=emergency.target, in which nobody can log in to a machine that still costs money."""
     needed = generated(*TABLES[name]) / "local-fs.target.requires"
     assert [path.name for path in needed.iterdir()] == ["-.mount"]
 

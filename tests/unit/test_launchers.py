@@ -1,4 +1,4 @@
-"""One contract for every launcher, and for what passes between the operator's side and the runner."""
+"""One contract for every launcher, and for the data between the operator's side and the runner."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
 def test_several_programs_at_once_keep_their_own_environment(kind):
     if kind == "pyxis":
         return  # it starts one
-    nodes = [0] if kind == "slurm" else [0, 1]  # there a node is a context
+    nodes = [0] if kind == "slurm" else [0, 1]  # with Slurm, a node is a context
     pair = [ranks(nodes=nodes, environment={"RAIL": "0"}), ranks(nodes=nodes, environment={"RAIL": "1"})]
     words = " ".join(launcher.command(launch(kind), NODES, pair))
     first, second = re.split(r" : ", words)
@@ -164,13 +164,13 @@ def test_the_hostfile_names_every_node_and_one_machine_is_its_own_host():
     assert mpirun.hostfile(NODES[:1], 8) == "localhost slots=8\n"
 
 
-# What passes between the two sides
+# Data between the two sides
 
 
 def asked() -> list[dict]:
     """Return one request of each kind, as the operator's side writes them."""
     line, fine = document(share=0.5), document()
-    # Looks that were fine make it worth measuring again.
+    # Fine looks make it worth measuring again.
     pairs = zip(line["steps"], fine["steps"], strict=True)
     line["steps"] = [other if other["name"] in LOOK_STEPS else one for one, other in pairs]
     short = judge(json.dumps(line), ASKED)
@@ -226,7 +226,7 @@ def test_a_search_of_a_short_fabric_requests_trials_and_a_second_look():
 
 
 def leaves(value, path=()):
-    """Yield the path of everything in plain data."""
+    """Yield the path of every value in plain data."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield (*path, key)

@@ -1,4 +1,4 @@
-"""Every limit from both sides, one criterion at a time; and no part of a measurement can be missing from a pass."""
+"""Every limit from both sides, one criterion at a time; and no part of a measurement may be missing from a pass."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def one_server() -> dict[str, Any]:
 
 
 def ring_bytes() -> float:
-    """Return what a ring inside one server moves in the deciding run: 2 (n-1) S, timed and checked, both placements."""
+    """Return the bytes of a ring inside one server in the deciding run: 2 (n-1) S, timed and checked, both placements."""
     return sum(size * 2 * (LARGE.iterations * LARGE.cycles + 1) for size in LARGE.sizes_bytes) * 2 * (H200.gpus - 1)
 
 
@@ -181,7 +181,7 @@ def test_a_switch_that_copies_needs_one_gpus_bytes_only_where_no_ring_is_forced(
 
 
 def test_pairs_without_nvlink_of_their_own_are_not_expected_to_use_it():
-    """A V100's six links do not reach all seven others, so an all-to-all takes PCIe as well."""
+    """A V100's six links do not reach all seven other GPUs, so an all-to-all also uses PCIe."""
     v100 = dataclasses.replace(H200, gpu="Tesla V100-SXM2-32GB")
     assert inside_bytes(a_plan(collectives=("alltoall",)), v100) == 0
     assert inside_bytes(a_plan(), v100) > 0
@@ -212,9 +212,9 @@ def test_without_a_fabric_some_interface_must_have_counted_the_bytes(sent):
     assert transport.judge(too_few, asked, rehearsed=False).state == "skipped"
 
 
-# No data is never a pass
+# Missing data is never a pass
 
-#: Parts of a line that no check reads: they are shown, or the check reads another number of that step.
+#: Parts of a line that no check reads: they are only shown, or the check reads another number of that step.
 SHOWN = (
     r"(run_id|started|seconds|versions|gpu|evidence)\b.*",
     r"steps\.\w+\.(stage|seconds|collective)",
@@ -222,8 +222,8 @@ SHOWN = (
     r"steps\.spread\.(rows|ranks|hosts|problems|program)\b.*",
     r"transport\.(hcas|netdevs|events|network)\b.*",
 )
-#: Parts whose absence says something else and no less: counters prove without words and words without counters, an interface
-#: that is no rail proves nothing, and a run that states no scale is one on real machines.
+#: Parts whose absence means something else but nothing less: counters prove without NCCL's log and the log without counters, an
+#: interface that is not a rail proves nothing, and a run without a scale is one on real machines.
 ELSE_PROVEN = {
     "two nodes": (r"transport\.(said|nvlink_tx_bytes)\b.*", r"transport\.tx_bytes\.inst-\d\.eth0"),
     "one server": (r"rehearsal", r"transport\.(tx_bytes|said|nvlink_tx_bytes)\b.*"),
@@ -231,7 +231,7 @@ ELSE_PROVEN = {
 
 
 def parts(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the place of every part of a document; of long lists of numbers the first, the last and one between."""
+    """Yield the place of every part of a document; in long lists of numbers, the first, the last and one in the middle."""
     if isinstance(value, dict):
         keys: list[Any] = list(value)
     elif isinstance(value, list):
@@ -256,7 +256,7 @@ def without(line: dict[str, Any], place: tuple[Any, ...]) -> dict[str, Any]:
 
 
 def named(line: dict[str, Any], place: tuple[Any, ...]) -> str:
-    """Return a place as the patterns above name it: a step by its name."""
+    """Return a place in the form of the patterns above: a step by its name."""
     words = [str(key) for key in place]
     if words[0] == "steps" and len(words) > 1:
         words[1] = line["steps"][place[1]]["name"]

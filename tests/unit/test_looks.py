@@ -1,4 +1,4 @@
-"""A fabric that is slow at times is seen by many looks and by no single one; a healthy one is not refused for a disturbance."""
+"""Many looks reveal a fabric that is slow at times, and no single look does; a disturbance does not fail a healthy fabric."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.search.looks_figures import Course
 
 
 def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
-    """Return a line in which the first `slow` of `of` looks reached `factor` of what the others did."""
+    """Return a line in which the first `slow` of `of` looks reached `factor` of the others' number."""
     line = document()
     numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
     for step in line["steps"]:
@@ -42,7 +42,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
 
 
 def test_only_after_the_last_look_is_the_nearer_answer_taken():
-    """Five slow looks of 64 are nearer to a healthy fabric, six are not; one look earlier neither is an answer."""
+    """Five slow looks of 64 are nearer to a healthy fabric, six are not; one look earlier, neither is decided."""
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
     assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
@@ -120,7 +120,7 @@ def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, co
 
 @pytest.mark.parametrize("slow", range(1, 18))
 def test_a_fabric_is_measured_again_only_while_looks_that_could_follow_may_clear_it(slow):
-    """The most that a retest could bring: every further look is fine."""
+    """The best that a retest could find: every further look is fine."""
     first = verdict(with_looks(slow))
     best = {step["name"]: step for step in with_looks(0, 48)["steps"]}
     again = {"steps": [best[name] for name in ("all_reduce", *LOOK_STEPS)], "transport": with_looks(0)["transport"]}
@@ -143,7 +143,7 @@ def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_he
     assert "the previous run on these machines was slow at times" in judged.reasons[0]
     line["earlier_looks"] = [0.049] * 100
     assert verdict(line).looks.carried == 0
-    assert looks.carry(64, 64) == looks.carry(40, 64)  # what was always slow and was mended can still pass
+    assert looks.carry(64, 64) == looks.carry(40, 64)  # a fabric that was always slow and was repaired can still pass
     assert looks.weigh(0, 65, looks.carry(64, 64)).answer == "pass"
 
 
@@ -199,7 +199,7 @@ def _built():
 
 
 def test_looks_of_ranks_that_waited_for_processors_are_kept_as_if_they_had_not(tmp_path, monkeypatch):
-    """Healthy hosts on a busy machine came out short in the second run, by looks that were excused in the first."""
+    """Healthy hosts on a busy machine were short in the second run, because of looks that were excused in the first."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]

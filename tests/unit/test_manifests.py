@@ -1,4 +1,4 @@
-"""What a Kubernetes cluster is asked to hold: valid by 1.28's own schemas, labelled as ours, and no more than is needed."""
+"""The objects for a Kubernetes cluster: valid by 1.28's own schemas, with the stack's labels, and no more than needed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from components import remote_scripts
 from config.kubernetes.model import Kubernetes
 from manifests import objects, ours, ranks
 
-#: jsonschema is about to leave what kubernetes-validate uses of it.
+#: jsonschema will soon remove a part that kubernetes-validate uses.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 GOLDEN = Path(__file__).parents[1] / "golden" / "manifests"
 RAIL = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}
@@ -60,7 +60,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def test_pods_name_the_remote_shell_as_those_who_use_it_read_it():
-    # Rooms that must not import each other: what travels with the runner, what runs where kubectl does, and the manifests.
+    # Packages that must not import each other: those sent with the runner, those that run beside kubectl, and the manifests.
     (container,) = one("privileged", "Job")["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     assert given[placeholders.REMOTE_SHELL] == ranks.REMOTE_SHELL
@@ -79,7 +79,7 @@ def test_every_reviewed_text_is_compared_and_none_is_left_over():
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_object_is_valid_by_kubernetes_1_28s_own_schemas(name):
     for each in yaml.safe_load_all(objects.text(made(name))):
-        # Multus's and MPI Operator's own, which the rehearsed API server judges.
+        # Multus's and MPI Operator's own kinds, which the rehearsed API server validates.
         if each["kind"] not in {"NetworkAttachmentDefinition", "MPIJob"}:
             kubernetes_validate.validate(each, "1.28", strict=True)
 
@@ -186,7 +186,7 @@ def test_another_rail_is_another_job_because_pods_that_run_keep_the_rail_that_th
 
 
 def test_a_pod_that_is_told_to_end_does_not_end_its_part_of_the_job_well():
-    """An index that succeeded gets no successor, and a drained node's pod is told to end."""
+    """An index that succeeded gets no successor, and the pod of a drained node is told to exit."""
     (container,) = one("tcp", "Job")["spec"]["template"]["spec"]["containers"]
     shell, option, script = container["command"]
     told = subprocess.run([shell, option, script.replace("sleep 3600", "kill -TERM $$")], check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""What a measurement's line has of its runs, and what is refused before the first one; nodes and runs are only answers."""
+"""What a measurement's line reports of its runs, and what is refused before the first one; nodes and runs are only answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants that once survived can still be put in: where the source moved on, known.json must follow."""
+"""Mutants that once survived can still be applied: if the source has changed, known.json must follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes that should be alike are held against each other; every difference is one sentence with the node's name."""
+"""Nodes that should be alike are compared; every difference is one sentence with the node's name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a node tells of its GPUs and RDMA devices: the driver's and the kernel's own words."""
+"""A node's report on its GPUs and RDMA devices, in the driver's and the kernel's own words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.runner import node_facts
 
-#: What driver 580.159.04 prints for two H100s, without the first five columns of the query's.
+#: Output of driver 580.159.04 for two H100s, without the first five columns of the query.
 REAL = [["0", "0", "0", "700.00", "1980", "16", "5"], ["1", "0", "0", "700.00", "1980", "16", "5"]]
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 

@@ -1,4 +1,4 @@
-"""What is concluded from what a node says while it boots, and what is asked of it: no ssh, only its answers."""
+"""Conclusions from a node's answers while it boots, and the questions to it: without ssh, only its answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = {"gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "hca": [["m0", 400, "ib0", T
 
 
 class Answers:
-    """Gives a node's answer to each command, and keeps what was asked and noted."""
+    """Returns a node's answer to each command, and records questions and notes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, status: int, out: str, err: str = "") -> None:
         self.asked: list[tuple[str, str]] = []
@@ -258,7 +258,7 @@ def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_hea
 
 @pytest.fixture
 def says(tmp_path, monkeypatch, capsys):
-    """Return what a machine says of itself whose programs and files of RDMA devices are those below `tmp_path`."""
+    """Return the report of a machine whose programs and files of RDMA devices are those below `tmp_path`."""
 
     def run(**programs: str) -> dict[str, Any]:
         for name, script in programs.items():

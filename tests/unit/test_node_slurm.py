@@ -1,4 +1,4 @@
-"""What a node says of itself to Slurm, and how its files and daemons are put there; run here on files below a folder."""
+"""A node's report to Slurm, and how its files and daemons are set up; run here on files below a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = bytes(range(256)) * 4
 
 
 class Node:
-    """A machine whose programs are `has`; `said` has the output of each command, or its status."""
+    """A machine on which the programs `has` exist; `said` has the output of each command, or its status."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.has = {"slurmd", "srun", "munged", "systemctl", "slurmctld"}
@@ -126,7 +126,7 @@ def test_the_first_line_tells_who_owns_the_slurm_configuration(node):
 
 
 class Setup:
-    """A machine on which root puts files below a folder; `calls` has its commands, `active` what systemctl says runs."""
+    """A machine on which root writes files below a folder; `calls` has its commands, `active` the units that are running."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.calls, self.active, self._capsys = folder, [], True, capsys

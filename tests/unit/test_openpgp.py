@@ -1,4 +1,4 @@
-"""Keys and signatures of the rehearsed repositories, judged by the machine's own GnuPG."""
+"""Keys and signatures of the rehearsed repositories, verified by this machine's own GnuPG."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_gnupg_takes_a_signature_for_what_was_signed_by_that_key_and_for_nothing
 
 
 def judged(folder: Path, owner: str, signature: str, content: bytes) -> bool:
-    """Return whether gpgv takes a signature for that of `owner`."""
+    """Return whether gpgv accepts a signature as that of `owner`."""
     files = {"key.asc": signing_keys.OWNERS[owner][0].encode(), "signature": signature.encode(), "content": content}
     for name, data in files.items():
         (folder / name).write_bytes(data)

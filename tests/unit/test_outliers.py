@@ -1,4 +1,4 @@
-"""What one of several equals must reach: a share of the better one of two, the median less a spread of more."""
+"""The limit of one of several equals: a share of the better of two, or the median of more less a multiple of the spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs of version 1 are an interface: what a judgement gives fits the schema, whatever the judgement."""
+"""Outputs of version 1 are an interface: every judgement produces outputs that fit the schema."""
 
 from __future__ import annotations
 

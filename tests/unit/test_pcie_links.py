@@ -1,4 +1,4 @@
-"""PCIe links are held against the data sheets of GPUs and the line rates of rails, also where every node is alike."""
+"""PCIe links are compared with the data sheets of GPUs and the line rates of rails, even if every node is the same."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory
     [
         ("processor : 0\nflags\t\t: fpu vme hypervisor lahf_lm\n", True),
         ("processor : 0\nflags\t\t: fpu vme lahf_lm\n", False),
-        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm's processors do not tell
+        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm's processors do not report it
         ("", None),
     ],
 )

@@ -1,4 +1,4 @@
-"""What ib_write_bw and rping printed on real machines is read to the digit, and what is no result is said to be none."""
+"""Output of ib_write_bw and rping from real machines is parsed exactly, and output without a result is reported as such."""
 
 from __future__ import annotations
 

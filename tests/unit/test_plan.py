@@ -1,4 +1,4 @@
-"""A plan is data and ends in exact commands; ceilings are arithmetic on line rates."""
+"""A plan is data and becomes exact commands; ceilings are arithmetic on line rates."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_a_share_below_16_bytes_for_each_rank_is_a_row_of_size_0():
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
 def test_no_collective_is_promised_more_than_the_wire(name):
     bound = ceiling.collective_gb_s(name, GPU4, 2)
-    assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count what stays inside the root's node
+    assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count bytes that stay inside the root's node
 
 
 def test_alltoall_between_two_nodes_is_limited_by_the_half_that_crosses_between_them():

@@ -21,7 +21,7 @@ BANNER = "# busbar rehearsal: no GPU; rails are scaled by 1/4000"
 
 
 class Clock:
-    """A clock that a test moves."""
+    """A clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -1,4 +1,4 @@
-"""Every rail by itself: slow and unreached ones are named, what was not measured is never a pass, and no number is made up."""
+"""Every rail by itself: slow and unreachable ones are named, a missing measurement is never a pass, no number is invented."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def asked(row: Published) -> Asked:
 
 
 def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
-    """Return the whole line of a run that reached `share` of what `row` says."""
+    """Return the whole line of a run that reached `share` of the number in `row`."""
     wanted = asked(row)
     bound = bound_gb_s(row.collective, row.shape, row.nodes)
     most = 2.0 if row.exports.get("NCCL_COLLNET_ENABLE") else 1.0
@@ -147,7 +147,7 @@ def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
 def test_a_machines_gate_is_close_below_what_was_published_of_its_nvlink(row):
-    """A limit far below is no limit: half of the links must stay below it, and other losses are half as large."""
+    """A limit far below is useless: half of the links must stay below it, and other losses are half as large."""
     limit = gate(plan(row), row.shape, 1).limit_gb_s
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 
@@ -183,7 +183,7 @@ def test_one_server_whose_switch_does_not_reduce_is_short_and_says_so_though_its
 
 
 def over_nvlink(row: Published, busbw_gb_s: float):
-    """Judge a rack whose rails are healthy and whose run over NVLink reached so much."""
+    """Judge a rack whose rails are healthy and whose run over NVLink reached this busbw."""
     line = document(asked(row), scale=1)
     (step,) = [step for step in line["steps"] if step["stage"] == "nvl"]
     share = busbw_gb_s / step["rows"][-1][1][2]

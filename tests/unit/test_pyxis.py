@@ -41,7 +41,7 @@ def request(head: Head, **changes) -> dict:
         "CUDA_HOME": [f"{head.home}/inside/cuda-*"],
         "NCCL_HOME": [f"{head.home}/inside/nccl"],
     }
-    # What the node itself has does not matter.
+    # The node's own software does not matter.
     asked["homes"] = {key: ["/nowhere"] for key in homes}
     shared = str(head.home / "jobs")
     image = {"uri": URI, "path": "", "sha256": "", "shared": shared, "homes": homes, "runtime": "pyxis"}

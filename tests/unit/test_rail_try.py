@@ -1,4 +1,4 @@
-"""A node's rails by themselves: what can be used of them, and what the programs that use them said; no number without a run."""
+"""A node's rails by themselves: which can be used, and what the programs that use them report; no number without a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What NCCL's own service says of a hung run is read from its JSON, and from its text where it offers none."""
+"""The report of NCCL's RAS service on a hung run is parsed from its JSON, or from its text if it has no JSON."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.runner import fanout, laggards, rank_states
 
 pytestmark = pytest.mark.programs
 
-#: What NCCL 2.28.9 said of two H100s of one host, once while rank 1 had begun fewer operations, once after it was killed.
+#: Reports of NCCL 2.28.9 on two H100s of one host: once while rank 1 had started fewer operations, once after it was killed.
 REAL = Path(__file__).parents[1] / "golden" / "ras"
 _TEXT = (REAL / "killed.txt").read_text()
 _TOLD = [
@@ -45,7 +45,7 @@ def _missing(rank: int, *, unresponsive: bool, dead: bool) -> dict[str, object]:
 
 
 def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
-    """Write a client that answers in JSON, or refuses the option as those before 2.28.7 do, and in text."""
+    """Write a client that answers in JSON, or refuses that option like versions before 2.28.7 and answers in text."""
     (folder / "answer").write_text(json_answer or "")
     path = folder / "ncclras"
     as_json = f"cat {folder}/answer" if json_answer is not None else "echo 'Usage: ncclras [OPTION]...' >&2; exit 1"
@@ -55,7 +55,7 @@ def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
 
 
 def _said(name: str, *clients: str) -> list[str]:
-    """Return what the program that runs on the nodes says."""
+    """Return the output of the program that runs on the nodes."""
     words = [*fanout.PYTHON.split(), "-", name, *clients]
     done = subprocess.run(words, input=fanout.source_of(rank_states), capture_output=True, check=True)
     return json.loads(done.stdout)["ras"]

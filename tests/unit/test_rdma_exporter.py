@@ -1,4 +1,4 @@
-"""The exporter shows every counter that the kernel shows and invents none, in a text that Prometheus reads."""
+"""The exporter shows every counter that the kernel shows and invents none, in a text that Prometheus can parse."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 def read(body: bytes) -> tuple[list[Sample], dict[str, str]]:
-    """Return all samples, and types by metric; fail where the text breaks a rule of its format."""
+    """Return all samples, and types by metric; fail if the text breaks a rule of its format."""
     text = body.decode()
     assert text.endswith("\n")
     samples, types, helped, series = [], {}, set(), set()
@@ -195,7 +195,7 @@ def test_a_value_that_can_fall_is_a_gauge(tmp_path):
     ]
 
 
-#: Names as a file system allows them, near to each other so that some become the same metric.
+#: Names that a file system allows, so similar that some become the same metric.
 NAMES = st.text('ab_-"\\\n.é7', min_size=1, max_size=4).filter(lambda name: name not in {".", ".."}) | st.sampled_from(
     ["port_xmit_data", "port_xmit_data_bytes", "hw_a", "active_a", "active_a_total", "hw_active_a"]
 )
@@ -234,7 +234,7 @@ def test_a_name_that_is_not_utf_8_is_shown_by_its_bytes(tmp_path):
 
 @pytest.fixture
 def served(tmp_path) -> Iterator[Server]:
-    """The exporter over HTTP, on a port of this machine's own."""
+    """The exporter over HTTP, on a port of this machine."""
     rdma_trees.make(tmp_path, "mlx5_0")
     server = Server(("127.0.0.1", 0), str(tmp_path), ["127.0.0.0/8"])
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
@@ -285,7 +285,7 @@ def test_it_listens_on_no_address_reachable_from_the_internet(address):
         rdma_exporter.main(["--listen", address, "--port", "9879"])
 
 
-# How it gets there
+# How it is installed
 
 
 def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""Every node tries its neighbours on ports that no rule names; who cannot be reached, or says nothing, is named."""
+"""Every node tries its neighbours on ports that no rule names; nodes that are unreachable or silent are named."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.programs
 
 NODES = [Node(f"n{index}", f"127.0.0.{index + 1}") for index in range(3)]
 LISTENS = [sys.executable, "-u", "-c", reachability.BOOT]
-#: A node whose network is closed: it says a port on which nobody listens.
+#: A node whose network is closed: it reports a port on which nobody listens.
 CLOSED = [
     *LISTENS[:3],
     """import sys, socket; sys.stdin.read(int(sys.stdin.readline())); s = socket.socket(); s.bind(('', 0))

@@ -1,6 +1,6 @@
-"""Records beside the stack: each run is kept once, compared with those before it, signed when it passed, and drawn.
+"""Records beside the stack: each run is kept once, compared with earlier ones, signed if it passed, and drawn.
 
-What cannot be read, written, signed or drawn is a warning; the verdict follows from the state.
+A failure to read, write, sign or draw is a warning; the verdict follows from the state.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Run:
-    """One measurement through all stages: its judgement, and what was kept of it."""
+    """One measurement through all stages: its judgement, and its records."""
 
     judged: Judgement
     kept: Kept
@@ -57,12 +57,12 @@ def keeping(tmp_path):
 
 
 def answered(request: str) -> str:
-    """Return the answer to a request as a Command's standard output has it."""
+    """Return the answer to a request as it is in a Command's standard output."""
     return json.dumps(answer(json.loads(request)))
 
 
 def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Asked = ASKED) -> Run:
-    """Go through the stages as the program does, records included."""
+    """Run the stages as the program does, records included."""
     earlier = answered(requests.look_up(judge(text, asked), asked, keeping, place(asked)))
     asked = requests.with_history(asked, earlier)
     judged = retest.settled(judge(text, asked), asked, searched or {})

@@ -1,4 +1,4 @@
-"""What a destroy left is shown, and ends only on request and when the machines are gone."""
+"""What a destroy left is shown, and deleted only on request and when the machines are gone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DATA = {
 }
 NETWORK = {"urn": "urn:pulumi:dev::busbar::aws:ec2/vpc:Vpc::network", "type": "aws:ec2/vpc:Vpc", "id": "vpc-1", "custom": True}
 MACHINE = NETWORK | {"urn": "urn::x::x::gpu-0", "type": "aws:ec2/instance:Instance"}
-#: What is nobody's bill: the stack itself, components, commands, and what exists without the stack.
+#: Resources that cost nothing: the stack itself, components, commands, and resources that exist without the stack.
 OTHERS = [
     {"urn": "urn::stack", "type": "pulumi:pulumi:Stack"},
     NETWORK | {"type": "pulumi:providers:aws"},

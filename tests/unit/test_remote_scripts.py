@@ -1,4 +1,4 @@
-"""Programs that run elsewhere, run here: they wait within their bound and say what they saw."""
+"""Programs that run elsewhere, run here: they wait within their time limit and report what they saw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.programs
 
 
 def server(*greetings: bytes) -> int:
-    """Greet each connection with the next of `greetings`, the last one for ever; return the port."""
+    """Answer each connection with the next of `greetings`, the last one forever; return the port."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(8)

@@ -1,4 +1,4 @@
-"""A state that was cut is put back from the engine's own backup with a word, and a dead lock is lifted before any verb."""
+"""A truncated state is restored from the engine's own backup with a message, and a dead lock is removed before any verb."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHOLE = json.dumps({"version": 3, "checkpoint": {"latest": {"resources": []}}})
 
 @pytest.fixture
 def state(tmp_path):
-    """Return the file of a stack's state in a backend, beside which its backup is to lie."""
+    """Return the file of a stack's state in a backend, beside which its backup belongs."""
     place = tmp_path / ".pulumi" / "stacks" / "busbar"
     place.mkdir(parents=True)
     return place / "dev.json"

@@ -1,4 +1,4 @@
-"""One node is replaced by the way that its cloud has, and nothing else ends."""
+"""One node is replaced by its cloud's method, and no other machine is terminated."""
 
 from __future__ import annotations
 

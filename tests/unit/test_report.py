@@ -37,7 +37,7 @@ def page_of(kind: str) -> str:
 
 
 class Links(html.parser.HTMLParser):
-    """Everything that a page would fetch or run."""
+    """Every URL and script that a page would load or run."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ def test_the_culprit_card_shows_its_bandwidth_each_rail_and_the_next_command():
     [("node", [], [50.0, 40.0]), ("rail", ["mlx5_3"], [50.0, 100.0]), ("link", [], [50.0, 40.0])],
 )
 def test_a_bar_is_full_for_a_healthy_number_and_half_for_half_of_it(kind, rails, widths):
-    """This also holds where every attempt was slow or returned no result."""
+    """This also holds if every attempt was slow or returned no result."""
     tried = [(rails, 0.5), (["mlx5_2"] if rails else [], 1.0 if rails else 0.4), (rails, None)]
     evidence = [{"nodes": ["a", "b"], "rails": on, "busbw_gb_s": number, "why": ""} for on, number in tried]
     culprit = {"kind": kind, "nodes": ["a", "b"], "rails": rails, "ratio": 0.5 if rails else 0.45, "evidence": evidence}

@@ -1,4 +1,4 @@
-"""A number that is short is measured once more: what the retest may take back, and what it never does."""
+"""A short number is measured once more: what the retest may retract, and what it never does."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF = document(share=0.5)
 
 
 def damaged(*names: str, asked=ASKED) -> dict:
-    """Return a line that is healthy but for the steps `names`, which reached half."""
+    """Return a line that is healthy except for the steps `names`, which reached half."""
     slow = {step["name"]: step for step in document(asked, share=0.5)["steps"]}
     slow["spread"]["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 4000.0, "cv_pct": 60.0}
     found = document(asked)
@@ -221,7 +221,7 @@ def test_wrong_values_are_never_retracted(first):
 
 
 def test_no_failed_check_other_than_of_a_number_can_be_retracted():
-    """Of the checks that a line may have, only those that read a step's number name a step."""
+    """Of the checks that a line may have, only those of a step's number name a step."""
     names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
     looked_at_again = {"bandwidth", "spread", "node", "rails", "curve all_reduce", "looks"}
     assert names > looked_at_again

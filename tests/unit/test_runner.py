@@ -1,4 +1,4 @@
-"""The runner as a head node runs it: packed, in a home of its own, started, lost, found again."""
+"""The runner as on a head node: packed, in a home of its own, started, lost, found again."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_programs_that_changed_since_the_build_are_not_run(head):
 
 
 def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
-    # As it travels: one file.
+    # As it is sent: one file.
     head.program = head.home / "runner.pyz"
     head.program.write_bytes(pack.runner())
     status, out, err = head.run(measure_request(head, REAL_RUN))
@@ -129,7 +129,7 @@ def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
 
 
 def kept(head: Head) -> bytes:
-    """Return all that the runner keeps on its node, unpacked."""
+    """Return all files that the runner keeps on its node, unpacked."""
     files = [path for path in (head.home / ".busbar").rglob("*") if path.is_file()]
     assert [path for path in files if path.suffix == ".gz"], "the evidence is among them"
     return b"".join(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files)
@@ -316,7 +316,7 @@ def test_gpus_that_nobody_uses_are_measured(head, apps):
 
 
 def test_a_nodes_driver_is_asked_once_for_its_gpus_and_for_counters_alone_after_the_run(head):
-    """On a node whose driver is not kept loaded each question takes about a second."""
+    """If a node's driver does not stay loaded, each query takes about a second."""
     with_smi(head)
     assert head.run(measure_request(head, f"echo ranks >> {head.home}/asked\n{REAL_RUN}"))[0] == 0
     before, after = (head.home / "asked").read_text().split("ranks\n")
@@ -399,7 +399,7 @@ def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head
     request["steps"].append(step_of(head, body, "rails", stage="rails", groups=2, decides=False))
     status, out, err = head.run(request)
     assert status == 0, err
-    # A group of one rank moves nothing between ranks, so a factor of 0 is right and of no use: times are what matters here.
+    # A group of one rank moves nothing between ranks, so a factor of 0 is right and useless: this test needs the times.
     assert json.loads(out)["steps"][1]["groups_gb_s"] == [0.0, 0.0]
     request["run_id"] = "measure2"
     request["steps"][1]["ranks"]["per_node"] = 4
@@ -422,7 +422,7 @@ def test_an_invalid_request_is_refused(head, text):
 
 
 def asked(head: Head, text: str) -> dict:
-    """Return the line that the engine keeps, to which a refusal is no failure."""
+    """Return the line that the engine keeps; a refusal does not fail there."""
     child = head.start("ask")
     out, err = child.communicate(text, timeout=60)
     assert child.returncode == 0, err
@@ -455,7 +455,7 @@ def test_for_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_mea
 
 @pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
 def test_a_head_node_without_disk_space_or_rights_reports_it_in_the_line_and_the_next_attempt_measures(head, place):
-    """A file where a folder has to be takes the place of a disk that is full: neither lets anything be made there."""
+    """A file in place of a folder stands in for a full disk: in both cases nothing can be created there."""
     path = head.home / place
     path.parent.mkdir(exist_ok=True)
     path.write_text("")
@@ -467,7 +467,7 @@ def test_a_head_node_without_disk_space_or_rights_reports_it_in_the_line_and_the
 
 @pytest.mark.parametrize(("left", "refused"), [("", False), ("head -c 4096 $HOME/plan/result.json >$HOME/cut", True)])
 def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_attempt_measures(head, left, refused):
-    """Whatever is written to /dev/full finds no room. The rest of a result is only missing where there is room for it."""
+    """A write to /dev/full finds no space. If there is space again, a truncated result is a problem of the run itself."""
     room = head.home / "plan" / "result.json.room"
     body = f"{REAL_RUN}{left}\n[ -z '{left}' ] || mv $HOME/cut $HOME/plan/result.json; ln -s /dev/full {room}\n"
     request = json.dumps(measure_request(head, body))
@@ -498,13 +498,13 @@ def test_a_full_disk_of_the_node_that_writes_the_result_is_named_with_its_addres
 
 @pytest.fixture
 def near():
-    """A home that is not deep: a socket's path is short."""
+    """A short home path, because a socket's path must be short."""
     with tempfile.TemporaryDirectory(prefix="bb") as folder:
         yield Head(Path(folder))
 
 
 def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_share_it(near):
-    """The stand-in of ssh logs its words and runs the command here."""
+    """The stand-in for ssh logs its words and runs the command here."""
     near.tool("ssh", f'echo "$*" >> {near.home}/calls; for last; do :; done; exec sh -c "$last"\n')
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
     status, _, err = near.run(build_request(near, nodes=nodes))
@@ -536,7 +536,7 @@ def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_
 
 
 def test_a_node_without_the_programs_gets_all_of_them_and_nothing_else_is_left_there(near):
-    """Only the far node looks in a home of its own."""
+    """Only the far node uses a home of its own."""
     far = near.home / "far"
     near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')
     far.mkdir()

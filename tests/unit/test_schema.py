@@ -1,4 +1,4 @@
-"""What editors complete and the tables that people read come from the models, and fit the stack files."""
+"""The schema that editors use and the tables in docs/ come from the models, and fit the stack files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fault search, on simulated fabrics: what it names, what it never does, and what it costs."""
+"""The fault search, on simulated fabrics: what it names, what it never names, and what it costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ COURSES = {
 
 
 def course(score: Score) -> str:
-    """Return a line: what was right, what it took and what was named."""
+    """Return one line: what was right, what the search cost and what it named."""
     found = [
         f"{one.kind} {one.nodes} rails {one.rails} at {one.ratio:.2f}{' at times' if one.flapping else ''}"
         f", sure {one.confidence:.2f}, {len(one.evidence)} trials"
@@ -46,7 +46,7 @@ def course(score: Score) -> str:
 
 
 def test_the_text_is_the_one_that_was_reviewed(reviewed):
-    """Every step that a search takes more, or in vain, and every other word of a finding shows here."""
+    """Every additional or useless step of a search, and every changed word of a finding, shows here."""
     text = "".join(f"{name}\n{''.join(map(course, case.scores()))}" for name, case in COURSES.items())
     reviewed(ROOT / "tests" / "golden" / "search.txt", text)
 
@@ -59,7 +59,7 @@ def named(fabric: Fabric, **known: float):
 
 
 def excused(trial: Trial, chance: random.Random) -> Sample:
-    """Return what the runner says of healthy hosts whose ranks waited for processors: rings at the limit, most pairs above."""
+    """Return the runner's report on healthy hosts whose ranks waited for processors: rings at the limit, most pairs above."""
     if len(trial.nodes) > 2 or chance.random() < 0.1:
         return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
     return Sample(trial, chance.uniform(0.0234, 0.0238), "")
@@ -67,7 +67,7 @@ def excused(trial: Trial, chance: random.Random) -> Sample:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rings_that_waiting_explains_are_no_group_that_is_slow_together(seed):
-    """Of eight healthy hosts on a busy machine four were blamed, because their pairs had not waited."""
+    """Four of eight healthy hosts on a busy machine were once blamed, because their pairs had not waited."""
     chance, search = random.Random(seed), Search(8, 4, 0.02125, 0.0194)  # noqa: S311
     while trials := search.next_round():
         search.record([excused(trial, chance) for trial in trials])
@@ -187,7 +187,7 @@ def test_a_ring_whose_pairs_are_all_fine_is_measured_as_a_whole_if_its_number_is
 
 
 def test_an_intermittent_fault_missed_at_first_is_found_by_measuring_the_edges_again():
-    """The link is fine at its first trial and slow at every later one; the ring was short before the search began."""
+    """The link is fine in its first trial and slow in every later one; the ring was short before the search began."""
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
         samples = []
@@ -213,7 +213,7 @@ def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
 
 @pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
 def test_the_margin_for_slow_grows_with_the_noise(noise):
-    """A cluster that is noisy and healthy asks for no pair twice."""
+    """A cluster that is noisy and healthy needs no pair twice."""
     again = 0
     for seed in range(5):
         fabric = Fabric(64, 1, (), noise=noise, seed=seed)
@@ -371,7 +371,7 @@ def test_eight_nodes_need_a_third_of_the_rounds_of_all_pairs():
 
 
 def test_a_search_blind_to_links_would_score_worse():
-    """The score itself can fail: blaming a node for a link is wrong and misses."""
+    """The score itself can fail: blaming a node for a link is wrong and misses the link."""
     fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
     told = score(fabric, whole_gb_s=fabric.whole())
     other = score(Fabric(8, 4, (Fault("node", (1,), (), 0.5),)), whole_gb_s=fabric.whole())
@@ -393,11 +393,11 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
 @pytest.mark.parametrize(
     ("culprit", "fine", "others"),
     [
-        # A rail: the same nodes by as many rails, none of them the culprit's.
+        # A rail: the same nodes with as many rails, none of them the culprit's.
         (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
         # A node: as many other nodes.
         (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
-        # A link: as many nodes, of which one at most is its end.
+        # A link: as many nodes, of which at most one is its end.
         (("link", (0, 1), ()), [((0, 2), ()), ((2, 3), ())], [((0, 1), ()), ((0, 1, 2), ()), ((2, 3), (0,))]),
     ],
 )
@@ -420,7 +420,7 @@ def test_one_bad_node_under_a_narrow_spine_is_blamed_without_any_innocent_pair(n
 @pytest.mark.parametrize(("nodes", "leaf"), [(16, 4), (64, 8), (128, 16), (128, 4)])
 @pytest.mark.parametrize("fault", [Fault("node", (5,), (), 0.5), Fault("link", (5, 6), (), 0.5)], ids=lambda one: one.kind)
 def test_a_cause_as_slow_as_the_spine_between_small_leaves_is_told_apart_from_it(nodes, leaf, fault):
-    """Most partners are on other leaves, so most rounds are slow: each of them is tried apart before anybody is blamed."""
+    """Most partners are on other leaves, so most rounds are slow: each pair is tried by itself before anything is blamed."""
     fabric = Fabric(nodes, 4, (fault,), 0.02, leaf=leaf, spine=0.5)
     finding = run(fabric, Search(nodes, 4, None, 0.5 * fabric.healthy()))
     assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [(fault.kind, fault.nodes)]
@@ -436,7 +436,7 @@ def test_links_that_pairs_share_blame_nobody(shared):
 
 
 def test_a_bad_node_does_not_take_its_neighbour_on_a_leaf_of_two_with_it():
-    """The neighbour is slow with all others in company, and in a sparse round with the bad node alone."""
+    """The neighbour is slow with all others in a full round, and in a sparse round only with the bad node."""
     scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
     assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12
 
@@ -450,14 +450,14 @@ def test_leaves_so_small_that_two_of_their_nodes_fill_the_spine_blame_nobody(lea
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
-    """Two of its pairs, each slow once and as slow as the other, are no two bad links: a third partner says so."""
+    """Two of its pairs, each slow once and equally slow, are not two bad links: a third partner shows that."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
 
 
 def test_part_of_a_cluster_that_is_cut_off_is_still_named_where_most_of_a_round_is_slow():
-    """Nodes 0 to 15 are fine among themselves, and slow with all others however few pairs run."""
+    """Nodes 0 to 15 are fine among themselves, and slow with all others, however few pairs run."""
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
         search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])
@@ -467,7 +467,7 @@ def test_part_of_a_cluster_that_is_cut_off_is_still_named_where_most_of_a_round_
 
 @pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
 def test_the_more_suspects_there_are_the_more_often_a_pair_must_be_slow(others, needed):
-    """Each of the others was slow once, and nobody repeated it yet."""
+    """Each of the others was slow once, and was not tried again yet."""
     samples = [Sample(Trial((node, node + 1), ()), 30.0, "") for node in range(2, 2 + 2 * others, 2)]
     fine = [Sample(Trial((node, node + 1), ()), 40.0, "") for node in range(200, 400, 2)]
     search = Search(400, 1, None, 20.0)
@@ -503,7 +503,7 @@ def test_pairs_that_are_slow_only_beside_others_are_reported_in_a_sentence():
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """The one number of the whole was lower than the bad node explains, so everything that was slow once seemed to matter."""
+    """The full ring's only number was lower than the bad node explains, so everything that was slow once seemed to matter."""
     for seed in (0, 2, 9):
         fabric = Fabric(256, 8, (Fault("node", (14,), (), 0.82),), 0.02, seed=seed, disturbed=0.03)
         finding = run(fabric, Search(256, 8, None, 0.6 * fabric.healthy()))
@@ -513,14 +513,14 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
 
 @pytest.mark.parametrize("first", [22, 69, 169, 1416])
 def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first):
-    """Rings with the link in them were slow five times by luck, and the link itself was fine whenever it ran."""
+    """Rings with the link in them were slow five times by chance, and the link itself was fine whenever it ran."""
     (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
     assert [one.kind for one in score.finding.culprits] in ([], ["link"])
     assert not score.wrong
 
 
 def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
-    """The link comes and goes: single rails were run three times while it was fine, then while it was not."""
+    """The link is faulty at times: single rails were run three times while it was fine, then while it was not."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():
         singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]

@@ -1,4 +1,4 @@
-"""The search as a head carries it out: real requests, real processes, one mpirun a round; only the fabric is a model."""
+"""The search as a head node runs it: real requests, real processes, one mpirun per round; only the fabric is a model."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ RAILS = [f"mlx5_{number}" for number in range(4)]
 
 
 class Fabric(Head):
-    """A head of a cluster whose other nodes answer through a stand-in for ssh."""
+    """The head node of a cluster whose other nodes answer through a stand-in for ssh."""
 
     def __init__(self, home: Path, nodes: int) -> None:
         super().__init__(home)
         self.nodes = [{"name": f"node-{index}", "address": f"127.0.1.{index}"} for index in range(nodes)]
         self.tool("hostname", "echo n0\n")
-        # What node N has is below nN.
+        # Files of node N are below nN.
         self.tool(
             "ssh",
             "for word; do case $word in 127.0.1.*) at=n${word##*.};; esac; done\n"
@@ -79,7 +79,7 @@ class Fabric(Head):
         return json.loads(out)
 
     def measured_again(self, culprit):
-        """Return what the culprit's next command prints of its script: what was measured, and its number."""
+        """Return what the script of the culprit's next command prints: what was measured, and its number."""
         script = culprit["next"].rpartition("; ")[2]
         found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
         return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
@@ -119,7 +119,7 @@ def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_of_t
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
     (culprit,) = line["culprits"]
-    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # two nodes do not tell which end it is
+    assert (culprit["kind"], culprit["rails"]) == ("link", near[2])  # with two nodes, the faulty end is unknown
     assert "/sys/class/infiniband/rdmap35s0/ports/1" in culprit["next"]
     assert "of rails" not in culprit_sentence(culprit)
     assert f"is slow on {', '.join(near[2])}" in culprit_sentence(culprit)
@@ -164,10 +164,10 @@ def test_a_pair_without_the_head_node_is_measured_too_and_leaves_no_result_behin
 @pytest.mark.parametrize(
     ("factor", "waited", "scale", "kinds"),
     [
-        (0.8, 0.3, 4000, []),  # what is missing of 85 GB/s is less than what waiting took
+        (0.8, 0.3, 4000, []),  # the loss from 85 GB/s is smaller than what waiting explains
         (0.8, 0.01, 4000, ["link"]),
         (0.5, 0.3, 4000, ["link"]),
-        (0.8, 0.3, None, ["link"]),  # real hardware has its own processors, and nothing excuses it
+        (0.8, 0.3, None, ["link"]),  # on real hardware, waiting excuses nothing
     ],
 )
 def test_in_a_rehearsal_waiting_for_processors_blames_no_node_and_hides_no_fault(tmp_path, factor, waited, scale, kinds):
@@ -191,7 +191,7 @@ def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
 
 
 def again(fabric, **bodies) -> dict:
-    """Return the second look's part of a request, its runs as shell by name."""
+    """Return the second look's part of a request: its runs as shell, by name."""
     body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
     steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
     return body | {"steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}

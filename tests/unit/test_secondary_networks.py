@@ -1,4 +1,4 @@
-"""Multus and whereabouts by their vendors' manifests: what is fetched is checked, and nobody's network is taken away."""
+"""Multus and whereabouts from their vendors' manifests: downloads are checked, and nobody's network is taken away."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from config.kubernetes.model import SecondaryNetworks
 from manifests import objects, ours, secondary_networks, vendors
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-multus"}
-#: The kinds of Multus's manifest in its order, and what of them is changed.
+#: The kinds in Multus's manifest in its order, and the changes to them.
 TEXT = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -88,12 +88,12 @@ def test_multus_takes_its_configuration_from_the_nodes_that_it_leaves():
     assert first["args"] == ["--multus-conf-file=auto", "--cleanup-config-on-exit=true"]
 
 
-# Fetched on the machine that runs Pulumi
+# Downloaded on the machine that runs Pulumi
 
 
 @pytest.fixture
 def served(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, bytes], list[str]]]:
-    """A server's address, what it has, and what was asked of it."""
+    """A server's address, its files, and the requests to it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     files, asked = dict[str, bytes](), list[str]()
 
@@ -148,7 +148,7 @@ def test_without_a_way_out_the_file_is_named_with_the_place_to_bring_it_to(serve
     assert tmp_path in place.parents
 
 
-# On the machine of kubectl
+# On kubectl's machine
 
 ASK: dict[str, Any] = {
     "kubectl": {"kubeconfig": None, "context": None, "host": "this machine"},
@@ -175,7 +175,7 @@ def runs(at: int, *, restarts: int = 0, ready: str = "True", template: str = "1"
 
 
 class Applied(Cluster):
-    """A cluster whose DaemonSet controller has seen what was applied; `definitions` are those of all namespaces."""
+    """A cluster whose DaemonSet controller has seen the applied objects; `definitions` are those of all namespaces."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -277,7 +277,7 @@ def test_destroy_ends_its_pods_before_their_rights_and_the_definitions(cluster, 
     assert not cluster.objects
 
 
-#: What is in the cluster -> how a sentence names it.
+#: Objects in the cluster -> how a sentence names them.
 NETWORK = {"metadata": {"namespace": "theirs", "name": "fast"}, "spec": {"config": '{"ipam": {"type": "whereabouts"}}'}}
 ATTACHED = {
     "metadata": {"namespace": "theirs", "name": "x", "annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}},
@@ -286,7 +286,7 @@ ATTACHED = {
 }
 
 
-#: Definitions and pods that are there, and what of them is named.
+#: Existing definitions and pods, and which of them are named.
 USED: list[tuple[list[dict[str, Any]] | None, list[dict[str, Any]], str]] = [
     ([NETWORK], [], "networkattachmentdefinition theirs/fast"),
     ([NETWORK | {"spec": {}}], [], "networkattachmentdefinition theirs/fast"),

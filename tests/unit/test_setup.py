@@ -1,4 +1,4 @@
-"""Set-up says what it does, does nothing twice, and offline names the piece that is missing."""
+"""Set-up reports its steps, does nothing twice, and offline names the missing piece."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN = "/usr/bin:/bin:/usr/sbin:/sbin"
 
 @pytest.fixture
 def checkout(tmp_path):
-    """A checkout as it is when new: the set-up's own files and nothing installed."""
+    """A new checkout: the set-up's own files and nothing installed."""
     copy = tmp_path / "new"
     copy.mkdir()
     shutil.copytree(ROOT / "tools", copy / "tools", ignore=shutil.ignore_patterns("__pycache__"))
@@ -58,7 +58,7 @@ def test_an_engine_on_path_that_is_new_enough_is_taken_and_an_older_one_is_not(c
 
 
 def test_an_engine_that_setup_brought_is_not_asked_for_its_version_wherever_caches_are(checkout):
-    """That takes a fifth of a second, and every command of every rehearsed test begins so, with a cache of its own."""
+    """That takes a fifth of a second, and every command of every rehearsed test starts with it, with a cache of its own."""
     for folder, asked in (("a/busbar/pulumi-3.259.0", False), ("a/busbar/pulumi-3.99.0", True), ("a", True)):
         pulumi = checkout / folder / "pulumi"
         pulumi.parent.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(chec
         with subprocess.Popen(words, env=clean, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr is not None
             assert waiting.stderr.readline().startswith("setup: another set-up is at work on this machine")
-            (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other one brings it
+            (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other set-up installs it
             (tmp_path / "pulumi").chmod(0o755)
             fcntl.flock(lock, fcntl.LOCK_UN)
             said = waiting.stderr.read()

@@ -1,4 +1,4 @@
-"""How long a step may be silent: never less than a start takes, and longer for what takes longer."""
+"""How long a step may be silent: never less than a start takes, and longer for longer operations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_start_takes_two_minutes_and_half_a_second_for_each_node():
 
 @pytest.mark.parametrize("nodes", [1, 2, 16])
 def test_no_step_of_the_default_plan_may_be_silent_without_end(nodes):
-    """A step without a bound of its own would take all the time that the steps after it need."""
+    """A step without a limit of its own would use up the time of the steps after it."""
     for one in steps.steps(Measure(), GPU4, nodes):
         assert 120 < silence_s(one, GPU4, nodes) < 3600, one.name
 

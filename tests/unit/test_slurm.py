@@ -1,4 +1,4 @@
-"""Slurm on a cluster's machines: names, files, what keeps a node out, and what Slurm says of its nodes."""
+"""Slurm on a cluster's machines: names, files, what keeps a node out, and Slurm's reports on its nodes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FACTS: dict[str, Any] = {
 
 
 def answers(**changes: Any) -> list[dict[str, Any]]:
-    """Return what two nodes answer; the second with `changes`."""
+    """Return two nodes' answers; the second one with `changes`."""
     return [FACTS, FACTS | {"hostname": "b"} | changes]
 
 
@@ -215,7 +215,7 @@ def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path,
 
 @pytest.fixture
 def set_up(tmp_path, monkeypatch):
-    """Set a node up in a folder of its own; return the commands of each time, in order. Units do not run at first."""
+    """Set up a node in a folder of its own; return the commands of each run, in order. At first, no unit is running."""
     monkeypatch.setattr(node_setup, "_KEY", str(tmp_path / "munge/munge.key"))
     monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
     owners, running = {}, set()
@@ -288,7 +288,7 @@ def test_a_changed_file_restarts_only_the_daemons_that_read_it(set_up):
 
 
 def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
-    """Return what a set-up says while Slurm answers `said`, one text after the other and the last one for ever."""
+    """Return the output of a set-up while Slurm answers `said`, one text after the other and the last one forever."""
     texts, heard = [*said], []
 
     def states() -> dict[str, slurm_states.State]:
@@ -325,7 +325,7 @@ def test_a_node_that_somebody_drained_is_not_waited_for(monkeypatch):
 
 
 class Cluster:
-    """Nodes that answer as `slurm_facts` and `node_setup` do; `calls` has what they were given, in order."""
+    """Nodes that answer like `slurm_facts` and `node_setup`; `calls` has their requests, in order."""
 
     def __init__(self, monkeypatch, found: list[dict[str, Any]], status: int = 0) -> None:
         self.calls: list[tuple[list[str], dict[str, Any]]] = []

@@ -23,7 +23,7 @@ FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put what a controller writes below a folder, as far as its paths are known here; return the folder."""
+    """Redirect the controller's files below a folder, for all paths that are known here; return the folder."""
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
     monkeypatch.setattr(slurm_facts, "facts", lambda: dict(FACTS))
     for module, name in ((controller, "KEY"), (settings, "CONFIGURATION"), (programs, "ARCHIVE"), (programs, "PROGRAMS")):
@@ -150,7 +150,7 @@ def test_a_machine_whose_first_boot_is_done_is_set_up(tmp_path):
 
 
 def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: bytes) -> list[bytes]:
-    """Return the programs that the controller, which has a key of munge's, sends to machines; each ends and says so."""
+    """Return the programs that the controller, which has a munge key, sends to machines; each succeeds and reports it."""
     sent: list[bytes] = []
     monkeypatch.setattr(join, "_KEY", str(folder / "key"))
     (folder / "key").write_bytes(b"munge")

@@ -16,7 +16,7 @@ FOLDER = ROOT / "examples" / "slurm"
 TABLE = ROOT / "tests" / "golden" / "transcripts" / "h200x2.txt"
 EIGHT = ["all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter", "alltoall", "scatter", "gather"]
 
-#: Starts the command once for each task, as srun does, and notes its options and Pyxis's; it refuses those it does not know.
+#: Starts the command once for each task, as srun does, and records its options and Pyxis's; it refuses unknown ones.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do
   case $1 in
@@ -61,7 +61,7 @@ def submitted(home: Path, script: Path, tasks: int = 2, **more: str) -> subproce
 
 
 def mnist(home: Path) -> Path:
-    """Copy the job, with a training that only prints what TensorFlow would read."""
+    """Copy the job, with a training program that only prints what TensorFlow would read."""
     shutil.copytree(FOLDER / "mnist", home / "mnist")
     (home / "mnist" / "train.py").write_text(
         "import os\nprint(os.environ['TF_CONFIG'])\nprint(os.environ['MNIST_HOSTS'], os.environ['ENROOT_SQUASH_OPTIONS'])\n"

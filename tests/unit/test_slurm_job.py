@@ -1,4 +1,4 @@
-"""The test job: which nodes it has, how it reaches them within the job, and what it keeps."""
+"""The test job: its nodes, how it reaches them within the job, and what it keeps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put programs of Slurm on PATH that say what they were asked; return their folder."""
+    """Put Slurm's programs on PATH that print their arguments; return their folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     says = {
@@ -102,7 +102,7 @@ def test_ranks_start_through_the_jobs_own_shell_and_not_through_ssh_or_slurms_la
     assert words[words.index("plm_rsh_agent") + 1] == "/home/opc/.busbar/jobs/7/shell"
     assert "salloc" not in words
     assert "plm_rsh_args" not in words
-    # Slurm ends a step with all that it left behind, and a daemon that detaches itself is that.
+    # Slurm kills everything that a step left behind, including a daemon that detaches itself.
     assert words[words.index("orte_leave_session_attached") + 1] == "1"
 
 

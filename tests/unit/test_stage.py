@@ -1,4 +1,4 @@
-"""What a rehearsed stack's tests read in the engine's screen."""
+"""What a rehearsed stack's tests read from the engine's screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stand-in command refuses what it does not know, by its name, before it does anything; it never says yes to it."""
+"""A stand-in command refuses an unknown option, by name, before it does anything; it never accepts one silently."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
-#: The first words of a call where an unknown option comes after them, for each of the commands in rehearsal/image/README.md.
+#: The first words of a call after which an unknown option is inserted, for each command in rehearsal/image/README.md.
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "bin/aws": [(), ("ssm", "put-parameter")],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
@@ -32,13 +32,13 @@ CALLS: dict[str, list[tuple[str, ...]]] = {
     "system/nvidia-container-cli": [()],
     "system/nvidia-ctk": [(), ("cdi", "list")],
 }
-#: Verbs that the real one has or has not, and the stand-in does not play.
+#: Verbs that the real command may have and the stand-in does not implement.
 VERBS = {
     "bin/systemctl": ("edit", "frobnicate"),
     "bin/yum": ("upgrade",),
     "system/enroot": ("bundle",),
 }
-#: What a host has and this machine has elsewhere. An unknown option goes on to the real mpirun and mount, which refuse it.
+#: Programs that a host has and this machine has elsewhere. The real mpirun and mount get an unknown option, and refuse it.
 PLACES = {
     "/usr/lib/rehearsal/python": str(ROOT),
     ". /usr/lib/rehearsal/record": "",
@@ -54,7 +54,7 @@ OPTIONS = st.builds(
 
 
 def run(folder: Path, program: str, words: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    """Run a stand-in as a host has it, but for the folder of its library and its log of calls."""
+    """Run a stand-in as on a host, except for the folder of its library and its log of calls."""
     text = (IMAGE / program).read_text()
     for there, here in PLACES.items():
         text = text.replace(there, here)
@@ -78,7 +78,7 @@ def test_an_unknown_option_is_refused_by_its_name(tmp_path, program, words):
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(option=OPTIONS, data=st.data())
 def test_no_call_with_an_option_that_is_in_none_of_its_words_ends_well(tmp_path, program, words, option, data):
-    """Wherever it stands: before what is known, between or after."""
+    """At any position: before the known words, between or after them."""
     assume(option.partition("=")[0].lstrip("-") not in (IMAGE / program).read_text())
     first = program == "bin/storage"
     place = data.draw(st.integers(first, len(words)))

@@ -1,4 +1,4 @@
-"""A stand-in command writes down its words as a shell takes them."""
+"""A stand-in command logs its words in a form that a shell can parse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Everything that README and docs tell a reader to type is run by a test, or listed with the reason why it is not."""
+"""Every command in README and docs is run by a test, or listed with the reason why it is not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_statements_that_are_not_run_are_counted_and_say_why(capsys):
 
 @pytest.mark.parametrize(("page", "text"), BLOCKS, ids=[page for page, _ in BLOCKS])
 def test_every_block_of_a_stack_file_is_one_that_the_models_take(page, text):
-    """A block has groups by their whole names, or is a part of the group that its page is about."""
+    """A block has groups with their full names, or is a part of its page's group."""
     block = yaml.safe_load(textwrap.dedent(text))
     target = page.removeprefix("docs/").partition(".")[0]
     named = {key.partition(":")[2]: value for key, value in block.items() if key.startswith("busbar:")}

@@ -1,4 +1,4 @@
-"""One screen says how a stack is, from nothing but its outputs."""
+"""One screen shows the state of a stack, from nothing but its outputs."""
 
 from __future__ import annotations
 

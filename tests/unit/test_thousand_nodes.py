@@ -33,13 +33,13 @@ SLOW, SILENT = 700, 901
 LIMIT_BYTES = 64 * 1024
 
 
-#: One measurement of many nodes for all of them.
+#: One measurement of many nodes, for all tests.
 pytestmark = [pytest.mark.xdist_group("thousand"), pytest.mark.programs]
 
 
 @pytest.fixture(scope="module")
 def asked() -> Asked:
-    # Every collective and every size, as a stack that says nothing asks for.
+    # Every collective and every size, as by default.
     sizes = Measure()
     ends = {"begin_bytes": sizes.begin_bytes, "end_bytes": sizes.end_bytes}
     plan = a_plan(collectives=sizes.collectives, spread_iterations=20, looks=sizes.looks, **ends)
@@ -48,7 +48,7 @@ def asked() -> Asked:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, asked) -> tuple[str, str]:
-    """Return what the runner printed for a cluster with one node slow inside and one whose rails carried nothing."""
+    """Return the runner's output for a cluster with one node that is slow inside and one whose rails carried nothing."""
     head = Head(tmp_path_factory.mktemp("head"))
     facts(head, asked)
     mpirun = head.home / "mpi" / "bin" / "mpirun"
@@ -72,7 +72,7 @@ def address(number: int) -> str:
 
 
 def facts(head: Head, asked: Asked) -> None:
-    """Let `sh` on the head node and `ssh` to all others answer with what a node would say of itself."""
+    """Let `sh` on the head node and `ssh` to all others answer with a node's facts."""
     sent = int(1.1 * least_bytes(asked.plan, SHAPE, NODES) / 16)
     rails = SHAPE.rdma.hca if SHAPE.rdma else ()
 
@@ -89,7 +89,7 @@ def facts(head: Head, asked: Asked) -> None:
 
     for name, tx_bytes in (("before", 0), ("after", sent), ("silent", 0)):
         (head.home / name).write_text(said(tx_bytes) + "\n")
-    # Thousands of these run: the shell does all itself, and starts no other program.
+    # Thousands of these run, so the shell does everything itself and starts no other program.
     answer = (
         f'moment=before; case "$words" in *--harvest*) moment=after; [ $at = {address(SILENT)} ] && moment=silent;; esac\n'
         f"read -r up rest < /proc/uptime; clock=$(({int(time.time() - time.monotonic())} + ${{up%%.*}}))\n"

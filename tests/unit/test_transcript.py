@@ -1,4 +1,4 @@
-"""The parsers read every real transcript, and never crash or pass on what is not one."""
+"""The parsers read every real transcript, and never crash or pass on anything else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_text_and_json_of_one_run_agree():
 
 @pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
 def test_a_result_with_only_one_placement_has_no_problem(absent, kept):
-    """As those of alltoall have, which are measured only out of place."""
+    """Like those of alltoall, which is measured only out of place."""
     document = json.loads(H200_JSON)
     whole = parse_json(json.dumps(document)).rows
     for result in document["results"]:
@@ -86,7 +86,7 @@ def test_the_environment_in_the_json_file_is_dropped_on_reading():
 
 def test_columns_are_found_by_name_in_any_order():
     moved = "#  size  count  busbw  time  algbw  #wrong\n"
-    # The first timing column opens a placement, so a busbw before it belongs to none: refused, not guessed.
+    # The first timing column starts a placement, so a busbw before it belongs to none: refused, not guessed.
     (run,) = parse_text(moved + "  8  2  0.5  1.0  0.25  0\n")
     assert run.rows == ()
     assert any("the header lacks algbw, busbw or #wrong" in problem for problem in run.problems)

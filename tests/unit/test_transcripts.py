@@ -1,4 +1,4 @@
-"""A transcript is brought from the head node into the history, checked by its sha256, and asked for once."""
+"""A transcript is copied from the head node into the history, checked by its sha256, and requested only once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SHELL = "ssh -J opc@203.0.113.5 opc@10.0.1.2"
 
 
 class Head:
-    """A head node with transcripts by path; counts what is read from it."""
+    """A head node with transcripts by path; counts reads."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -73,7 +73,7 @@ def test_another_text_or_a_cut_file_is_not_kept(tmp_path):
 
 @pytest.fixture
 def ssh(tmp_path, monkeypatch):
-    """A program in ssh's place: it notes its arguments and its configuration, and prints the file `transcript`."""
+    """A program in ssh's place: it records its arguments and its configuration, and prints the file `transcript`."""
     here = tmp_path / "bin"
     here.mkdir()
     program = here / "ssh"
@@ -112,7 +112,7 @@ def test_the_records_stage_brings_it_over_ssh_with_pinned_keys_and_without_askin
 
 
 def test_the_transcript_of_a_retest_that_did_not_count_is_kept_too(tmp_path, ssh):
-    """It is evidence of what was short twice, and nothing in the first transcript names it."""
+    """It is evidence of a result that was short twice, and the first transcript does not name it."""
     (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
     first, again = Head().keep("the text"), Head().keep("another text")
     found = kept(tmp_path, first, Way(SHELL, ""), again)

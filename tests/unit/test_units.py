@@ -1,4 +1,4 @@
-"""What the machine's own systemd says of every unit that the program writes on machines."""
+"""The judgement of this machine's own systemd on every unit that the program writes on machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from written_units import UNITS
 
-#: Said of a program that only machines have; what is started there, rehearsed updates show.
+#: Reported for a program that only machines have; rehearsed updates show that it starts there.
 _ABSENT = re.compile(r".*: Command \S+ is not executable: No such file or directory")
 
 
@@ -21,7 +21,7 @@ def judged(folder: Path, texts: dict[str, str]) -> list[str]:
         pytest.skip("systemd is not installed here")
     for name, text in texts.items():
         (folder / name).write_text(text)
-    # The other units of a machine would be read too, and are not ours.
+    # Otherwise this machine's other units would be read, too.
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(folder / name) for name in texts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if not _ABSENT.fullmatch(line)]
@@ -48,7 +48,7 @@ def test_systemd_would_say_so_of_a_wrong_key(tmp_path, name, before, after, said
 
 @pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
 def test_slurms_daemons_start_after_all_that_the_distributions_own_units_start_after(name, own):
-    """At a later boot slurmd would take jobs before the homes are mounted."""
+    """Otherwise, at a later boot, slurmd would accept jobs before the homes are mounted."""
     packaged = Path(f"/lib/systemd/system/{name}.service")
     if not packaged.exists():
         pytest.skip("Slurm is not installed here")
@@ -61,7 +61,7 @@ def _after(text: str) -> set[str]:
 
 
 def test_every_unit_that_the_program_writes_is_judged():
-    """Sections of units stand in these modules and nowhere else."""
+    """Only these modules contain sections of units."""
     rooms = ("cloudinit", "components", "scheduler", "manifests", "benchmarks")
     having = {
         str(path.relative_to(ROOT))

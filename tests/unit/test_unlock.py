@@ -1,4 +1,4 @@
-"""A lock that a killed update left is lifted; one of an update at work, or of another machine, stays."""
+"""The lock of a killed update is removed; the lock of a running update, or of another machine, stays."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def locked(tmp_path, monkeypatch):
 
 
 def gone() -> int:
-    """Return the number of a process that has ended."""
+    """Return the process id of a process that has exited."""
     with subprocess.Popen(["true"]) as ended:
         ended.wait()
     return ended.pid
@@ -49,7 +49,7 @@ def test_the_lock_of_a_killed_update_is_removed_and_reported(locked):
 
 
 def test_a_killed_engines_process_id_reused_by_another_program_is_a_dead_lock(locked):
-    backend, ran = locked(1)  # no machine's first process is a pulumi
+    backend, ran = locked(1)  # process 1 is never a pulumi
     unlock.unlock(backend, "dev")
     assert len(ran) == 1
 
@@ -58,7 +58,7 @@ def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
     with started([str(engine), "60"]) as running:
-        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # it has the name a moment after it has begun
+        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # it gets the name a moment after its start
             time.sleep(0.01)
         backend, ran = locked(running.pid)
         with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):

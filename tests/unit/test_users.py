@@ -1,4 +1,4 @@
-"""Users of a cluster: what the files say, what is refused, and what a change does; on a directory in memory."""
+"""Users of a cluster: the text of files, what is refused, and what a change does; on a directory in memory."""
 
 from __future__ import annotations
 
@@ -535,12 +535,12 @@ def test_settings_survive_their_file(tmp_path):
     assert settings.load(str(tmp_path / "users.json")) == its
 
 
-# What travels
+# Files that are sent
 
 
 @pytest.fixture
 def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Put the programs where an update leaves them on a controller, and the certificate; return their folder."""
+    """Put the programs where an update puts them on a controller, and the certificate; return their folder."""
     (tmp_path / "elastic.pyz").write_bytes(programs.archive())
     (tmp_path / "certificate").write_text("certificate\n")
     monkeypatch.setattr(member, "ARCHIVE", str(tmp_path / "elastic.pyz"))

@@ -1,4 +1,4 @@
-"""What a user still runs, and what Slurm's programs say about it and about users; on programs in a folder."""
+"""A user's running processes and jobs, and what Slurm's programs report about users; on programs in a folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from scheduler.users.refusal import RefusalError
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make this folder the only one on PATH, but for a shell's."""
+    """Make this folder the only one on PATH, except for a shell's."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
@@ -53,7 +53,7 @@ def test_processes_are_those_of_the_number_with_their_names(tmp_path, monkeypatc
     assert any(one.startswith(f"{os.getpid()} (") for one in busy.processes(os.getuid()))
     for number in ("7", "12", "self"):
         (tmp_path / number).mkdir()
-    (tmp_path / "12/comm").write_text("bash\n")  # 7 has just ended
+    (tmp_path / "12/comm").write_text("bash\n")  # 7 has just exited
     monkeypatch.setattr(busy, "_PROC", str(tmp_path))
     assert busy.processes(os.getuid()) == ["12 (bash)"]
     assert busy.processes(os.getuid() + 1) == []

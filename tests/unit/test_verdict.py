@@ -1,4 +1,4 @@
-"""A verdict is a pure function of one line: pass only on whole, right, fast and steady data that went the intended way."""
+"""A verdict is a pure function of one line: pass only on complete, correct, fast and steady data that went the intended way."""
 
 from __future__ import annotations
 
@@ -289,7 +289,7 @@ WHOLE = line()
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
 def test_a_truncated_line_is_unknown_or_judged_by_what_is_left(start, length):
-    """A piece that is lost leaves no JSON, or JSON that says something; what it says is judged like any line."""
+    """A lost piece leaves no JSON, or JSON with some content, which is judged like any line."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
     try:

@@ -18,7 +18,7 @@ from benchmarks.runner import transcript
 
 
 def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]:
-    """Return the line of a run that reached `share` of the wire while its ranks waited that part of their time."""
+    """Return the line of a run that reached `share` of the ceiling while its ranks waited that part of their time."""
     made = document(share=share, scale=scale)
     if waited is not None:
         made["steps"] = [step | {"waited": waited} for step in made["steps"]]
@@ -28,13 +28,13 @@ def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]
 @pytest.mark.parametrize(
     ("share", "waited", "verdict"),
     [
-        (0.98, 0.3, PASS),  # waiting takes nothing from a pass
+        (0.98, 0.3, PASS),  # waiting changes nothing about a pass
         (0.79, 0.25, UNKNOWN),  # eight healthy hosts on two processors
-        (0.79, 0.02, SHORT),  # more is missing than the ranks waited
+        (0.79, 0.02, SHORT),  # the loss is larger than the time that ranks waited
         (0.79, None, SHORT),
         (0.5, 0.25, SHORT),  # half a rail
-        (0.5, 0.6, UNKNOWN),  # the same on a machine that was busy most of the time: not known, and never a pass
-        (0.79, 1.7, SHORT),  # no share
+        (0.5, 0.6, UNKNOWN),  # the same on a machine that was busy most of the time: unknown, and never a pass
+        (0.79, 1.7, SHORT),  # not a share
         (0.79, "0.25", SHORT),
     ],
 )

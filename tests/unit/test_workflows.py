@@ -1,4 +1,4 @@
-"""Workflows run no code of a pull request beside a token that may write, and take actions by commit."""
+"""Workflows never run a pull request's code with a token that may write, and pin actions by commit."""
 
 from __future__ import annotations
 
