@@ -1,9 +1,13 @@
-"""Speeds up the start of a plugin: imports the engine's protocol without the rest of the SDK."""
+"""What every program that serves the engine needs: a fast start, and the signals that stop it."""
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib.util
+import os
+import select
+import signal
 import sys
 import types
 
@@ -23,3 +27,25 @@ def start_fast() -> None:
         package = types.ModuleType(name)
         package.__path__ = [folder]
         sys.modules[name] = package
+
+
+class StopSignals:
+    """SIGINT and SIGTERM, from now on as something to wait for.
+
+    An Event that a handler sets does not do: a signal that arrives while this thread holds the Event's lock waits for that lock
+    forever.
+    """
+
+    def __init__(self) -> None:
+        self._told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._arrived)
+
+    def _arrived(self, _number: int, _frame: types.FrameType | None) -> None:
+        with contextlib.suppress(BlockingIOError):  # full of earlier ones
+            os.write(self._tell, b"x")
+
+    def wait(self, seconds: float) -> bool:
+        """Return whether one has arrived, after `seconds` at most."""
+        return bool(select.select([self._told], [], [], seconds)[0])

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from types import FrameType
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -23,6 +20,7 @@ from rehearsal.plugin.diff import Changes
 from rehearsal.plugin.errors import PartlyCreatedError, Problem, RequestTimeoutError, ServiceError
 from rehearsal.plugin.sdk import Sdk
 from rehearsal.plugin.store import Record
+from rehearsal.protocol import StopSignals
 
 T = TypeVar("T")
 
@@ -254,13 +252,7 @@ def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
 
 def serve(provider: Provider) -> None:
     """Serve until told to stop or until the engine has exited; print only the port."""
-    quit_quietly = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        quit_quietly.set()
-
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    stop = StopSignals()
     options = [("grpc.max_receive_message_length", _MESSAGE_BYTES), ("grpc.max_send_message_length", _MESSAGE_BYTES)]
     server = grpc.server(ThreadPoolExecutor(_WORKERS), options=options)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(provider, server)
@@ -269,7 +261,7 @@ def serve(provider: Provider) -> None:
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
     parent = os.getppid()
-    while not quit_quietly.wait(_PARENT_POLL_S) and os.getppid() == parent:
+    while not stop.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
     # The next start finishes work in progress, as a vendor would.
     server.stop(grace=None)

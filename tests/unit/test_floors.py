@@ -144,7 +144,7 @@ MAY = {
         "rehearsal.oci.shapes",
     },
     "rehearsal/plugin": {
-        *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin"),
+        *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.protocol"),
         *("grpc", "google", "pulumi", "typing_extensions"),
     },
     "rehearsal/plugin/openpgp.py": {"cryptography"},

@@ -226,9 +226,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="stand-in for Pulumi's Python language host")
     parser.add_argument("engine", nargs="?", default="")
     arguments, _ = parser.parse_known_args()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda _number, _frame: stop.set())
+    stop = protocol.StopSignals()
     sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), options=sizes)
     host = LanguageHost(arguments.engine)
