@@ -7,7 +7,6 @@ import functools
 import hashlib
 import json
 import re
-import subprocess
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -45,18 +44,16 @@ KEY, CERTIFICATE = made_certificate()
 KEY_PEM = KEY.private_bytes(PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption())
 
 
-@functools.cache
-def session_key() -> bytes:
-    return subprocess.run(["openssl", "genrsa", "2048"], capture_output=True, check=True).stdout
+GENUINE = oci_identity._openssl  # noqa: SLF001
+session_key = functools.cache(lambda: GENUINE(["genrsa", "2048"], b""))
 
 
 @pytest.fixture(autouse=True)
 def _one_session_key(request, monkeypatch):
     """Every identity generates a key, which takes a fifth of a second; here all but one share the same key."""
-    genuine = oci_identity._openssl  # noqa: SLF001
 
     def one(words: Sequence[str], text: bytes, keep: Sequence[int] = ()) -> bytes:
-        return session_key() if words[0] == "genrsa" else genuine(words, text, keep)
+        return session_key() if words[0] == "genrsa" else GENUINE(words, text, keep)
 
     if request.function is not test_the_key_of_a_machine_is_in_no_commands_words:
         monkeypatch.setattr(oci_identity, "_openssl", one)
