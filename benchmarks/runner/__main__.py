@@ -13,30 +13,39 @@ Exit status: 0 with one JSON line on standard output, or (but for `ask`) 1 with 
 progress go to standard error while the work runs.
 """
 
+import importlib
 import json
 import sys
-from typing import Any, Dict, List
+from typing import Any, List
 
 from benchmarks.launch import protocol
-from benchmarks.runner import build, entry_test, jobs, measure, schedule, search_run, slurm_job
+from benchmarks.runner import jobs
 from benchmarks.runner.refusal import Refusal
 
 #: At most this many characters of a refusal go into a line.
 _SENTENCE = 4000
-_WORK: Dict[str, Any] = {"build": build, "schedule": schedule, "measure": measure, "search": search_run}
+#: Modules by kind of work and by command. The runner is not compiled on nodes, so a start imports only the one that it needs.
+_MODULES = {
+    "build": "build", "schedule": "schedule", "measure": "measure", "search": "search_run",
+    "job": "slurm_job", "entry": "entry_test",
+}  # fmt: skip
 
 
 def main(argv: List[str]) -> int:
     """Carry out one command line and return the exit status."""
     try:
         if argv[:1] == ["job"] and argv[1:]:
-            return slurm_job.main(argv[1])
+            return int(_module("job").main(argv[1]))
         if argv[:1] == ["entry"] and argv[1:]:
-            return entry_test.main(argv[1])
+            return int(_module("entry").main(argv[1]))
         return _ask(sys.stdin.read()) if argv == ["ask"] else _dispatch(argv)
     except Refusal as refusal:
         print(f"busbar: {refusal}", file=sys.stderr)
         return 1
+
+
+def _module(name: str) -> Any:
+    return importlib.import_module(f"benchmarks.runner.{_MODULES[name]}")
 
 
 def _dispatch(argv: List[str]) -> int:
@@ -51,11 +60,11 @@ def _dispatch(argv: List[str]) -> int:
         return jobs.wait(argv[1], None)
     if argv == ["plan"]:
         request = _request(sys.stdin.read())
-        for command in _WORK[request.kind].commands(request):
+        for command in _module(request.kind).commands(request):
             print(command)
         return 0
     if argv[:1] == ["worker"] and argv[1:]:
-        jobs.work(argv[1], _WORK)
+        jobs.work(argv[1], _module)
         return 0
     print(__doc__, file=sys.stderr)
     return 2

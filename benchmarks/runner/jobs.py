@@ -65,8 +65,11 @@ def submit(request: protocol.Request) -> None:
             )
 
 
-def work(here: str, kinds: Dict[str, Any]) -> None:
-    """Do the work of the request in folder `here`, in the detached process; the files there record the outcome."""
+def work(here: str, module_of: Callable[[str], Any]) -> None:
+    """Do the work of the request in folder `here`, in the detached process; the files there record the outcome.
+
+    `module_of` returns the module that does a kind of work, with its function `work`.
+    """
     with text(os.path.join(here, "request.json")) as source:
         request = protocol.request(json.load(source))
     progress = os.path.join(here, "progress.log")
@@ -76,7 +79,7 @@ def work(here: str, kinds: Dict[str, Any]) -> None:
             target.write(line.rstrip("\n") + "\n")
 
     try:
-        write(os.path.join(here, "line.json"), _line(protocol.data(kinds[request.kind].work(request, here, say))))
+        write(os.path.join(here, "line.json"), _line(protocol.data(module_of(request.kind).work(request, here, say))))
     except Refusal as refusal:
         write(os.path.join(here, "failed.txt"), str(refusal))
     except Exception as error:

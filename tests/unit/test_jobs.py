@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,8 +39,8 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return found
 
 
-def kinds(work: Any) -> dict[str, Any]:
-    return {"schedule": SimpleNamespace(work=work)}
+def kinds(work: Any) -> Callable[[str], Any]:
+    return {"schedule": SimpleNamespace(work=work)}.__getitem__
 
 
 def test_a_worker_leaves_its_line_and_its_progress(here):
@@ -76,6 +78,24 @@ def test_a_line_has_at_most_64_kib(here, more, fits):
     assert (here / "line.json").exists() is fits
     if not fits:
         assert (here / "failed.txt").read_text() == "the result is 65537 bytes long, but a line may have at most 65536"
+
+
+def test_progress_is_seen_while_the_work_goes_on(here, monkeypatch):
+    """Until Python 3.9 standard error kept whole lines back where it is no terminal."""
+    shown = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr("sys.stderr", shown)
+    (here / "progress.log").write_text("one\n")
+    seen = []
+
+    def pause(_: float) -> None:
+        seen.append(shown.buffer.getvalue())
+        (here / "line.json").write_text("{}")
+
+    monkeypatch.setattr(jobs, "time", SimpleNamespace(monotonic=lambda: 0.0, sleep=pause))
+    with (here / "worker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        jobs.wait("r1", 5)
+    assert seen == [b"one\n"]
 
 
 def test_a_waiter_gets_the_result_and_each_line_of_progress_once(here, capsys):

@@ -161,6 +161,16 @@ def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_a
     assert {"n7", "n11"} <= set(kept["transport"]["tx_bytes"])
 
 
+def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_by_place_and_what_the_others_reached():
+    groups = [100.0 + number for number in range(9000)]
+    groups[7000] = 1.0
+    line = {"steps": [{"name": "pairs", "groups_gb_s": groups}], "machines": {}}
+    (step,) = line_size.fitting(line, [])["steps"]
+    kept = step["groups_gb_s"]
+    assert kept["slowest"] == [[7000, 1.0], *([number, 100.0 + number] for number in range(15))]
+    assert (kept["count"], kept["most"], kept["middle"], kept["mad"]) == (9000, 9099.0, 4598.5, 2250.0)
+
+
 def test_rails_that_are_all_trained_at_half_their_rate_are_named_although_they_are_alike(found):
     said = node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 200)
     assert said[0] == "n0: rail mlx5_0 runs at 100 Gb/sec, but the shape's rails run at 200 Gbit/s"
