@@ -121,7 +121,7 @@ class State:
         given.update(schema=SCHEMA, batches={token: batch.__dict__ for token, batch in self.batches.items()})
         part = self._path + ".part"
         with open(part, "w", encoding="utf-8") as target:
-            json.dump(given, target)
+            target.write(json.dumps(given))
             target.flush()
             os.fsync(target.fileno())
         os.rename(part, self._path)
