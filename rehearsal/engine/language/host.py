@@ -4,33 +4,34 @@ It does not install packages, generate code or list required plugins: the SDKs s
 registration, and plugins are on PATH.
 """
 
+# ruff: noqa: E402  the engine's protocol is imported without the SDK around it
+
 from __future__ import annotations
 
-import argparse
+import sys
+from pathlib import Path
+
+sys.path[0] = str(Path(__file__).resolve().parents[3])
+
+from rehearsal import protocol
+
+protocol.start_fast()
+
 import json
 import os
 import platform
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent import futures
-from importlib import metadata
-from pathlib import Path
 
 import grpc
+import pulumi
 from google.protobuf import empty_pb2, json_format
-
-sys.path[0] = str(Path(__file__).resolve().parents[3])
-
-from rehearsal import protocol  # noqa: E402
-
-protocol.start_fast()
-
-from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2  # noqa: E402
+from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # limit of the engine and the SDK for each other
@@ -102,7 +103,9 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     ) -> plugin_pb2.PluginInfo:
         """Return the version of the SDK that this host supports."""
         del request, context
-        return plugin_pb2.PluginInfo(version=metadata.version("pulumi"))
+        # importlib.metadata knows it, too, but takes a fifth of this program's start to import; each engine starts two.
+        (installed,) = Path(pulumi.__path__[0]).parent.glob("pulumi-[0-9]*.dist-info")
+        return plugin_pb2.PluginInfo(version=installed.name.removeprefix("pulumi-").removesuffix(".dist-info"))
 
     def GetRequiredPackages(  # noqa: N802
         self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
@@ -223,13 +226,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def main() -> int:
     """Serve until the engine interrupts this process or has exited itself."""
-    parser = argparse.ArgumentParser(description="stand-in for Pulumi's Python language host")
-    parser.add_argument("engine", nargs="?", default="")
-    arguments, _ = parser.parse_known_args()
+    engine = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     stop = protocol.StopSignals()
     sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=16), options=sizes)
-    host = LanguageHost(arguments.engine)
+    host = LanguageHost(engine)
     language_pb2_grpc.add_LanguageRuntimeServicer_to_server(host, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
