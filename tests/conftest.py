@@ -336,7 +336,10 @@ def run_main() -> None:
 
 
 def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = False, **changes: Any) -> Engine:
-    """Run the real __main__.py on a recording engine until it is idle; check that each component registers its outputs."""
+    """Run the real __main__.py on a recording engine until it is idle.
+
+    Check that each component registers its outputs, and that no Command puts its earlier output into its environment.
+    """
     REGISTERED.clear()
     engine = Engine(lines, members=members)
     loop = asyncio.new_event_loop()
@@ -354,6 +357,10 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     made = {(typ, name) for typ, name, _ in engine.resources if typ.startswith("busbar:")}
     assert made, "the program made nothing"
     assert made <= REGISTERED.keys(), "these components registered no outputs: the engine shows them as if they never ended"
+    commands = [(name, its) for typ, name, its in engine.resources if typ.startswith("command:") and typ.endswith(":Command")]
+    assert commands, "the program made no Command"
+    told = [name for name, its in commands if its.get("addPreviousOutputInEnv") is not False]
+    assert not told, "an output can be longer than an environment may be, and then the next update cannot start the Command"
     return engine
 
 

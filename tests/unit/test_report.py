@@ -308,6 +308,13 @@ def test_time_is_drawn_over_size_for_every_collective():
     assert list(line.get_ydata()) == [found["out_of_place"]["time_us"] for found in PASSED["results"]["all_reduce"]]
 
 
+def test_message_sizes_have_their_units_below_the_plot():
+    figure = plot.curves(PASSED)
+    plot.png(figure)
+    shown = [label.get_text() for label in figure.axes[1].get_xticklabels()]
+    assert {"8 B", "4 KiB", "2 MiB"} <= set(shown), shown
+
+
 @pytest.mark.parametrize("sizes", [3, 18])
 def test_the_time_axis_is_labelled_for_few_sizes_and_not_crowded_for_many(sizes):
     rows = PASSED["results"]["all_reduce"]
