@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help kubernetes on-demand setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare
+.PHONY: help kubernetes on-demand setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare older
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -89,3 +89,6 @@ figures: setup ## measure the claims of README, one line each; PARTS="faults hea
 compare: setup ## time the whole way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
 	@tools/setup compare
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.compare.rounds
+
+older: ## time preview, up and unchanged up against older commits by turns, such as COMMITS="8471989 d7aa662"
+	@python3 -m tools.older_commits $(COMMITS)

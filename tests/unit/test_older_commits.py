@@ -1,0 +1,52 @@
+"""The tool that times older commits against this one: what environment they get, in which order they run, what it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools import older_commits
+
+
+def test_an_older_commit_gets_nothing_of_this_checkout_from_the_environment():
+    ours = f"{older_commits.ROOT}/.busbar/bin"
+    given = {"PATH": f"{ours}:/usr/bin:/bin", "BUSBAR_ROOT": "x", "PULUMI_BACKEND_URL": "x", "MAKEFLAGS": "x", "HOME": "/root"}
+    assert older_commits.environment(given) == {"PATH": "/usr/bin:/bin", "HOME": "/root"}
+
+
+def test_rounds_go_to_and_fro_and_every_cluster_is_gone_before_the_next(monkeypatch):
+    ran = []
+
+    def make(folder: Path, words: str) -> float:
+        ran.append((folder.name, words))
+        return float(len(ran))
+
+    monkeypatch.setattr(older_commits, "make", make)
+    found = older_commits.rounds([Path("a"), Path("HEAD")], 2)
+    assert [name for name, words in ran if words == "down"] == ["a", "HEAD", "HEAD", "a"]
+    assert [words for _, words in ran] == ["preview", "up", "up", "down"] * 4
+    assert found["a"] == {"preview": [1.0, 13.0], "up": [2.0, 14.0], "unchanged up": [3.0, 15.0]}
+
+
+def test_a_cluster_whose_update_failed_is_taken_down_too(monkeypatch):
+    ran = []
+
+    def make(_folder: Path, words: str) -> float:
+        ran.append(words)
+        if words == "up":
+            raise SystemExit("`make up` of a ended with 2")
+        return 1.0
+
+    monkeypatch.setattr(older_commits, "make", make)
+    with pytest.raises(SystemExit, match="ended with 2"):
+        older_commits.rounds([Path("a")], 1)
+    assert ran == ["preview", "up", "down"]
+
+
+def test_the_table_has_medians_and_what_part_of_the_older_commit_this_one_takes():
+    older = {"preview": [3.0, 5.0], "up": [30.0, 30.0], "unchanged up": [4.0, 4.0]}
+    ours = {"preview": [2.0, 2.0], "up": [33.0, 33.0], "unchanged up": [1.0, 1.0]}
+    lines = [line.split() for line in older_commits.table({"a": older, "HEAD": ours}, "HEAD").splitlines()]
+    assert lines[0] == ["a", "HEAD"]
+    assert lines[1:3] == [["preview", "4.0", "s", "0.50", "2.0", "s"], ["up", "30.0", "s", "1.10", "33.0", "s"]]
