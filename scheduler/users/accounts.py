@@ -121,17 +121,17 @@ def _refuse(wanted: Wanted) -> List[str]:
 
 def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
     if wanted.name in known:
-        raise RefusalError(f"user {wanted.name}: there is a user of that name already, with number {known[wanted.name].uid}")
+        raise RefusalError(f"user {wanted.name}: there is a user of that name already, with uid {known[wanted.name].uid}")
     if wanted.name in local.users():
         raise RefusalError(f"user {wanted.name}: this machine has a user of that name itself (/etc/passwd)")
     taken = {one.uid: one.name for one in known.values()}
     taken.update({number: name for name, number in local.users().items()})
     if wanted.uid in taken:
-        raise RefusalError(f"--uid {wanted.uid}: it is the number of user {taken[wanted.uid]}")
+        raise RefusalError(f"--uid {wanted.uid}: it is the uid of user {taken[wanted.uid]}")
     gids = {one.gid: one.name for one in groups.existing().values()}
     if wanted.gid not in gids:
         shown = ", ".join(f"{gid} ({name})" for gid, name in sorted(gids.items()))
-        raise RefusalError(f"--gid {wanted.gid}: no group has that number; there are {shown}; `cluster group add` makes others")
+        raise RefusalError(f"--gid {wanted.gid}: no group has that gid; there are {shown}; `cluster group add` makes others")
 
 
 def _next_uid(known: Dict[str, User], homes: str) -> int:
