@@ -4,14 +4,31 @@ from __future__ import annotations
 
 import copy
 import json
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+from wait_until import wait_until
+
 from rehearsal.plugin.cloud import Cloud
+
+#: Functions in which a cloud's own API goes on after its answer.
+_IN_THE_BACKGROUND = ("(turn)", "(_end)")
 
 
 def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
     cloud.world.folder()
     (cloud.world.path / "faults.json").write_text(json.dumps(listed))
+
+
+def work_done(cloud: Cloud) -> Iterator[None]:
+    """Run a test, and then wait for what its calls began: without the test's fakes it would make real hosts and networks."""
+    before = set(threading.enumerate())
+    yield
+    for thread in set(threading.enumerate()) - before:
+        if thread.name.endswith(_IN_THE_BACKGROUND):
+            thread.join()
+    wait_until(lambda: all(one.state != "pending" for one in cloud.store.read().records.values()), "no launch is under way")
 
 
 def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,7 +13,7 @@ from aws_cloud import TRUST, ZONE, Fakes, Stack, cloud, fakes, head
 from botocore.exceptions import ClientError
 
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
-from stand_in import faults
+from stand_in import faults, work_done
 from wait_until import wait_until
 
 from rehearsal.aws import sessions
@@ -80,6 +81,11 @@ class Account:
 
     def until(self, ids: list[str], state: str) -> None:
         wait_until(lambda: {self.listed(InstanceIds=ids)[one]["State"]["Name"] for one in ids} == {state}, f"{ids} are {state}")
+
+
+@pytest.fixture(autouse=True)
+def _work_done(cloud: Cloud) -> Iterator[None]:
+    yield from work_done(cloud)
 
 
 @pytest.fixture

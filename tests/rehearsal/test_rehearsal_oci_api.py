@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +15,7 @@ from oci_caller import Caller
 from oci_stack import AD, COMPARTMENT, TENANCY, Fakes, Stack, cloud, configuration, fakes
 
 # ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
-from stand_in import faults
+from stand_in import faults, work_done
 from wait_until import wait_until
 
 from rehearsal.oci.api import federation
@@ -95,6 +95,11 @@ class Account:
 
     def launched(self, size: int = 2) -> dict[str, Any]:
         return self.network(self.launch(size).body["id"], "RUNNING")
+
+
+@pytest.fixture(autouse=True)
+def _work_done(cloud: Cloud) -> Iterator[None]:
+    yield from work_done(cloud)
 
 
 @pytest.fixture
