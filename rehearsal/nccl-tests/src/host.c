@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -91,16 +92,13 @@ static bool selected(const char *list, const char *name)
 
 static bool address_of(const char *netdev, struct in_addr *address)
 {
-    struct ifaddrs *all, *one;
-    bool found = false;
-    if (getifaddrs(&all)) return false;
-    for (one = all; one && !found; one = one->ifa_next) {
-        unsigned up = IFF_UP | IFF_RUNNING;
-        found = one->ifa_addr && one->ifa_addr->sa_family == AF_INET && !strcmp(one->ifa_name, netdev) &&
-                (one->ifa_flags & up) == up;
-        if (found) *address = ((struct sockaddr_in *)one->ifa_addr)->sin_addr;
-    }
-    freeifaddrs(all);
+    const short up = IFF_UP | IFF_RUNNING;
+    struct ifreq asked = {0};
+    int asking = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(asked.ifr_name, sizeof asked.ifr_name, "%s", netdev);
+    bool found = !ioctl(asking, SIOCGIFFLAGS, &asked) && (asked.ifr_flags & up) == up && !ioctl(asking, SIOCGIFADDR, &asked);
+    if (found) *address = ((struct sockaddr_in *)&asked.ifr_addr)->sin_addr;
+    if (asking >= 0) close(asking);
     return found;
 }
 
@@ -122,16 +120,21 @@ static bool netdev_of(const char *hca, char *netdev)
 // Whether a verbs library could open the HCA: it finds devices here, and nowhere else.
 static bool opens(const char *hca)
 {
-    DIR *folder = opendir(VERBS_FOLDER);
-    struct dirent *entry;
-    bool found = false;
-    while (folder && !found && (entry = readdir(folder))) {
-        char path[320], name[NAME_MAX_BYTES];
-        snprintf(path, sizeof path, "%s/%s/ibdev", VERBS_FOLDER, entry->d_name);
-        found = entry->d_name[0] != '.' && first_line(path, name, sizeof name) && !strcmp(name, hca);
+    static char names[RAILS_MAX][NAME_MAX_BYTES];
+    static int count = -1;
+    if (count < 0) {
+        DIR *folder = opendir(VERBS_FOLDER);
+        struct dirent *entry;
+        for (count = 0; folder && count < RAILS_MAX && (entry = readdir(folder));) {
+            char path[320];
+            snprintf(path, sizeof path, "%s/%s/ibdev", VERBS_FOLDER, entry->d_name);
+            count += entry->d_name[0] != '.' && first_line(path, names[count], NAME_MAX_BYTES);
+        }
+        if (folder) closedir(folder);
     }
-    if (folder) closedir(folder);
-    return found;
+    for (int i = 0; i < count; i++)
+        if (!strcmp(names[i], hca)) return true;
+    return false;
 }
 
 // The interface behind an EFA device.

@@ -5,13 +5,15 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "layout.h"
+
 #ifdef MPI_SUPPORT
 #include <mpi.h>
 #endif
 
 /* MPI takes a process that exits before the end of MPI_Finalize for one that failed. All ranks of many hosts share few
  * processors, so the end may take long; it is bounded because a peer that died is waited for without end. */
-enum { FINISH_S = 60, ABORT_S = 5 };
+enum { FINISH_S = 60, ABORT_S = 5, NAP_US = 500 };
 
 static int rank = 0, size = 1;
 static volatile sig_atomic_t final_code;
@@ -45,12 +47,35 @@ void launch_start(int *argc, char ***argv)
 int launch_rank(void) { return rank; }
 int launch_size(void) { return size; }
 
+#ifdef MPI_SUPPORT
+static void finish(MPI_Request *requests, int count)
+{
+    int done = 0;
+    for (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE); !done; MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE))
+        usleep(NAP_US);
+}
+#endif
+
+/* By way of rank 0, with naps: MPI_Allgather spins until the last rank is there, and many ranks share few processors here. A
+ * rank that waited so in MPI_Iallgather once crashed in MPI_Finalize. */
 void launch_allgather(const void *mine, size_t bytes, void *all)
 {
+    memcpy((char *)all + (size_t)rank * bytes, mine, bytes);
 #ifdef MPI_SUPPORT
-    MPI_Allgather((void *)mine, (int)bytes, MPI_BYTE, all, (int)bytes, MPI_BYTE, MPI_COMM_WORLD);
-#else
-    memcpy(all, mine, bytes);
+    static MPI_Request requests[RANKS_MAX];
+    int others = size - 1, part = (int)bytes, whole = size * part;
+    if (rank == 0) {
+        for (int i = 0; i < others; i++)
+            MPI_Irecv((char *)all + (size_t)(i + 1) * bytes, part, MPI_BYTE, i + 1, 0, MPI_COMM_WORLD, &requests[i]);
+        finish(requests, others);
+        for (int i = 0; i < others; i++) MPI_Isend(all, whole, MPI_BYTE, i + 1, 0, MPI_COMM_WORLD, &requests[i]);
+        finish(requests, others);
+    } else {
+        MPI_Isend(mine, part, MPI_BYTE, 0, 0, MPI_COMM_WORLD, &requests[0]);
+        finish(requests, 1);
+        MPI_Irecv(all, whole, MPI_BYTE, 0, 0, MPI_COMM_WORLD, &requests[0]);
+        finish(requests, 1);
+    }
 #endif
 }
 
