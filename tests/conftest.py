@@ -120,8 +120,12 @@ def _text(path: Path) -> str:
     return path.read_text()
 
 
-#: Groups of tests that share a stack, longest first, so that no worker starts one when the others have finished.
-STORIES = ("aws", "stack", "faults", "container", "readme", "hosts", "oci-files")
+#: Groups of tests that share a stack, long ones first, so that no worker starts one when the others have finished. Those of
+#: Slurm wait most of their time, so they run beside those that compute.
+STORIES = (
+    *("stack", "faults", "aws", "elastic", "users", "hosts", "container", "readme", "oci-files", "machines", "nccl-tests"),
+    *("tenancy", "broken", "booted", "storage", "oci-single"),
+)
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:

@@ -35,7 +35,7 @@ class Watch:
         self.inside = threading.local()
         self.seen: list[str] = []
         self.calls = 0
-        self.on = True
+        self.on = self.added = False
 
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.on or not getattr(self.inside, "depth", 0) or not event.startswith(_TOUCHES):
@@ -51,12 +51,13 @@ def _is_import(frame: FrameType | None) -> bool:
 
 
 WATCH = Watch()
-WATCH.on = False
-sys.addaudithook(WATCH.hook)
 
 
 @pytest.fixture
 def watched(monkeypatch) -> Iterator[Watch]:
+    if not WATCH.added:  # a hook cannot be removed, and every file that a later test opens would call it
+        sys.addaudithook(WATCH.hook)
+        WATCH.added = True
     genuine = pulumi.Output.apply
 
     def apply(self, func, run_with_unknowns=False):  # noqa: FBT002 - as the genuine one
