@@ -20,7 +20,7 @@ ENROOT_SUMS = (
     "Without any, machines install what GitHub serves, and a preview warns."
 )
 #: Description of `toolkitKey`.
-TOOLKIT_SIGNER = "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; another key ends the first boot."
+TOOLKIT_SIGNER = "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; with another key, first boot fails."
 
 #: Description of `alwaysOn` on every cloud.
 ALWAYS_ON = (
@@ -72,7 +72,7 @@ class Containers(Model):
 
 
 class Scheduler(Model):
-    """A Slurm cluster whose controller is the login node; it starts dynamic nodes when jobs need them, and ends idle ones."""
+    """A Slurm cluster; its controller is the login node, which starts dynamic nodes for jobs and terminates idle ones."""
 
     idle_min: Annotated[Minutes, Field(ge=1)] = Field(
         default=10, description="How long a dynamic node may be idle before it ends.", examples=["30 min"]
