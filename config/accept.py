@@ -17,7 +17,7 @@ _Rate = Annotated[GbS, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit of the user's own: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out of place."""
+    """A minimum of the user's own: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out-of-place."""
 
     collective: str
     size_bytes: int
@@ -29,11 +29,11 @@ class Accept(Model):
 
     gate_gb_s: _Rate | None = Field(
         default=None,
-        description="Bus bandwidth to reach at the largest size; null requires a fraction of the wire's.",
+        description="Bus bandwidth to reach at the largest size; with null it is a fraction of what the network can carry.",
     )
     limits: dict[Collective, dict[Bytes, _Rate]] = Field(
         default={},
-        description="Bus bandwidth to reach for single collectives and sizes, out of place.",
+        description="Bus bandwidth to reach for individual collectives and sizes, out-of-place.",
         examples=[{"all_gather": {"1G": "300 GB/s"}}],
     )
     allow_skipped: tuple[Skippable, ...] = Field(
@@ -43,11 +43,11 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="How many times slower a rehearsal's wires are, so that its preview shows the numbers of its update.",
+        description="How many times slower than real links a rehearsal's are, so that its preview shows what its update will.",
         examples=[4000],
     )
 
     @property
     def own_limits(self) -> tuple[Limit, ...]:
-        """The limits on single collectives and sizes."""
+        """The minimums for individual collectives and sizes."""
         return tuple(Limit(name, size, rate) for name, by_size in self.limits.items() for size, rate in by_size.items())

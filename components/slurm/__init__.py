@@ -1,1 +1,1 @@
-"""A Slurm cluster whose controller is a cloud's login node; nothing here names a cloud."""
+"""A Slurm cluster whose controller runs on the login node; nothing here depends on a cloud."""

@@ -1,4 +1,4 @@
-"""Rules about existing machines: each is named once, and has a pinned host key."""
+"""Rules for existing machines: every machine is named once, has a pinned host key, and a name that Slurm accepts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from scheduler import names
 _NONE = "nothing is trusted on first use"
 
 
-@rule("hosts-named", ERROR, "ranks start on machines that are named", guard=True)
+@rule("hosts-named", ERROR, "ranks start only on machines that the stack file lists", guard=True)
 def hosts_named(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """Machines that are named nowhere, in two places, or twice."""
+    """No machines at all, machines in both settings, or one machine listed twice."""
     if wanted.nodes and wanted.inventory:
         yield Breach("hosts.nodes", "is set, and so is hosts.inventory; name the machines in one of them")
     if not wanted.nodes and not wanted.inventory:
@@ -25,7 +25,7 @@ def hosts_named(wanted: Hosts, _facts: None) -> Iterator[Breach]:
             if text in seen:
                 yield Breach(
                     "hosts.inventory" if wanted.inventory else "hosts.nodes",
-                    f"has {text} twice; every machine takes part once",
+                    f"has {text} twice; list every machine once",
                 )
             seen[text] = machine.name
 
@@ -51,7 +51,7 @@ def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
     for machine in wanted.machines:
         if why := names.refused_node(machine.name):
             where = "hosts.inventory" if wanted.inventory else "hosts.nodes"
-            yield Breach(where, f"has a machine {machine.name}, and hosts.slurm is set; {why}")
+            yield Breach(where, f"has a machine named {machine.name}, but hosts.slurm is set; {why}")
 
 
 RULES: dict[str, Rule[Hosts, None]] = {one.id: one for one in (hosts_named, host_keys, slurm_names)}
@@ -62,5 +62,5 @@ def findings(wanted: Hosts, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: Rules of existing machines about the whole stack.
+#: Rules for existing machines that concern the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

@@ -19,7 +19,7 @@ def nodes_named(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if not wanted.nodes:
         yield Breach("kubernetes.nodes", "is empty; name at least one node that has GPUs")
     for name in sorted({name for name in wanted.nodes if wanted.nodes.count(name) > 1}):
-        yield Breach("kubernetes.nodes", f"has {name} twice; every node takes part once")
+        yield Breach("kubernetes.nodes", f"has {name} twice; list every node once")
 
 
 @rule("host-keys", ERROR, "sshd(8), SSH_KNOWN_HOSTS FILE FORMAT; nothing is trusted on first use", guard=True)

@@ -35,7 +35,7 @@ class Allowed:
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
         protocol: `-1`, `6`, `17` or `1`.
-        ports: first and last; for ICMP type and code, -1 for all; None for all ports.
+        ports: first and last port (for ICMP: type and code, where -1 means all); None means all ports.
         group: id of the group on the other side, or empty.
         cidr: the network on the other side, or empty.
     """
@@ -48,7 +48,7 @@ class Allowed:
 
     @property
     def everything(self) -> bool:
-        """Whether it covers all traffic."""
+        """Whether it covers all protocols and ports."""
         return self.protocol == "-1"
 
 
@@ -136,7 +136,7 @@ class Rule(Kind):
         for name in ("cidrIpv6", "prefixListId"):
             if asked.inputs.get(name) is not None:
                 yield refused(
-                    name, "NotRehearsed", f"{name} is given, and the rehearsal supports IPv4 networks and groups.", 501
+                    name, "NotRehearsed", f"{name} is given, but the rehearsal supports only IPv4 networks and groups.", 501
                 )
         text = asked.known("cidrIpv4")
         if text is not None and cidr(text) is None:
@@ -175,7 +175,7 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return the rule's dependencies: it is deleted with its own group; a group that it refers to cannot be deleted."""
+        """Return what cannot be deleted before the rule: the group that it refers to, unless that is its own."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"
@@ -203,10 +203,13 @@ def _span(path: str, protocol: str, rule: Mapping[str, Any]) -> Iterator[Problem
     first, last = rule.get("fromPort"), rule.get("toPort")
     number = NUMBERS.get(protocol.lower(), protocol)
     if not number.lstrip("-").isdecimal():
-        yield invalid(f"{dot}ipProtocol", f"Invalid value '{protocol}' for IP protocol. Unknown protocol.")
+        # A group's own rules call it protocol, a rule that is a resource ipProtocol.
+        yield invalid(
+            f"{dot}protocol" if path else "ipProtocol", f"Invalid value '{protocol}' for IP protocol. Unknown protocol."
+        )
     elif number == "-1" and path == "" and (first is not None or last is not None):
         # The provider's own check: "from_port and to_port must not be set if ip_protocol is -1".
-        yield invalid(f"{dot}fromPort", "fromPort and toPort are given, and protocol -1 is about all ports: leave them out.")
+        yield invalid(f"{dot}fromPort", "fromPort or toPort is given, but protocol -1 covers all ports: leave them out.")
     elif number in {"6", "17"}:
         if first is None or last is None:
             yield refused(f"{dot}fromPort", "MissingParameter", "The request must contain fromPort and toPort for tcp and udp.")

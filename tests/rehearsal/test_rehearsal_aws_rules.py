@@ -103,10 +103,11 @@ REFUSED = [
     # Security groups.
     ("SecurityGroup", "nodes", "name", "sg-mine", "may not be in the format sg-*"),
     ("SecurityGroup", "nodes", "name", "default", "InvalidGroup.Duplicate"),
+    ("SecurityGroup", "nodes", "ingress", [{"protocol": "quic", "fromPort": 1, "toPort": 2}], "ingress[0].protocol"),
     ("SecurityGroupIngressRule", "nodes-in", "referencedSecurityGroupId", "sg-0none", "InvalidGroup.NotFound"),
     ("SecurityGroupIngressRule", "nodes-in", "cidrIpv4", "10.0.0.0/16", "exactly one of"),
     ("SecurityGroupIngressRule", "nodes-in", "description", "twice", "InvalidPermission.Duplicate"),
-    ("SecurityGroupIngressRule", "nodes-in", "fromPort", 22, "protocol -1 is about all ports"),
+    ("SecurityGroupIngressRule", "nodes-in", "fromPort", 22, "protocol -1 covers all ports"),
     ("SecurityGroupIngressRule", "ssh", "toPort", 21, "Invalid TCP/UDP port range (22:21)"),
     ("SecurityGroupIngressRule", "ssh", "toPort", None, "must contain fromPort and toPort"),
     ("SecurityGroupIngressRule", "ssh", "ipProtocol", "quic", "Unknown protocol"),

@@ -81,7 +81,7 @@ def test_one_machine_without_a_jump_host_is_enough(given):
     [
         ({"nodes": {}}, "hosts.nodes is empty, and hosts.inventory is not set; name at least one machine in one of them"),
         ({"nodes": ["10.0.0.1"]}, "hosts.nodes is ['10.0.0.1']; it must be a map."),
-        ({"nodes": {"a": "10.0.0.1", "b": "10.0.0.1"}}, "hosts.nodes has 10.0.0.1 twice; every machine takes part once"),
+        ({"nodes": {"a": "10.0.0.1", "b": "10.0.0.1"}}, "hosts.nodes has 10.0.0.1 twice; list every machine once"),
         (
             {"nodes": {"a": "-oProxyCommand=x"}},
             "hosts.nodes has a: -oProxyCommand=x, and '-oProxyCommand=x' is no",
@@ -355,4 +355,4 @@ def test_a_machine_whose_name_slurm_needs_is_refused_where_slurm_is_asked_for(gi
     named = given | {"nodes": {"default": "10.0.0.1", "gpu-b": "10.0.0.2"}}
     assert parsed(named).slurm is None
     (found,) = refused(named | {"slurm": {}})
-    assert found.startswith("hosts.nodes has a machine default, and hosts.slurm is set; Slurm keeps that name for itself")
+    assert found.startswith("hosts.nodes has a machine named default, but hosts.slurm is set; Slurm keeps that name for itself")

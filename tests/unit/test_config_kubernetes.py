@@ -91,7 +91,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"namespace": "kube-system"}, "kubernetes.namespace is 'kube-system', which the cluster uses itself"),
     ({"namespace": "Busbar"}, "kubernetes.namespace is 'Busbar'; a namespace has lower-case letters"),
     ({"nodes": []}, "kubernetes.nodes is empty; name at least one node that has GPUs"),
-    ({"nodes": ["gpu0", "gpu0"]}, "kubernetes.nodes has gpu0 twice; every node takes part once"),
+    ({"nodes": ["gpu0", "gpu0"]}, "kubernetes.nodes has gpu0 twice; list every node once"),
     ({"nodes": ["gpu_0"]}, "kubernetes.nodes has 'gpu_0', which is no name of a node"),
     ({"gpus": 0}, "kubernetes.gpus is 0; it must be "),
     ({"gpuResource": "gpu"}, "kubernetes.gpuResource is 'gpu'; an extended resource is called domain/name"),

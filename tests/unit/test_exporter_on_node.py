@@ -1,4 +1,4 @@
-"""The set-up of the exporter on a machine, run here with every command recorded: files, commands and their order."""
+"""The exporter's set-up of a machine, run locally with its commands recorded: what it writes and runs, in which order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK = {"exporter": True, "port": 9879, "readers": [OTHER]}
 
 
 class Machine:
-    """A machine whose commands are recorded; `answers` sets the result of some, by their first words."""
+    """A machine whose commands are recorded; `answers` has the results of some, by their first words."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
@@ -59,7 +59,7 @@ STARTED = [
 ]
 
 
-def test_the_unit_is_written_before_systemd_reads_it_and_the_exporter_answers_before_it_is_said_to_be_there(machine, capsys):
+def test_the_unit_is_written_before_systemd_reads_it_and_the_exporter_answers_before_success_is_reported(machine, capsys):
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", *STARTED]
     assert machine.program.read_text() == "the program\n"
@@ -73,14 +73,14 @@ ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 
 @pytest.mark.parametrize(("there", "made"), [(0, []), (1, [ADDED])])
-def test_a_user_is_created_where_systemd_does_not_create_it_and_it_does_not_exist(machine, capsys, there, made):
+def test_a_missing_user_is_created_where_systemd_would_not_create_it(machine, capsys, there, made):
     machine.answers |= {"systemctl --version": (0, "systemd 219\n", ""), "id busbar-rdma": (there, "", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", "id busbar-rdma", *made, *STARTED]
 
 
 @pytest.mark.parametrize(("version", "asked"), [(234, ["id busbar-rdma"]), (235, [])])
-def test_systemd_makes_the_user_by_itself_since_235(machine, capsys, version, asked):
+def test_systemd_235_and_later_create_the_user_themselves(machine, capsys, version, asked):
     machine.answers |= {"systemctl --version": (0, f"systemd {version}\n", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", *asked, *STARTED]
@@ -112,7 +112,7 @@ def test_iptables_admits_each_reader_once_and_its_rules_are_kept_for_the_next_bo
     assert machine.rules.read_text() == "new"
     machine.answers["iptables -C"] = (0, "", "")
     machine.main(capsys)
-    assert not [call for call in machine.calls if call.startswith("iptables -I")], "it is there already"
+    assert not [call for call in machine.calls if call.startswith("iptables -I")], "a rule that exists was added again"
     machine.main(capsys, exporter=False)
     assert [call for call in machine.calls if call.startswith("iptables -D")] == [f"iptables -D {rule}" for rule in rules]
 
@@ -132,7 +132,7 @@ def test_the_units_port_is_closed_whatever_the_stack_file_says_now(machine, caps
     assert "firewall-cmd --remove-port=9879/tcp" in machine.calls
 
 
-def test_a_failing_command_stops_it_with_the_commands_message(machine, capsys):
+def test_a_failing_command_stops_the_set_up_with_its_message(machine, capsys):
     machine.answers["systemctl enable"] = (1, "", "first\nFailed to enable unit: no such file\n")
     with pytest.raises(SystemExit, match=r"^systemctl enable busbar-rdma-exporter: Failed to enable unit: no such file$"):
         machine.main(capsys)
@@ -173,14 +173,14 @@ def waiting(patch: pytest.MonkeyPatch, refusals: int) -> Answering:
     return found
 
 
-def test_an_exporter_that_is_slow_to_start_is_waited_for_past_any_proxy(machine, capsys, monkeypatch):
+def test_a_slow_exporter_is_waited_for_and_reached_without_a_proxy(machine, capsys, monkeypatch):
     found = waiting(monkeypatch, refusals=3)
     assert machine.main(capsys) == {"there": True}
     assert found.tried == [("http://10.20.1.11:9879/metrics", 5)] * 4
     assert [handler.proxies for handler in found.handlers] == [{}]
 
 
-def test_an_exporter_that_does_not_answer_is_reported_with_its_last_output_at_the_timeout(machine, capsys, monkeypatch):
+def test_an_exporter_that_does_not_answer_before_the_timeout_is_reported_with_the_last_error(machine, capsys, monkeypatch):
     found = waiting(monkeypatch, refusals=1000)
     with pytest.raises(SystemExit) as ended:
         machine.main(capsys)
@@ -189,7 +189,7 @@ def test_an_exporter_that_does_not_answer_is_reported_with_its_last_output_at_th
     assert 14.5 <= found.now - 1000 <= 15.5
 
 
-def test_rules_that_could_not_be_read_back_do_not_take_the_place_of_those_for_the_next_boot(machine, capsys):
+def test_the_saved_rules_are_not_overwritten_when_iptables_save_fails(machine, capsys):
     machine.rules.write_text("old")
     machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (1, "half", "")}
     machine.main(capsys)
@@ -200,7 +200,7 @@ NODES = [{"name": f"gpu-{number}", "address": f"10.20.1.{number}"} for number in
 
 
 class Fan:
-    """The head node's ssh: `calls` has the commands, `ends` the exit status by address."""
+    """The head node's ssh: `calls` records the commands, `ends` sets by address how one ends."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], bytes]] = []
@@ -235,7 +235,7 @@ def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
     assert {program for _, program in fan.calls} == {b"the program"}
 
 
-def test_in_pods_it_goes_by_the_program_in_sshs_place_and_each_hears_its_own_address(fan, monkeypatch):
+def test_in_pods_the_program_for_pods_takes_the_place_of_ssh_and_each_gets_its_own_address(fan, monkeypatch):
     monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
     exporter_on_nodes.main(NODES[:2], "the program", there=True)
     found = sorted(argv for argv, _ in fan.calls)
