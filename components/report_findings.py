@@ -41,7 +41,7 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
         return ask()
     except Exception as error:  # noqa: BLE001 - the SDKs raise no other
         raise pulumi.RunError(
-            f"{cloud}.preflight is true, and {what} could not be looked up: {reason(error)}. It takes valid credentials and "
+            f"{cloud}.preflight is true, but {what} could not be looked up: {reason(error)}. It takes valid credentials and "
             f"the right to {right}; set {cloud}.preflight: false to ask nothing."
         ) from None
 

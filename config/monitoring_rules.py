@@ -27,7 +27,7 @@ def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
     if network.existing is not None:
         return
     if network.ingress != "all":
-        yield Breach("monitoring.exporter", "is true, and oci.network.ingress is ssh, so nobody could read it; set that to all")
+        yield Breach("monitoring.exporter", "is true, but oci.network.ingress is ssh, so nobody could read it; set that to all")
     for index, cidr in enumerate(asked.read_from):
         if not is_inside(cidr, ipaddress.IPv4Network(network.vcn)):
             yield Breach(
@@ -40,7 +40,7 @@ def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
     if asked.read_from and wanted.network.groups is None:
         yield Breach(
             "monitoring.readFrom",
-            "is set, and the stack's own security groups let only the login node in; name yours in aws.network.groups",
+            "is set, but the stack's own security groups let only the login node in; name yours in aws.network.groups",
         )
 
 

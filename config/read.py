@@ -90,7 +90,7 @@ def _foreign(texts: Mapping[str, str], target: str) -> list[str]:
     ]
     # Pulumi.yaml declares every group with the default {}, so an empty group counts as not set.
     given = [key for key in TARGETS if key != target and texts.get(key, "{}").strip() not in {"", "{}", "null"}]
-    return sentences + [f"{key} is set, and target is {target}; remove it, or change the target." for key in given]
+    return sentences + [f"{key} is set, but target is {target}; remove it, or change the target." for key in given]
 
 
 def group(key: str, model: type[Model], text: str) -> tuple[Model, list[str]]:

@@ -61,7 +61,7 @@ def limits(stack: Stack, _facts: None) -> _Breaches:
     for limit in stack.accept.own_limits:
         path = f"accept.limits.{limit.collective}"
         if limit.collective not in measure.collectives:
-            yield Breach(path, "is set, and measure.collectives does not run it; name one of its collectives")
+            yield Breach(path, "is set, but measure.collectives does not run it; name one of its collectives")
         elif limit.size_bytes not in measure.sizes_of(limit.collective):
             size = MESSAGE.show(limit.size_bytes)
             yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name one of its sizes")

@@ -41,7 +41,7 @@ def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 def idle(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
     """Yield a controller at `where` that has nothing to start."""
     if slurm is not None and not any(one.dynamic for one in entries):
-        yield Breach(where, f"is set, and nothing has dynamic nodes; give an entry a number of them, or remove {where}")
+        yield Breach(where, f"is set, but nothing has dynamic nodes; give an entry a number of them, or remove {where}")
 
 
 def mixed(entries: Sequence[Entry]) -> Iterator[Breach]:
@@ -70,7 +70,7 @@ def shared_login(where: str, slurm: Scheduler | None, shared: bool) -> Iterator[
     if slurm is None and shared:
         yield Breach(
             f"{where}.storage.home.shareLoginUser",
-            f"is true, and {where}.slurm is not set; it is for jobs that the login user submits: remove it",
+            f"is true, but {where}.slurm is not set; it is for jobs that the login user submits: remove it",
         )
 
 
@@ -93,18 +93,18 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
         if one.dynamic and not one.rails:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, and no rails of {one.path} are known before its machines start, so none could be measured; leave it "
+                f"is true, but no rails of {one.path} are known before its machines start, so none could be measured; leave it "
                 "out",
             )
         elif one.dynamic == 1:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, and {one.path}.dynamic is 1; a test takes two machines, so raise that or leave this out",
+                f"is true, but {one.path}.dynamic is 1; a test takes two machines, so raise that or leave this out",
             )
         elif one.running:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, and {one.path}.{one.static} is {one.running}; the test's program comes with the test job, which is "
+                f"is true, but {one.path}.{one.static} is {one.running}; the test's program comes with the test job, which is "
                 "there only where no node always runs",
             )
 
@@ -173,7 +173,7 @@ def contained(where: str, slurm: Scheduler | None, container: object) -> Iterato
         if container is not None:
             yield Breach(
                 f"{where}.container",
-                f"is set, and {where}.slurm.containers is not; the test job's ranks start in an image through Pyxis: set "
+                f"is set, but {where}.slurm.containers is not; the test job's ranks start in an image through Pyxis: set "
                 f"{where}.slurm.containers: {{}}, or remove container",
             )
     elif slurm.containers.pyxis != PYXIS and slurm.containers.pyxis_sha256 == PYXIS_SHA256:

@@ -178,7 +178,7 @@ class Storage(pulumi.ComponentResource):
 def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | None) -> tuple[str, str]:
     if lustre.efa and not efa:
         raise pulumi.RunError(
-            f"aws.storage.lustre.efa is true, and {lustre.existing} was made without EFA, which cannot be changed; leave it out"
+            f"aws.storage.lustre.efa is true, but {lustre.existing} was made without EFA, which cannot be changed; leave it out"
         )
     return _in_vpc("lustre", lustre.existing or "", **place), name
 

@@ -44,7 +44,7 @@ def rendered(asked: GpuOperator) -> str:
     helm = shutil.which("helm")
     if helm is None:
         raise pulumi.RunError(
-            "kubernetes.gpuOperator is set, and this machine has no helm, which renders the chart for the preview; install "
+            "kubernetes.gpuOperator is set, but this machine has no helm, which renders the chart for the preview; install "
             "Helm 3, or install the operator yourself and leave the key out."
         )
     chart = str(Path(asked.chart).expanduser())

@@ -33,7 +33,7 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
         for group, owner in _GROUPS:
             if not kubectl("api-resources", f"--api-group={group}", "--no-headers").out.strip():
                 sys.exit(
-                    f"kubernetes.rails is set, and the cluster does not know {group}: {owner} is not installed there, so pods "
+                    f"kubernetes.rails is set, but the cluster does not know {group}: {owner} is not installed there, so pods "
                     "cannot get a rail; install it, let the stack bring it (kubernetes.secondaryNetworks), or measure one node"
                 )
     if ask["job"] == "mpijob.kubeflow.org":

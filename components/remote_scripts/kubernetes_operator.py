@@ -32,7 +32,7 @@ def main(ask: Dict[str, Any]) -> None:
     foreign = foreign_objects(kubectl, ask, _WHOSE)
     if foreign:
         sys.exit(
-            f"kubernetes.gpuOperator is set, and the cluster has one already, which was left as it is ({foreign}); leave it "
+            f"kubernetes.gpuOperator is set, but the cluster has one already, which was left as it is ({foreign}); leave it "
             "out of the stack, or remove that one first"
         )
     apply_manifest(kubectl, ask, _WHOSE)

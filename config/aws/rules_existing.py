@@ -58,7 +58,7 @@ def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
         path = f"aws.storage.{key}"
         for name in sorted(system.model_fields_set - _OF_MACHINES):
             yield Breach(
-                f"{path}.{key_of(name)}", f"is set, and {path}.existing is {system.existing}, which has its own; set only one"
+                f"{path}.{key_of(name)}", f"is set, but {path}.existing is {system.existing}, which has its own; set only one"
             )
         if wanted.network.groups is None:
             yield Breach(

@@ -85,7 +85,7 @@ def efa_unsupported(wanted: Aws, _facts: Facts) -> _Breaches:
     able = ", ".join(name for name, row in INSTANCES.items() if row.efa)
     for path, _, one in wanted.located:
         if one.efa and one.instance is not None and not one.instance.efa:
-            yield Breach(f"{path}.efa", f"is true, and {one.type} has none; types with EFA are {able}")
+            yield Breach(f"{path}.efa", f"is true, but {one.type} has none; types with EFA are {able}")
 
 
 @rule("efa-off", WARNING, f"{_CLUSTER} EfaValidator", number=2)
@@ -95,7 +95,7 @@ def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
         if not one.efa and one.instance is not None and one.instance.efa:
             yield Breach(
                 f"{path}.efa",
-                f"is false, and {one.type} has {one.instance.efa} EFA devices; NCCL will use TCP, at a fraction of their rate",
+                f"is false, but {one.type} has {one.instance.efa} EFA devices; NCCL will use TCP, at a fraction of their rate",
             )
 
 
@@ -110,7 +110,7 @@ def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
         if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
             yield Breach(
                 f"{path}.efa",
-                f"is false, and {one.type} has {len(one.instance.cards)} network cards, of which NCCL over TCP sends by the "
+                f"is false, but {one.type} has {len(one.instance.cards)} network cards, of which NCCL over TCP sends by the "
                 "first only; leave it true, or put efa-cards into aws.suppress to measure that one card",
             )
 

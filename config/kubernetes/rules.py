@@ -71,13 +71,13 @@ def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
         if wanted.devices and not rail.device:
             yield Breach(f"{path}.device", "is not set, and other rails have one; NCCL takes RDMA devices or sockets, not both")
         if rail.pci and not rail.device:
-            yield Breach(f"{path}.pci", "is set, and device is not; rdma-cni moves an RDMA device, so name it")
+            yield Breach(f"{path}.pci", "is set, but device is not; rdma-cni moves an RDMA device, so name it")
         if rail.pci and wanted.rdma == "shared":
             yield Breach(
-                f"{path}.pci", "is set, and kubernetes.rdma is shared; rdma-cni moves devices only where that is exclusive"
+                f"{path}.pci", "is set, but kubernetes.rdma is shared; rdma-cni moves devices only where that is exclusive"
             )
     if wanted.rdma_resource and not wanted.devices:
-        yield Breach("kubernetes.rdmaResource", "is set, and no rail has a device; name the devices, or leave it out")
+        yield Breach("kubernetes.rdmaResource", "is set, but no rail has a device; name the devices, or leave it out")
 
 
 @rule("rail-addresses", ERROR, "whereabouts: one address of the range for each pod, without its first and last", guard=True)
@@ -128,7 +128,7 @@ def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if not wanted.rails:
         yield Breach(
             "kubernetes.secondaryNetworks",
-            "is set, and kubernetes.rails is empty, so no pod would use what it brings; leave it out",
+            "is set, but kubernetes.rails is empty, so no pod would use what it brings; leave it out",
         )
     for name in sorted({name for name in asked.install if asked.install.count(name) > 1}):
         yield Breach("kubernetes.secondaryNetworks.install", f"has {name} twice; name it once")

@@ -18,7 +18,7 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if wanted.container is not None and pool.cluster_network and not pool.dynamic:
             yield Breach(
                 "oci.container",
-                f"is set, and {path} has a cluster network; ranks in containerd start inside one node: set clusterNetwork to "
+                f"is set, but {path} has a cluster network; ranks in containerd start inside one node: set clusterNetwork to "
                 "false and nodes to 1, or remove container",
             )
 

@@ -23,7 +23,7 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Keys of a new network beside existing subnets."""
     if wanted.network.existing:
         for key in sorted({"vcn", "public", "private", "ingress"} & wanted.network.model_fields_set):
-            yield Breach(f"oci.network.{key}", f"is set, and {_AT} names subnets; set only one of them")
+            yield Breach(f"oci.network.{key}", f"is set, but {_AT} names subnets; set only one of them")
 
 
 @rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
@@ -36,10 +36,10 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         for name in sorted(system.model_fields_set - {"existing", "mount", "share_login_user"}):
             yield Breach(
                 f"{path}.{key_of(name)}",
-                f"is set, and {path}.existing names a file system that has its own; set only one of them",
+                f"is set, but {path}.existing names a file system that has its own; set only one of them",
             )
         if wanted.network.existing is None:
-            yield Breach(f"{path}.existing", f"is set, and the stack creates a new VCN, which contains nothing yet; set {_AT}")
+            yield Breach(f"{path}.existing", f"is set, but the stack creates a new VCN, which contains nothing yet; set {_AT}")
 
 
 @rule("existing-place", ERROR, "OCI Networking, GetSubnet: vcnId, availabilityDomain")

@@ -55,7 +55,7 @@ def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if not pool.cluster_network and not wanted.preflight:
             yield Breach(
                 f"{path}.clusterNetwork",
-                "is false, and oci.preflight is false; only the account knows whether the instance already runs and must stay",
+                "is false, and so is oci.preflight; only the account knows whether the instance already runs and must stay",
             )
 
 

@@ -34,7 +34,7 @@ def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     for path, pool in wanted.located:
         if pool.dynamic and not pool.cluster_network:
             yield Breach(
-                f"{path}.clusterNetwork", "is false, and the pool has dynamic nodes; each launch of them is a cluster network"
+                f"{path}.clusterNetwork", "is false, but the pool has dynamic nodes; each launch of them is a cluster network"
             )
 
 

@@ -455,7 +455,7 @@ def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
 
 
 def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
-    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, and fs-1 was made without EFA, which cannot be changed"):
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, but fs-1 was made without EFA, which cannot be changed"):
         owned(mounted(lustre={"existing": "fs-1", "efa": True, "efaSetupSha256": "e" * 64}))
     assert owned(mounted(lustre={"existing": "fs-efa", "efa": True, "efaSetupSha256": "e" * 64}))[0].made
     elsewhere = network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"})
@@ -1217,7 +1217,7 @@ def test_a_look_up_on_aws_that_fails_says_what_was_asked_which_right_it_takes_an
     with pytest.raises(pulumi.RunError) as refused:
         ask(wanted, **{noun: refuse})
     said = str(refused.value)
-    assert said.startswith(f"aws.preflight is true, and {what}")
+    assert said.startswith(f"aws.preflight is true, but {what}")
     words = "Throttling: Rate exceeded" if refusal is Throttled else "UnauthorizedOperation: You are not authorized"
     assert f"could not be looked up: {words}" in said
     assert f"the right to {right}" in said

@@ -82,7 +82,7 @@ def test_a_warning_is_said_in_the_preview_and_stops_nothing(monkeypatch, made):
     ready = READY | {"groups": [{"facts": PLAIN, "nodes": ["a", "b"]}]}
     seen = run(monkeypatch, {"acceptance-ready-contact": json.dumps(ready)}, aws=nodes(efa=False) | {"suppress": ["efa-cards"]})
     (warned,) = seen.warned
-    assert warned.startswith("aws.queues[0].machines[0].efa is false, and p5.48xlarge has 32 EFA devices")
+    assert warned.startswith("aws.queues[0].machines[0].efa is false, but p5.48xlarge has 32 EFA devices")
     assert warned.endswith("[efa-off]")
     assert made.count("aws:ec2/launchTemplate:LaunchTemplate") == 1
 

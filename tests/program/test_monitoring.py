@@ -59,7 +59,7 @@ def test_nothing_is_asked_by_default():
         ),
         (
             {"monitoring": {"exporter": True}, "oci": {"network": {"ingress": "ssh"}}},
-            "monitoring.exporter is true, and oci.network.ingress is ssh, so nobody could read it; set that to all.",
+            "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read it; set that to all.",
         ),
     ],
 )
@@ -69,7 +69,7 @@ def test_what_nobody_could_read_or_the_world_could_is_refused(changes, sentence)
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_networks_that_no_security_group_lets_in_are_refused_on_aws(monkeypatch):
-    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is set, and the stack's own security groups let only"):
+    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is set, but the stack's own security groups let only"):
         run_aws(monkeypatch, monitoring={"exporter": True, "readFrom": ["10.0.0.0/24"]})
 
 

@@ -174,7 +174,7 @@ def test_a_look_up_that_fails_says_what_was_asked_which_right_it_takes_and_how_t
 
     changes = UNSAID | {"availabilityDomain": HERE} if noun == "getCompartment" else {}
     _, refused = asked(account(**{noun: denied}), **changes)
-    assert refused.startswith(f"oci.preflight is true, and {what}")
+    assert refused.startswith(f"oci.preflight is true, but {what}")
     assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
     assert f"the right to {right}" in refused
     assert refused.endswith("set oci.preflight: false to ask nothing.")

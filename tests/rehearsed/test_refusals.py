@@ -33,7 +33,7 @@ CASES = {
             "oci.pools[0].shpae is not a key of the configuration; did you mean shape?",
             "oci.pools[1].shape is 'BM.GPU4.9', which is not an RDMA shape",
             "oci.access.publicKey is not an OpenSSH public key",
-            "aws is set, and target is oci; remove it, or change the target.",
+            "aws is set, but target is oci; remove it, or change the target.",
         ],
     ),
     "rules": (

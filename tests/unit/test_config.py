@@ -108,7 +108,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"oci": {"pools": [{"shpae": "x"}]}}, "oci.pools[0].shpae is not a key of the configuration; did you mean shape?"),
     ({"measure": {"sizes": {"form": 8}}}, "measure.sizes.form is not a key of the configuration; did you mean from?"),
     ({"measure": {"timeout_s": 8}}, "measure.timeout_s is not a key of the configuration; did you mean timeout?"),
-    ({"aws": {"name": "x"}}, "aws is set, and target is oci; remove it, or change the target."),
+    ({"aws": {"name": "x"}}, "aws is set, but target is oci; remove it, or change the target."),
     ({"target": "gcp"}, "target is 'gcp'; it must be one of oci, aws, hosts, kubernetes."),
     ({"measure": {"iterations": "7"}}, "measure.iterations is '7'; it must be a whole number."),
     ({"measure": {"iterations": 7.5}}, "measure.iterations is 7.5; it must be a whole number."),
@@ -155,7 +155,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"accept": {"limits": {"all_gather": {"1X": "3 GB/s"}}}}, "accept.limits.all_gather.1X is '1X'; write bytes"),
     (
         {"measure": {"collectives": ["all_reduce"]}, "accept": {"limits": {"all_gather": {"1G": "3 GB/s"}}}},
-        "accept.limits.all_gather is set, and measure.collectives does not run it",
+        "accept.limits.all_gather is set, but measure.collectives does not run it",
     ),
     ({"accept": {"limits": {"all_gather": {"1000": "3 GB/s"}}}}, "accept.limits.all_gather has a limit at 1000, which"),
     (
@@ -168,7 +168,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"measure": {"exports": {"NCCL_ALGO": "Tree"}}}, "measure.exports has NCCL_ALGO=Tree, and the gate is that of"),
     (
         {"oci": {"network": {"ingress": "ssh"}}, "monitoring": {"exporter": True}},
-        "monitoring.exporter is true, and oci.network.ingress is ssh, so nobody could read it",
+        "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read it",
     ),
     ({"oci": {"suppress": ["judgeable"]}}, "oci.suppress[0] is 'judgeable', which cannot be suppressed"),
 ]

@@ -135,12 +135,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
             FACTS,
-            "aws.storage.lustre.size is set, and aws.storage.lustre.existing is fs-1, which has its own; set only one",
+            "aws.storage.lustre.size is set, but aws.storage.lustre.existing is fs-1, which has its own; set only one",
         ),
         (
             merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
             FACTS,
-            "aws.storage.home.onDestroy is set, and aws.storage.home.existing is fs-1",
+            "aws.storage.home.onDestroy is set, but aws.storage.home.existing is fs-1",
         ),
         (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only existing groups can reach; set"),
     ],
@@ -308,16 +308,16 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "provider-region": [
         ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
     ],
-    "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, and m5.xlarge has none; types with EFA are p3dn")],
+    "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, but m5.xlarge has none; types with EFA are p3dn")],
     "efa-cards": [
         (
             nodes(efa=False),
             FACTS,
-            f"{P5}.efa is false, and p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first only",
+            f"{P5}.efa is false, but p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first only",
         ),
-        (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, and hpc6id.32xlarge has 2 network cards"),
+        (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, but hpc6id.32xlarge has 2 network cards"),
     ],
-    "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, and p5.48xlarge has 32 EFA devices; NCCL will use TCP")],
+    "efa-off": [(nodes(efa=False), FACTS, f"{P5}.efa is false, but p5.48xlarge has 32 EFA devices; NCCL will use TCP")],
     "placement-off": [(nodes(placement="none"), FACTS, f"{P5}.placement is none with EFA; a cluster placement group")],
     "placement-strategy": [
         (
@@ -484,7 +484,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "dynamic-unstarted": [
         (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and aws.slurm is not set: only a scheduler of your own can"),
     ],
-    "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, and nothing has dynamic nodes")],
+    "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, but nothing has dynamic nodes")],
     "slurm-static": [
         (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry either always run or belong"),
     ],
@@ -493,7 +493,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"storage": {"home": {"shareLoginUser": True}}},
             FACTS,
-            "aws.storage.home.shareLoginUser is true, and aws.slurm is not",
+            "aws.storage.home.shareLoginUser is true, but aws.slurm is not",
         ),
     ],
     "slurm-software": [
@@ -523,19 +523,19 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand(dynamic=1) | {"slurm": {"entryTest": True}},
             FACTS,
-            f"aws.slurm.entryTest is true, and {P5}.dynamic is 1; a test takes two machines",
+            f"aws.slurm.entryTest is true, but {P5}.dynamic is 1; a test takes two machines",
         ),
         (
             on_demand(efa=False) | {"slurm": {"entryTest": True}},
             FACTS,
-            f"aws.slurm.entryTest is true, and no rails of {P5} are known before its machines start",
+            f"aws.slurm.entryTest is true, but no rails of {P5} are known before its machines start",
         ),
     ],
     "slurm-container": [
         (
             on_demand() | {"container": {"image": "docker://a#b:c"}},
             FACTS,
-            "aws.container is set, and aws.slurm.containers is not; the test job",
+            "aws.container is set, but aws.slurm.containers is not; the test job",
         ),
     ],
     "slurm-profile": [

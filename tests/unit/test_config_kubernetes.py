@@ -112,18 +112,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"rails": [RAIL, {"interface": "a", "range": "10.9.0.0/24"}]}, "kubernetes.rails[1].device is not set, and other rails"),
     (
         {"rails": [{"interface": "a", "range": "10.9.0.0/24", "pci": "0000:14:00.0"}]},
-        "kubernetes.rails[0].pci is set, and device",
+        "kubernetes.rails[0].pci is set, but device",
     ),
     ({"rails": [RAIL | {"pci": "14:00.0"}]}, "kubernetes.rails[0].pci is '14:00.0'; it must be a PCI address"),
     (
         {"rails": [RAIL | {"pci": "0000:14:00.0"}], "rdma": "shared"},
-        "kubernetes.rails[0].pci is set, and kubernetes.rdma is shared",
+        "kubernetes.rails[0].pci is set, but kubernetes.rdma is shared",
     ),
     ({"rails": [RAIL | {"interface": "ens 192"}]}, "kubernetes.rails[0].interface is 'ens 192'; it must be the name of"),
     ({"rails": [RAIL | {"device": "../x"}]}, "kubernetes.rails[0].device is '../x'; it must be the name of an RDMA device"),
     (
         {"rails": [{"interface": "ens192", "range": "10.9.0.0/24"}], "rdmaResource": "rdma/hca"},
-        "kubernetes.rdmaResource is set, and no rail has a device",
+        "kubernetes.rdmaResource is set, but no rail has a device",
     ),
     ({"image": "registry.example/pytorch"}, "kubernetes.image is 'registry.example/pytorch', whose tag is latest"),
     (
@@ -133,7 +133,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"image": "https://x/y:1"}, "kubernetes.image is 'https://x/y:1', which is no image"),
     (
         {"secondaryNetworks": {}, "rails": [], "nodes": ["gpu0"]},
-        "kubernetes.secondaryNetworks is set, and kubernetes.rails is empty",
+        "kubernetes.secondaryNetworks is set, but kubernetes.rails is empty",
     ),
     (
         {"secondaryNetworks": {"install": ["multus", "multus"]}},

@@ -133,17 +133,17 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
                     "vcn": "10.0.0.0/16",
                 }
             },
-            "oci.network.vcn is set, and oci.network.existing names subnets; set only one of them",
+            "oci.network.vcn is set, but oci.network.existing names subnets; set only one of them",
         )
     ],
     "existing-system": [
         (
             storage(lustre={"existing": "ocid1.lustrefilesystem.oc1..a"}),
-            "oci.storage.lustre.existing is set, and the stack creates a new VCN, which contains nothing yet",
+            "oci.storage.lustre.existing is set, but the stack creates a new VCN, which contains nothing yet",
         ),
         (
             storage(home={"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "throughput": "20 Gbit/s"}),
-            "oci.storage.home.throughput is set, and oci.storage.home.existing names a file system that has",
+            "oci.storage.home.throughput is set, but oci.storage.home.existing names a file system that has",
         ),
     ],
     "vcn-rails": [
@@ -186,18 +186,18 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             {"slurm": {}, "storage": {"home": {}}},
-            "oci.slurm is set, and nothing has dynamic nodes; give an entry a number of them",
+            "oci.slurm is set, but nothing has dynamic nodes; give an entry a number of them",
         ),
     ],
     "slurm-static": [
         (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry either always run or"),
-        (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, and the pool has dynamic nodes"),
+        (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, but the pool has dynamic nodes"),
     ],
     "slurm-home": [
         (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders"),
         (
             {"storage": {"home": {"shareLoginUser": True}}},
-            "oci.storage.home.shareLoginUser is true, and oci.slurm is not set; it is for jobs that the login user submits",
+            "oci.storage.home.shareLoginUser is true, but oci.slurm is not set; it is for jobs that the login user submits",
         ),
     ],
     "slurm-software": [
@@ -257,21 +257,21 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "slurm-entry": [
         (
             on_demand(dynamic=1) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, and oci.pools[0].dynamic is 1; a test takes two machines",
+            "oci.slurm.entryTest is true, but oci.pools[0].dynamic is 1; a test takes two machines",
         ),
         (
             on_demand(nodes=2) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, and oci.pools[0].nodes is 2; the test's program comes with the test job",
+            "oci.slurm.entryTest is true, but oci.pools[0].nodes is 2; the test's program comes with the test job",
         ),
         (
             on_demand(clusterNetwork=False) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, and no rails of oci.pools[0] are known before its machines start",
+            "oci.slurm.entryTest is true, but no rails of oci.pools[0] are known before its machines start",
         ),
     ],
     "slurm-container": [
         (
             on_demand() | {"container": TENSORFLOW},
-            "oci.container is set, and oci.slurm.containers is not; the test job's ranks",
+            "oci.container is set, but oci.slurm.containers is not; the test job's ranks",
         ),
         (
             on_demand() | {"slurm": {"containers": {"pyxis": "0.23.0"}}},
@@ -295,7 +295,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "container-single": [
         (
             {"container": TENSORFLOW},
-            "oci.container is set, and oci.pools[0] has a cluster network; ranks in containerd start inside one node",
+            "oci.container is set, but oci.pools[0] has a cluster network; ranks in containerd start inside one node",
         )
     ],
     "container-image": [
@@ -313,7 +313,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "single-asked": [
         (
             pool(nodes=1, clusterNetwork=False) | {"preflight": False},
-            "oci.pools[0].clusterNetwork is false, and oci.preflight is false; only the account knows",
+            "oci.pools[0].clusterNetwork is false, and so is oci.preflight; only the account knows",
         )
     ],
     "boot-volume": [(pool(root={"size": "100 GB"}), "oci.pools[0].root.size is 100 GB; GPU nodes need 200 GB or more")],

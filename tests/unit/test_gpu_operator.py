@@ -100,7 +100,7 @@ def test_the_chart_is_rendered_with_its_values_and_without_anything_of_the_users
 
 def test_a_machine_without_helm_is_told_at_preview(asked, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(pulumi.RunError, match=r"^kubernetes\.gpuOperator is set, and this machine has no helm, which renders"):
+    with pytest.raises(pulumi.RunError, match=r"^kubernetes\.gpuOperator is set, but this machine has no helm, which renders"):
         brings.rendered(asked)
 
 

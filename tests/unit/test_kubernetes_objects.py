@@ -72,11 +72,11 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "no Multus": (
         lambda its: its.groups.discard("k8s.cni.cncf.io"),
-        "kubernetes.rails is set, and the cluster does not know k8s.cni.cncf.io: Multus is not installed there",
+        "kubernetes.rails is set, but the cluster does not know k8s.cni.cncf.io: Multus is not installed there",
     ),
     "no whereabouts": (
         lambda its: its.groups.discard("whereabouts.cni.cncf.io"),
-        "kubernetes.rails is set, and the cluster does not know whereabouts.cni.cncf.io: whereabouts is not",
+        "kubernetes.rails is set, but the cluster does not know whereabouts.cni.cncf.io: whereabouts is not",
     ),
     "no permission": (
         lambda its: its.denied.update({"patch jobs.batch", "create pods/exec"}),
