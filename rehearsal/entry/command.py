@@ -34,7 +34,6 @@ PACKAGES = {
     "iptables": "iptables",
     "nsenter": "util-linux",
     "unshare": "util-linux",
-    "pivot_root": "util-linux",
     "gcc": "gcc",
     "ssh": "openssh-client",
     "ssh-agent": "openssh-client",

@@ -4,13 +4,7 @@ Exit codes: 0 done; 32 failed, and the error has been shown; the language host r
 starts no other process.
 """
 
-# ruff: noqa: E402  garbage collection is disabled first
-
 from __future__ import annotations
-
-import gc
-
-gc.disable()  # it takes a fifth of the time in which the SDK is loaded
 
 import asyncio
 import json
@@ -25,8 +19,6 @@ from pathlib import Path
 
 import pulumi
 import pulumi.runtime
-
-gc.enable()  # the program decides about its own
 
 EXIT_ALREADY_TOLD = 32
 EXIT_FAILED = 1
