@@ -1,4 +1,4 @@
-# busbar on this machine: `make up` ... `make down`. A real account needs none of this, only Pulumi (README).
+# Commands to rehearse busbar on this machine: `make up` ... `make down`. A real account needs only Pulumi (README).
 SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
@@ -23,7 +23,7 @@ status: setup ## show verdict, number, nodes, ssh, report and cost on one screen
 replace: setup ## replace node NODE, and measure
 	@$(RUN) replace "$(NODE)"
 
-exclude: setup ## leave node NODE out, in the stack file too, and measure the others
+exclude: setup ## leave node NODE out, remove it from the stack file, and measure the others
 	@$(RUN) exclude "$(NODE)"
 
 unlock: setup ## remove the lock of a killed update; a running update keeps its lock
@@ -44,7 +44,7 @@ logs: setup ## pack outputs, kept runs and first-boot logs into .busbar/logs, wi
 clear: ## remove every trace of a rehearsal: hosts, networks, planted faults, state and records
 	@python3 -m rehearsal.entry.clear && rm -rf .busbar/state .busbar/config .busbar/history .busbar/report
 
-preview: setup ## show what `up` would do and the expected bandwidth; JSON=1 for programs
+preview: setup ## show the expected bandwidth and what `up` would do; JSON=1 prints JSON
 	@$(RUN) preview $(if $(JSON),--json,--suppress-outputs)
 
 down: setup ## destroy everything that `up` created
@@ -56,7 +56,7 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head node
 	@$(RUN) shell
 
-test: setup ## run every check and every test; needs root, about 10 minutes on 2 cores; KUBERNETES=1 runs `make kubernetes` after it
+test: setup ## run all checks, and all tests except on-demand and Kubernetes; needs root, 10 minutes on 2 cores; KUBERNETES=1 adds Kubernetes
 	@tools/setup checks $(if $(KUBERNETES),kubernetes)
 	@tools/test
 	@$(if $(KUBERNETES),tools/test kubernetes)
@@ -83,12 +83,12 @@ check: ## run the checks (style, types, shell, workflows)
 	@tools/setup checks
 	@tools/check
 
-figures: setup ## measure the claims of README, one line each; PARTS="faults healthy" takes half an hour, kills and busy each more
+figures: setup ## measure the figures of README, one line each; PARTS=kills takes half an hour, PARTS=busy 45 minutes
 	@. tools/env && "$$BUSBAR_PYTHON" tools/figures.py $(PARTS)
 
-compare: setup ## time the whole way to a verdict against an Ansible playbook and an ssh loop, 8 hosts
+compare: setup ## time busbar, an Ansible playbook and an ssh loop from 8 running hosts to a verdict
 	@tools/setup compare
 	@. tools/env && "$$BUSBAR_PYTHON" -m tools.compare.rounds
 
-older: ## time preview, up and unchanged up against older commits by turns, such as COMMITS="8471989 d7aa662"
+older: ## time preview, up and an unchanged up, here and at older commits in turn, such as COMMITS="8471989 d7aa662"
 	@python3 -m tools.older_commits $(COMMITS)

@@ -1,4 +1,4 @@
-"""The program: read the stack, build the cluster of its target, measure and accept it, export."""
+"""The program: read the stack, build the cluster of its target, measure and accept it, and export the outputs."""
 
 # ruff: noqa: E402  garbage collection is disabled first
 
@@ -8,8 +8,8 @@ import atexit
 import gc
 from importlib import import_module
 
-# This process runs for seconds; garbage collection took a fifth of them, most of it while the SDK's modules are loaded. At its
-# exit Python would look through all modules once more, for memory that goes back to the kernel anyway.
+# This process runs for a few seconds, and garbage collection took a fifth of that time, mostly while the SDK's modules loaded.
+# At exit, Python would search all modules once more for memory that the kernel gets back anyway; `gc.freeze` prevents this.
 gc.disable()
 atexit.register(gc.freeze)
 

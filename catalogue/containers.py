@@ -26,16 +26,16 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: What first boot installs if an image has no enroot; enroot reads digests since 4.0. Its vendor publishes no checksums.
+#: The enroot that first boot installs if an image has none; enroot reads digests since 4.0. Its vendor publishes no checksums.
 ENROOT = "4.1.2"
 
-#: What first boot builds on machines of a Slurm cluster, and the sha256 of its source archive (tag v0.24.0, commit 1075199).
+#: The Pyxis that first boot builds on machines of a Slurm cluster, and the sha256 of its source (tag v0.24.0, commit 1075199).
 #: Packed as GitHub packs its archives, see `catalogue.nccl_tests`: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
 PYXIS = "0.24.0"
 PYXIS_SHA256 = "9c4cdb79a67301d8ea05951aa4d2c205f40cf6145e338214b0191add8b36d6c4"
 
-#: What first boot installs if containerd runs the ranks: nerdctl's full distribution, which contains containerd 2.2.0, runc
-#: 1.3.3 and the CNI plugins 1.8.0, and the sha256 of its SHA256SUMS, all from the release's notes (containerd/nerdctl, v2.2.0).
+#: Version of nerdctl's full distribution, which first boot installs if containerd runs the ranks. It contains containerd 2.2.0,
+#: runc 1.3.3 and the CNI plugins 1.8.0. Below it: the sha256 of the release's file SHA256SUMS (containerd/nerdctl, v2.2.0).
 NERDCTL = "2.2.0"
 NERDCTL_SUMS = "8b30e94e422ef0db386fc699ec984c6f660668a755f4f9eeb2831c66aa516b2b"
 #: NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
@@ -71,7 +71,7 @@ class Reference:
 
     @property
     def text(self) -> str:
-        """Return it as a stack file writes it."""
+        """Return the image as a stack file writes it."""
         return self.uri or self.path
 
     @property
@@ -101,7 +101,7 @@ def read(text: str) -> Reference:
     """Return the image that `text` names.
 
     Raises:
-        ValueError: enroot could not read it, or it does not identify one image; the rest of a sentence.
+        ValueError: enroot could not read it, or it does not identify one image; the message is the rest of a sentence.
     """
     if text.startswith(("dockerd://", "podman://")):
         scheme = text.partition("//")[0] + "//"
@@ -119,7 +119,7 @@ def read(text: str) -> Reference:
 def _file(text: str) -> Reference:
     if not text.endswith(".sqsh") or not re.fullmatch(r"[\w./+-]+", text) or "/../" in text:
         raise ValueError(
-            f"is {text!r}; a file must be the whole path of an image that enroot made, such as /fsx/nccl-tests.sqsh"
+            f"is {text!r}; a file must be the absolute path of an image that enroot made, such as /fsx/nccl-tests.sqsh"
         )
     return Reference(path=text)
 
@@ -135,7 +135,7 @@ def _in_registry(text: str) -> Reference:
         )
     if ":" in registry.rpartition("@")[0]:
         raise ValueError(
-            "holds a password, which would be kept in the state; write USER@REGISTRY#..., and the password into "
+            "contains a password, which would be kept in the state; write USER@REGISTRY#..., and the password into "
             "~/.config/enroot/.credentials on the nodes"
         )
     named, at, digest = rest.partition("@")
@@ -143,12 +143,12 @@ def _in_registry(text: str) -> Reference:
     good = _REGISTRY.fullmatch(registry) and _NAME.fullmatch(name) and (not colon or _TAG.fullmatch(tag))
     if not good or (at and not _DIGEST.fullmatch(digest)):
         raise ValueError(
-            f"is {text!r}, which enroot cannot read; write {_EXAMPLE}, with @sha256:<64 hex digits> behind it for a digest"
+            f"is {text!r}, which enroot cannot read; write {_EXAMPLE}, or append @sha256:<64 hex digits> for a digest"
         )
     if not digest and tag in {"", "latest"}:
         raise ValueError(
-            f"is {text!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement "
-            "must say what it measured"
+            f"is {text!r}, whose tag is latest, which may be another image tomorrow; name another tag or a digest, because a "
+            "measurement must record what it measured"
         )
     return Reference(uri=text, tag=tag, digest=digest)
 

@@ -18,7 +18,7 @@ from catalogue.shape import Rdma, Shape
 
 #: Chassis asset tag of machines on OCI (cloud-init recognises OCI by it, too).
 OCI_TAG = "OracleCloud.com"
-_SAID = "said by the machine itself at first contact"
+_SAID = "reported by the machine at first contact"
 
 
 @dataclass(frozen=True)
@@ -86,22 +86,22 @@ def complete(shape: Shape, nodes: int) -> bool:
 def recognise(
     facts: Facts, nodes: int, row: Shape | None = None, fronts: Collection[str] = (), rails: tuple[str, ...] = ()
 ) -> Shape:
-    """Return the shape of `nodes` equal machines that report `facts`; `row` is the catalogue's if the user named one.
+    """Return the shape of `nodes` equal machines that report `facts`; `row` is the one that the user named, if any.
 
     Front-end interfaces may be named differently on some machines: `fronts` are all those names. `rails` are the devices that
-    the user named as rails. Without them all present devices count, even if they are down: otherwise a broken fabric would
-    lower its own ceiling.
+    the user named as rails. If there are none, all present devices are considered, including those that are down, because
+    a broken fabric would otherwise lower its own ceiling.
 
     Raises:
         ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named; or the facts
             do not show which devices are rails.
     """
     if not facts.gpus:
-        msg = "nvidia-smi shows no GPU there, so NCCL cannot be measured"
+        msg = "nvidia-smi shows no GPU on the machines, so NCCL cannot be measured"
         raise ValueError(msg)
     if row is not None and (row.gpus != facts.gpus or not gpus.same(row.gpu, facts.gpu)):
         msg = (
-            f"shape is {row.name}, which has {row.gpus} x {row.gpu}, and the hosts have {facts.gpus} x {facts.gpu}; "
+            f"shape is {row.name}, which has {row.gpus} x {row.gpu}, but the hosts have {facts.gpus} x {facts.gpu}; "
             "correct it, or set shape: detect"
         )
         raise ValueError(msg)
@@ -117,7 +117,7 @@ def remark(shape: Shape) -> str:
         return ""
     return (
         f"{shape.gpus} GPUs share {shape.rdma.ports} rails; machines of this kind often have one for each GPU, and a rail that "
-        "is not present cannot be missed"
+        "the machine does not show is not noticed"
     )
 
 
@@ -147,8 +147,8 @@ def _rdma(facts: Facts, shape: Shape, rails: tuple[str, ...]) -> Rdma | None:
 
 def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rdma:
     if len(found) != count:
-        raise ValueError(f"shape is {shape.name}, which has {count} rails, and the machines show {len(found)} that are active")
-    # By number, because their names contain PCI buses, and devices of ascending buses are near GPUs of ascending numbers.
+        raise ValueError(f"shape is {shape.name}, which has {count} rails, but the machines show {len(found)} that are active")
+    # Sorted by the numbers in the names, which are PCI buses: devices on ascending buses are near GPUs with ascending numbers.
     names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     return Rdma(count, rate_gbit_s, tuple(names), "")
 
@@ -159,11 +159,11 @@ def _named_rails(facts: Facts, rails: tuple[str, ...]) -> tuple[Hca, ...]:
     if absent:
         known = ", ".join(by_name) or "none"
         raise ValueError(
-            f"hosts.rails names {', '.join(absent)}, and the machines have {known}; name those that carry the fabric"
+            f"hosts.rails names {', '.join(absent)}, but the machines have {known}; name those that carry the fabric"
         )
     down = [name for name in rails if not by_name[name].active]
     if down:
-        raise ValueError(f"hosts.rails names {', '.join(down)}, and no port of that is active; bring it up, or leave it out")
+        raise ValueError(f"hosts.rails names devices without active ports: {', '.join(down)}; bring them up, or leave them out")
     return tuple(by_name[name] for name in rails)
 
 

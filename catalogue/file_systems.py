@@ -8,14 +8,16 @@ from pathlib import PurePosixPath
 
 #: Folders that the system uses entirely: nothing may be mounted at or below them.
 _WHOLE = tuple(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys"))
-#: Folders of the system below which others may add their own (aws-parallelcluster: ReservedMountDirValidator).
+#: Folders of the system: nothing may be mounted at them, but below them new folders may be used (aws-parallelcluster:
+#: ReservedMountDirValidator).
 _TOPS = (*(f"/{name}" for name in ("opt", "root", "tmp", "usr", "var")), "/opt/slurm", "/opt/intel", "/opt/parallelcluster")
-#: A path is written into tables and scripts of the nodes, so it has no blank and no character with a meaning in the shell.
+#: A path is written into tables and scripts of the nodes, so it must have no blank and no character that is special in the
+#: shell.
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 
 
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the key and the rest of a sentence for each mount point that hides something.
+    """Yield the key and the rest of a sentence for each mount point that is no plain path or would hide a folder.
 
     `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
@@ -25,11 +27,11 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
         if not _PATH.fullmatch(mount) or {".", ".."} & set(mount.split("/")) or str(path) in _TOPS or _within(path, _WHOLE):
             yield (
                 key,
-                f"is {mount}; it must be an absolute path of plain letters that the system does not use itself, like /shared",
+                f"is {mount}; it must be an absolute path of letters, digits and ._-, not used by the system, like /shared",
             )
         for other in taken:
             if overlap(mount, other):
-                yield key, f"is {mount}, and the nodes have {other} of their own; neither may hide the other"
+                yield key, f"is {mount}, but the nodes have {other} of their own; neither may hide the other"
         for earlier, its in seen.items():
             if overlap(mount, its):
                 yield key, f"is {mount}, and {earlier} is {its}; neither may hide the other"

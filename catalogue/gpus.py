@@ -8,7 +8,7 @@ from typing import TypeVar
 _Fact = TypeVar("_Fact")
 
 #: NVLink generation of one GPU; the first match wins. Cards for a PCIe slot (L40S, A10, "H100 PCIe", "H100 NVL", "H200 NVL")
-#: have no NVLink, or it joins only pairs, so they have no row.
+#: have no NVLink, or only between pairs, so they have no row.
 _NVLINK = (
     (r"Tesla V100-SXM\d?-.*", 2),
     (r"NVIDIA A100-SXM4-.*", 3),
@@ -47,7 +47,7 @@ _NVLS = (
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 #: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation:
-#: 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), where NVLink's own switch is the limit. No other values are published.
+#: slightly less than the one published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), limited by NVLink's switch.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -78,10 +78,11 @@ def is_nvidia(gpu: str) -> bool:
 
 #: Maximum number of GPUs in one NVLink domain: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
-#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; published in
-#: `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4), 1.03 to 1.04
-#: (GB300, 8, 16 and 18); a ring without them reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76 (2), 0.78 (GB300, 8). All-to-all:
-#: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44. No others are published.
+#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; the published
+#: values are in `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4),
+#: 1.03 to 1.04 (GB300, 8, 16 and 18); a ring, in which they do not reduce, reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76
+#: (2), 0.78 (GB300, 8). All-to-all: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44.
+#: No other values are published.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 
@@ -91,7 +92,7 @@ def spans_nodes(gpu: str) -> bool:
 
 
 def in_network_share(gpu: str) -> float | None:
-    """Return the share of its ceiling that an all-reduce reduced between nodes must reach; None if none is published."""
+    """Return the share of its ceiling that an all-reduce by switches between nodes must reach; None if none is published."""
     return _IN_NETWORK_SHARES.get(nvlink_generation(gpu) or 0)
 
 

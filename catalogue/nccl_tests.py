@@ -1,4 +1,4 @@
-"""The nccl-tests that is built by default, and the checksums of its archives."""
+"""The version of nccl-tests that is built by default, and the checksum of its archive."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ VERSION = "2.19.6"
 SOURCE = f"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v{VERSION}.tar.gz"
 #: sha256 by URL. Computed from the tag, packed as GitHub packs its archives:
 #: git archive --format=tar --prefix=nccl-tests-2.19.6/ v2.19.6 | gzip -n
-#: The same command gives the sums that Spack publishes for 2.0.0 and 2.13.6. A different sum stops the build.
+#: The same command gives the checksums that Spack publishes for 2.0.0 and 2.13.6. A different checksum stops the build.
 SHA256 = {SOURCE: "adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"}
 #: The first version with everything that a measurement needs: JSON results (-J, 2.18.5, NVIDIA/nccl-tests ad956f1) and times of
-#: single operations (-I, 0fdb00a).
+#: individual operations (-I, 0fdb00a).
 LEAST = (2, 19, 2)
 
 
 def too_old(source: str) -> bool:
-    """Tell whether that URL is one of NVIDIA's versions before `LEAST`; False for other archives, whose version is unknown."""
+    """Tell whether the URL `source` is of an NVIDIA version older than `LEAST`; False for other archives (version unknown)."""
     found = re.match(r"https://github\.com/NVIDIA/nccl-tests/.*/v?(\d+)\.(\d+)\.(\d+)\.(?:tar|zip)", source)
     return found is not None and tuple(map(int, found.groups())) < LEAST

@@ -1,6 +1,6 @@
 """List prices of machines, USD per node and hour on demand, with source and date.
 
-There are few, because most contracts differ: a price is listed only if two sources agree, and a stack may set its own.
+Few prices are listed: each needs two sources that agree. Most contracts differ anyway, so a stack may set its own price.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ class Price:
 
 
 #: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD per GB and month, by the throughput per TiB in MB/s. Both c3x.dev
-#: and awsnegotiations.com list the first one (read 2026-11-23); no two sources were found for the others.
+#: and awsnegotiations.com list this price (read 2026-11-23); no two sources were found for another throughput.
 LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
-#: Prices per hour, whatever the traffic, by the engine's type; us-east-1. The gateway: zacfukuda.com (prices of
+#: Prices per hour, whatever the traffic, by Pulumi's resource type; us-east-1. The gateway: zacfukuda.com (prices of
 #: 2026-06-01) and zeonedge.com (2026-04-10). The address, in use or not: doit.com and vishalvyas.com (since 2024-02-01; both
 #: read 2026-11-25).
 HOURLY_USD: dict[str, float] = {"aws:ec2/natGateway:NatGateway": 0.045, "aws:ec2/eip:Eip": 0.005}
 #: Hours per month in AWS's cost estimates (its pricing calculator).
 HOURS_PER_MONTH = 730
 
-#: By shape.
+#: List prices by shape.
 PRICES: dict[str, Price] = {
     "BM.GPU.A100-v2.8": Price(32.0, _LIST),
     "BM.GPU.H100.8": Price(80.0, _LIST),

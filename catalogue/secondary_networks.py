@@ -1,10 +1,10 @@
 """Multus and whereabouts, which give pods networks beside the default one: their releases, manifests and images.
 
-The thin Multus plugin is used. Its documents recommend the thick one "in most environments" and the thin one where resources
-are scarce. Three facts about the thick daemon decide against it: whenever it restarts, it deletes Multus's configuration, and
-pods that start during that time get no rail (multus-cni issues 1468, 1527); it runs the default network's plugin within its own
-50 MiB, so that no pod of the node starts once that memory is used up (1144, 1346); and it mounts the root of the node. Calico
-is tested only with the thin one (ovs-cni pull request 281).
+The thin Multus plugin is used. Multus's documents recommend the thick one "in most environments" and the thin one where
+resources are scarce. Three facts about the thick daemon decide against it: whenever it restarts, it deletes Multus's
+configuration, and pods that start during that time get no rail (multus-cni issues 1468, 1527); it runs the default network's
+plugin within its own 50 MiB, so that no pod of the node starts once that memory is used up (1144, 1346); and it mounts the
+node's whole file system. Calico is tested only with the thin one (ovs-cni pull request 281).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ class Release:
 
     Attributes:
         title: its name in sentences.
-        version: without the letter before it.
+        version: without the leading `v`.
         manifests: the manifests that its documents apply, unchanged.
-        daemon_set: the object in them that puts it on the nodes, in namespace `NAMESPACE`.
-        image: the image of its containers. The manifests name a tag that moves (multus-cni issue 1170, whereabouts issue 481).
+        daemon_set: the DaemonSet in the manifests that runs the program on the nodes, in namespace `NAMESPACE`.
+        image: the image of its containers; the manifests name a moving tag (multus-cni issue 1170, whereabouts issue 481).
         arguments: arguments added to the first container.
     """
 
@@ -61,9 +61,9 @@ RELEASES = {
         ),
         "kube-multus-ds",
         "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4",
-        # Without this option no pod starts on a node that Multus was removed from (multus-cni issues 592, 1094, 1429), and
-        # nothing renews the token with which it reads the cluster (cmd/thin_entrypoint/main.go: only this option makes it
-        # look for a new one).
+        # Without this option, no pod starts on a node from which Multus was removed (multus-cni issues 592, 1094, 1429), and
+        # Multus does not renew its token for the Kubernetes API (cmd/thin_entrypoint/main.go: it looks for a new token only
+        # with this option).
         ("--cleanup-config-on-exit=true",),
     ),
     "whereabouts": Release(

@@ -32,5 +32,5 @@ _ROWS = (
     Shape("DGX-H200", "NVIDIA H200", 8, 2048, 8, _DGX_HOPPER, GENERIC, _DGX),
 )
 
-#: Every such server by its name.
+#: Every server by its name.
 SERVERS: dict[str, Shape] = {row.name: row for row in _ROWS}

@@ -43,7 +43,7 @@ class Rdma:
 
     @property
     def node_gbytes_per_s(self) -> float:
-        """Sum of the line rates of one machine, GB/s (decimal), one direction."""
+        """Sum of the line rates of one machine's rails, GB/s (decimal), one direction."""
         return self.ports * self.port_gbit_s / 8
 
 
@@ -62,8 +62,8 @@ class Shape:
         source: where the row was read.
         front: interface of the front-end network, or several with commas; empty if the
             environment sets it, or NCCL finds it.
-        unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The machine reports the names, but
-            not the rate, because older EFA drivers report 100 Gbit/s for every device.
+        unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names are read from the
+            machine, but not the rate, because older EFA drivers report 100 Gbit/s for every device.
     """
 
     name: str
@@ -79,12 +79,12 @@ class Shape:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' and unknown models."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' GPUs, unknown ones."""
         return gpus.nvlink_gbytes_per_s(self.gpu)
 
     @property
     def nvlink_generation(self) -> int | None:
-        """Return the NVLink generation of its GPUs; None for PCIe GPUs, other makers' and unknown models."""
+        """Return the NVLink generation of its GPUs; None for PCIe GPUs, other makers' GPUs and unknown models."""
         return gpus.nvlink_generation(self.gpu)
 
     @property

@@ -1,8 +1,8 @@
-"""Packages of Slurm and of what its users need, by distribution.
+"""Packages of Slurm and of the software that its users need, by distribution.
 
-Sources: packages.fedoraproject.org, whose EPEL Oracle serves as a repository of its own (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
-20.11.9-1.el8, which is too old here); Fedora's slurm.spec (19.05: built with PMIx, which it requires); packages.ubuntu.com
-(noble; jammy has Slurm 21.08, which passes programs no information about jobs).
+Sources: packages.fedoraproject.org for EPEL, which Oracle serves from its own repository (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
+20.11.9-1.el8, which is too old for busbar); Fedora's slurm.spec (19.05: built with PMIx, which it requires);
+packages.ubuntu.com (noble; not jammy, whose Slurm 21.08 does not tell the resume program which job needs which nodes).
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class SlurmPackages:
         version: version of Slurm.
         repositories: packages that add repositories; they are installed first.
         slurm: slurmctld, slurmd, the clients and munge, on all machines.
-        containers: what tasks in containers need: the headers of this Slurm and a compiler, to build its plugin, and
-            PMIx, which Slurm loads by a name that on Ubuntu only the development package has.
+        containers: what tasks in containers need: the headers of this Slurm and a compiler, to build the plugin Pyxis, and
+            PMIx. Slurm loads PMIx by a file name that on Ubuntu only the development package contains.
         users: the client of the directory of users, on all machines.
         directory: the directory's server and its tools, on the controller.
         accounting: Slurm's database of jobs, and MariaDB for it, on the controller.

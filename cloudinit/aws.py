@@ -36,8 +36,8 @@ class Mounts:
         lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the key that is served.
         lustre_efa: sha256 of the vendor's archive that sets Lustre up over EFA; empty mounts it without EFA.
         home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
-        login_home: whether the login user's home is one of its folders, on all machines.
-        options: mount options for all of them, in addition to each one's own.
+        login_home: whether the login user's home is a folder of `home`, the same one on all machines.
+        options: mount options for all file systems, in addition to the options of each kind.
     """
 
     lustre: tuple[str, str] | None = None
@@ -121,8 +121,8 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
     data = plain if fits else _gzipped(plain)
     if len(data) > USER_DATA_BYTES:
         msg = (
-            f"the first boot is {len(data)} bytes long, compressed; EC2 takes {USER_DATA_BYTES}: use fewer or shorter keys, "
-            "scripts of your own or arguments"
+            f"the text of the first boot is {len(data)} bytes long, even compressed; EC2 accepts at most {USER_DATA_BYTES}: "
+            "use fewer or shorter keys, custom scripts or arguments"
         )
         raise ValueError(msg)
     return UserData(text if fits else None, base64.b64encode(data).decode())
@@ -153,8 +153,8 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
-    # The key comes first, so that the log of every later failure can be read. The login node is not measured, so file systems
-    # neither delay its boot nor make it fail; a controller needs the home folders before it can run jobs.
+    # The host key comes first, so that the log of every later failure can be read. The login node is not measured, so file
+    # systems neither delay its boot nor make it fail. But a controller needs the home folders before it can run jobs.
     first = [*_home(boot.image, boot.mounts), *_slurm(boot)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [

@@ -26,11 +26,11 @@ _LUSTRE_BUILD = (
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
 _TUNING = "/usr/local/sbin/busbar-lustre-tuning"
-#: Limits above which AWS's settings treat a Lustre client as large: more vCPUs than this, and more memory than 64 GiB.
+#: AWS has settings of its own for Lustre clients with more vCPUs than this, and for those with more than 64 GiB of memory.
 _MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
-#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without its automount: a failed mount must fail the boot.
+#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without automount, because a failed mount must fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
-#: awsome-distributed-ai: aws-pcs; version 4.2 as aws-parallelcluster mounts it.
+#: awsome-distributed-ai: aws-pcs; NFS version 4.2 as in aws-parallelcluster.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
 _KEY_TRIES = 5  # six seconds apart
 
@@ -51,7 +51,7 @@ fi
 def efa_software(stack: Stack, *, in_use: bool) -> Step:
     """Install EFA's software if the image has none, or one that is too old for NCCL.
 
-    A plugin that is known to hang fails the boot if ranks use it (`in_use`): better than a measurement that never finishes.
+    A plugin that is known to hang fails the boot if ranks use it (`in_use`), because a measurement would never finish.
     """
     plugin = f"""plugin=$(tr ' ' '\\n' < /opt/amazon/efa_installed_packages |
   sed -n 's/^libnccl-ofi[_-]\\([0-9.]*[0-9]\\).*/\\1/p' | head -n 1)
@@ -107,7 +107,7 @@ done
 def scratch(image: MachineImage) -> Step:
     """Create /scratch on the machine's own disks: the volume that the image has made of them, or a striped volume made here.
 
-    Ubuntu's Deep Learning images create one in a unit of their own, AL2023's do not (release notes, May to October 2026).
+    Ubuntu's Deep Learning images create a volume at boot, but AL2023's do not (release notes, May to October 2026).
     """
     return Step(
         "scratch",
@@ -147,14 +147,14 @@ def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step
 
 
 def keep_kernel(image: MachineImage) -> Step:
-    """Pin the kernel: the Lustre client is built for it, and a newer kernel loses the mount (aws-parallelcluster 5746)."""
+    """Pin the kernel: the Lustre client is built for it, and a newer kernel cannot mount (aws-parallelcluster 5746)."""
     if image.packages != "apt":
         return Step("keep-kernel", "true  # repositories of this image are locked to its release")
     return Step(
         "keep-kernel",
         """
 systemctl disable --now unattended-upgrades || true
-# dpkg also knows names that packages only relate to (linux-headers-3.0); what is not installed cannot be held.
+# dpkg-query also lists packages that are not installed (linux-headers-3.0); only installed packages can be held.
 dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-image-*' 'linux-headers-*' 'linux-aws*' > /run/busbar.known || true
 sed -n 's/^ii *//p' /run/busbar.known > /run/busbar.kernel
 xargs -r apt-mark hold < /run/busbar.kernel
@@ -167,8 +167,8 @@ def lustre_client(image: MachineImage, key: str) -> Step:
     """Install the Lustre client for the running kernel: the image's own, the vendor's package, or one built here.
 
     On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
-    (aws-parallelcluster 5746); its source package builds one in minutes. `key` is the fingerprint of the key that signs the
-    vendor's repository, which the vendor does not publish; empty accepts the key that is served.
+    (aws-parallelcluster 5746); the source package builds a module in minutes. `key` is the fingerprint of the key that signs
+    the vendor's repository, which the vendor does not publish; empty accepts the key that is served.
     """
     if image.packages == "dnf":
         return Step(
@@ -199,8 +199,8 @@ if ! command -v mount.lustre > /dev/null || ! module; then
     built=$(find /usr/src -maxdepth 1 -name "lustre-client-modules-$kernel*.deb" | head -n 1)
     if [ -z "$built" ]; then
       tail -n 15 /var/log/busbar-lustre-build.log
-      echo "busbar: no Lustre client for kernel $kernel: not in this image, not at the vendor's, and it does not build;"
-      echo "busbar: take an AL2023 image, whose kernel has one, an image with another kernel, or storage.lustre: null"
+      echo "busbar: no Lustre client for kernel $kernel: this image and the vendor have none, and the build failed;"
+      echo "busbar: use an AL2023 image, whose kernel has a client, an image with another kernel, or storage.lustre: null"
       exit 1
     fi
     dpkg --install "$built"
@@ -211,7 +211,7 @@ fi
 
 
 def lustre_over_front_end() -> Step:
-    """Bind LNet to the front-end interface before its module is loaded; otherwise it picks any, and EFA machines have many."""
+    """Bind LNet to the front-end interface before its module is loaded; otherwise LNet picks any of a machine's interfaces."""
     return Step(
         "lustre-network",
         """
@@ -220,7 +220,7 @@ front=$(ip -4 -o route show default | sed -n '1s/.* dev \\([^ ]*\\).*/\\1/p')
 mkdir -p /etc/modprobe.d
 {
   echo "options lnet networks=\\"tcp($front)\\""
-  # Threads and messages for clients of many processors; over EFA AWS's own archive sets both.
+  # More threads and messages for clients with many processors; over EFA, AWS's archive sets both.
   if [ "$(nproc)" -gt MANY ]; then
     echo 'options ptlrpc ptlrpcd_per_cpt_max=32'
     echo 'options ksocklnd credits=2560'
@@ -231,10 +231,10 @@ mkdir -p /etc/modprobe.d
 
 
 def lustre_over_efa(sha256: str) -> Step:
-    """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise it gets only two or three.
+    """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise Lustre gets only two or three.
 
-    The vendor's program assigns at least eight if the machine has that many, and does not report when it got fewer. Its archive
-    has no version and no published checksum: `sha256` is the checksum of the archive that the user has reviewed.
+    The vendor's program should assign at least eight if the machine has that many, but does not report if it assigns fewer. Its
+    archive has no version and no published checksum: `sha256` is the checksum of the archive that the user has reviewed.
     """
     folder = downloads.FOLDER
     archive = f"{folder}/lustre-efa.zip"
@@ -257,10 +257,10 @@ if ! mountpoint -q -- "$(awk '$3 == "lustre" {{print $2; exit}}' /etc/fstab)"; t
   least=1
   set --
   if [ "$devices" -ge 8 ]; then least=8; set -- --optimized-for-gds; fi
-  (cd {folder}/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # what counts is what it did
+  (cd {folder}/configure-efa-fsx-lustre-client && timeout 600 bash ./setup.sh "$@") || true  # the check below decides
   have=$(lnetctl net show --net efa | grep -c 'nid:.*@efa') || true
   if [ "$have" -lt "$least" ]; then
-    echo "busbar: Lustre has $have of $devices EFA devices, and should have $least at least"
+    echo "busbar: Lustre has $have of $devices EFA devices, but should have at least $least"
     exit 1
   fi
 fi
@@ -276,7 +276,7 @@ def lustre(server: str, name: str, path: str, more: str) -> Step:
 def lustre_tuning(path: str) -> Step:
     """Set the mounted Lustre client as AWS recommends for its size, now and after each boot: a reboot resets the settings.
 
-    Source: FSx for Lustre user guide, "Performance tips": clients with more than 64 GiB, with more than 64 vCPUs, and all.
+    Source: FSx for Lustre user guide, "Performance tips", for all clients and for those with more than 64 GiB or 64 vCPUs.
     """
     return Step(
         "lustre-tuning",
@@ -323,7 +323,8 @@ def publish_host_key(region: str, parameter: str) -> Step:
     """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
     Only this machine's role may write there. The id distinguishes the key from that of an earlier machine. The role is older
-    than the machine, so a write that is refused for half a minute will always be refused, and an update waits for this step.
+    than the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
+    an update waits for the parameter.
     """
     return Step(
         "publish-host-key",

@@ -10,7 +10,7 @@ from cloudinit import downloads
 from cloudinit.steps import Step
 
 _FOLDER = "/var/lib/busbar/actions"
-#: The default time that a node may take to start.
+#: Time limit of a script: the time that a node may take to start by default.
 _RUN_S = 1800
 
 

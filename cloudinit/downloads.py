@@ -1,8 +1,8 @@
 """Downloads that run or are trusted as root: their sha256, or the fingerprint of a signing key, is compared before use.
 
-Steps call POSIX shell functions, which a first boot defines only once, because user-data must be short. If something else is
-downloaded, they fail the step and with it the boot. If neither the vendor nor the stack file sets a checksum, the log records
-the one that was downloaded, so that it can be compared later.
+Steps call POSIX shell functions, which a first boot defines only once, because user-data must be short. A download that
+does not match fails the step and with it the boot. If neither the vendor nor the stack file sets a checksum, the log records
+the checksum of the downloaded file, so that it can be compared later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
-#: curl itself retries only after a server's answer, and names may not resolve yet.
+#: curl itself retries only after a server's answer, but at boot names may not resolve yet.
 FUNCTIONS = f"""download() {{
   rm -f "$2"
   for pause in {" ".join(map(str, _PAUSES_S))}; do
@@ -24,11 +24,11 @@ compare() {{
   what=$1 came=$2 from=$3
   shift 4
   if [ $# = 0 ]; then
-    echo "busbar: $what $came was compared with nothing, of $from"
+    echo "busbar: $what $came is unchecked: none is given for $from"
     return
   fi
   for known; do [ "$came" != "$known" ] || return 0; done
-  echo "busbar: $what $came is not $(echo "$*" | sed 's/ / or /g'), of $from"
+  echo "busbar: $what $came is not $(echo "$*" | sed 's/ / or /g') (from $from)"
   exit 1
 }}
 checked_file() {{
@@ -38,7 +38,7 @@ checked_file() {{
 signing_key() {{
   download "$1" "$2"
   key=$(gpg --batch --with-colons --show-keys "$2" | awk -F: '$1 == "fpr" && last == "pub" {{ print $10 }} {{ last = $1 }}')
-  case $key in *[!0-9A-F]* | '') echo "busbar: there is not one key at $1"; exit 1 ;; esac
+  case $key in *[!0-9A-F]* | '') echo "busbar: $1 does not have exactly one key"; exit 1 ;; esac
   compare fingerprint "$key" "$@"
 }}
 """
@@ -50,7 +50,7 @@ def checked(address: str, file: str, sums: tuple[str, ...]) -> str:
     Args:
         address: its URL, as a word of the shell.
         file: path to write it to, as a word of the shell.
-        sums: the sha256 sums that it may have; none skips the comparison.
+        sums: the sha256 checksums that it may have; without any, nothing is compared.
     """
     return " ".join(["checked_file", address, file, *sums])
 
@@ -67,5 +67,5 @@ def signing_key(address: str, file: str, fingerprint: str) -> str:
 
 
 def functions(text: str) -> str:
-    """Return the functions if `text` calls one of them."""
+    """Return the shell functions if `text` calls one of them, otherwise an empty text."""
     return FUNCTIONS if "checked_file " in text or "signing_key " in text else ""

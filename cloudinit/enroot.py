@@ -15,9 +15,9 @@ _PACKAGES = ("enroot", "enroot+caps")
 def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ()) -> Step:
     """Install enroot if the image has none, and keep unpacked images on the machine's own disks, mounted at `scratch`.
 
-    Its default folders do not work: an overlay cannot be on Lustre, and /run/user is deleted with the user's session. An image
-    that has enroot keeps its own settings. The `+caps` package lets users who are not root import images. `sums` are the sha256
-    that its packages may have; its vendor publishes none, so without `sums` nothing is compared.
+    Enroot's default folders do not work: an overlay cannot be on Lustre, and /run/user is deleted with the user's session. An
+    image that has enroot keeps its own settings. The `+caps` package lets users who are not root import images. `sums` are the
+    sha256 that enroot's packages may have; its vendor publishes none, so without `sums` nothing is compared.
     """
     if manager == "apt":
         kind, arch, name, lists = "deb", "dpkg --print-architecture", f"_{version}-1_$arch.deb", "lists\n  "

@@ -25,7 +25,7 @@ class Mount:
         source: server and export, as the client names them.
         at: the mount point.
         options: as in /etc/fstab.
-        login_home: whether the login user's home is one of its folders, on all machines.
+        login_home: whether the login user's home is a folder of this file system, the same one on all machines.
     """
 
     kind: str

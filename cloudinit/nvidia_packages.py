@@ -17,7 +17,7 @@ def installs(manager: str, command: str, version: str, packages: tuple[str, ...]
     """Return the shell that installs `packages` unless the machine has `command`.
 
     Args:
-        manager: `apt`, whose steps must have defined `lists`, or `dnf`.
+        manager: `apt` (an earlier step must define `lists`) or `dnf`.
         command: the program that the packages install.
         version: version of the packages.
         packages: the packages to install, with dependencies of the same version.

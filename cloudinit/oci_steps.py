@@ -11,7 +11,7 @@ from cloudinit import homes, mounts
 from cloudinit.mounts import Mount
 from cloudinit.steps import Step
 
-#: The vendor's file systems accept at most 16 connections to one server, and a single one is too slow (oci-hpc: fss.tf).
+#: The vendor's file systems accept at most 16 connections to one server, and one connection is too slow (oci-hpc: fss.tf).
 NFS_OPTIONS = "defaults,noatime,nconnect=16,_netdev"
 LUSTRE_OPTIONS = "defaults,_netdev"
 
@@ -59,7 +59,7 @@ if ! command -v mount.lustre > /dev/null; then
   echo 'busbar: this image has no Lustre client (mount.lustre), and the vendor has no package of it: build it into the image'
   exit 1
 fi
-# Of a node's many interfaces LNet is to take the front end, and the client is to add no rules to the rails.
+# LNet must use only the front end of the node's many interfaces, and must add no routing rules for the rails.
 front=$(ip -4 -o route show default | sed -n '1s/.* dev \\([^ ]*\\).*/\\1/p')
 mkdir -p /etc/modprobe.d
 {

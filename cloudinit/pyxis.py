@@ -35,7 +35,7 @@ class Pyxis:
 
 
 def build(wanted: Pyxis) -> Step:
-    """Build Pyxis for the Slurm of this machine, and check that srun can load it; otherwise it would break every srun.
+    """Build Pyxis for the Slurm of this machine, and check that srun can load it, because a broken plugin stops every srun.
 
     Enroot's hook for PMI is an extra of its package; with it, containers see the folders of Slurm's PMIx server.
     """
@@ -54,7 +54,7 @@ echo 'ENROOT_SQUASH_OPTIONS {_SQUASH}' > /etc/enroot/enroot.conf.d/busbar-slurm.
   headers=$(printf '%d.%02d.%d' $((number >> 16)) $((number >> 8 & 255)) $((number & 255)))
   have=$(srun --version)
   if [ "${{have##* }}" != "$headers" ]; then
-    echo "busbar: the headers are of Slurm $headers, and the machine has $have: Pyxis would stop every srun"
+    echo "busbar: the headers are of Slurm $headers, but the machine has $have: Pyxis would break every srun"
     exit 1
   fi
   {downloads.checked(f"{_SOURCES}/v{wanted.version}.tar.gz", "pyxis.tar.gz", (wanted.sha256,))}

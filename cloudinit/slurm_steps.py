@@ -14,8 +14,8 @@ from cloudinit.homes import shared_folder
 from cloudinit.pyxis import Pyxis
 from cloudinit.steps import Step
 
-#: User and group id of slurm. It is the same on all machines, because slurmd recognizes the controller's user by its id. It is
-#: that of aws-parallelcluster-cookbook (attributes: slurm user), which many clusters use. Munge's own id does not matter.
+#: User and group id of slurm. It is the same on all machines, because slurmd recognizes the controller's user by its id. The
+#: value is from aws-parallelcluster-cookbook (attributes: slurm user), which many clusters use. Munge's own id does not matter.
 _SLURM_ID = 401
 
 
@@ -49,7 +49,7 @@ class Slurm:
         controller: whether it will be the controller.
         users: whether all machines use a directory of users.
         accounting: whether the controller keeps jobs in a database.
-        containers: the programs that run tasks in containers; None installs none. A controller's srun has Pyxis's options.
+        containers: the programs that run tasks in containers; None installs none. They give srun Pyxis's options.
     """
 
     packages: SlurmPackages
@@ -71,7 +71,7 @@ class Slurm:
 
 
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
-    """Return the steps that install Slurm with the package `manager`, after those of file systems, which define `lists`.
+    """Return the steps that install Slurm with the package `manager`; the steps of file systems come first and define `lists`.
 
     The login user gets a folder on the file systems for home folders, mounted at `homes`. No daemon starts before the
     controller starts it. If `wanted` is None, there are no steps.
@@ -98,7 +98,7 @@ getent group slurm > /dev/null || groupadd --system --gid {_SLURM_ID} slurm
 getent passwd slurm > /dev/null ||
   useradd --system --uid {_SLURM_ID} --gid slurm --no-create-home --home-dir / --shell /usr/sbin/nologin slurm
 if [ "$(id -u slurm)" != {_SLURM_ID} ]; then
-  echo "busbar: user slurm has number $(id -u slurm) in this image, and it must be {_SLURM_ID} on all machines"
+  echo "busbar: user slurm has id $(id -u slurm) in this image, but must have {_SLURM_ID} on all machines"
   exit 1
 fi
 """,
@@ -110,5 +110,5 @@ def _packages(manager: str, wanted: Slurm) -> Step:
     work = ["lists"] if manager == "apt" else []
     work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
     work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's file
-    work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: no unit of Slurm was there to stop'"]
+    work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: there was no Slurm unit to stop'"]
     return Step("slurm-packages", "\n".join(work))

@@ -13,9 +13,9 @@ from cloudinit import downloads
 
 #: File in which a boot records its outcome; first contact reads it.
 MARK = "/var/lib/busbar/boot.json"
-#: End of a login node's SSH version string once its first boot is complete and its host key is on the console.
+#: End of a login node's SSH version string once its first boot is complete and its host key is published.
 ANNOUNCEMENT = "busbar-ready"
-#: The same if its first boot has failed; the name of the step follows.
+#: Text in that string if the first boot has failed; the name of the step follows.
 FAILURE = "busbar-failed:"
 #: Text before the login node's public host key on its console.
 CONSOLE_KEY = "busbar-host-key:"
@@ -32,7 +32,7 @@ _TELL = f"""  if [ "$status" != 0 ]; then
     announce "{FAILURE}$step" || true
   fi
 """
-#: Marks the SSH version string, which can be read without logging in; sshd uses the first value that it reads.
+#: Changes the SSH version string, which can be read without logging in; sshd uses the first value that it reads.
 _ANNOUNCE = """announce() {
   { echo "VersionAddendum $1"; grep -v '^VersionAddendum busbar' /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
   cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
@@ -111,8 +111,8 @@ trap mark EXIT
 def grow_root(command: str) -> Step:
     """Grow the root file system to its boot volume.
 
-    Old versions of the vendor's program fail if there is nothing to grow (oci-utils before 0.12.6-9), and a
-    root that stays small fails the step that needs the space, under that step's name.
+    Old versions of the vendor's program fail if there is nothing to grow (oci-utils before 0.12.6-9), so a
+    failure is only reported. If the root file system is too small, the step that needs the space fails.
     """
     return Step("grow-root", f"{command} || echo 'busbar: the root file system was not grown'")
 
@@ -126,7 +126,7 @@ if ! grep -q '^search .*{domain}' /etc/resolv.conf; then
   grep -q '^search ' /etc/resolv.conf || echo 'search' >> /etc/resolv.conf
   sed 's/^search.*/& {domain}/' /etc/resolv.conf > /run/busbar.resolv
   cat /run/busbar.resolv > /etc/resolv.conf
-  # Some file systems have no such flag; the domain then lasts until the next lease only.
+  # Some file systems have no immutable flag; the domain then lasts only until the next DHCP lease.
   chattr +i /etc/resolv.conf || echo 'busbar: resolv.conf cannot be made immutable here'
 fi
 """,
@@ -137,10 +137,10 @@ def trust(firewall: str, cidrs: tuple[str, ...]) -> Step:
     """Open the machine's own firewall only between nodes; MPI and NCCL use any port."""
     if firewall == "firewalld":
         lines = [f"  firewall-cmd --permanent --zone=trusted --add-source={cidr}" for cidr in cidrs]
-        # If it does not run, there is nothing to open.
+        # If firewalld does not run, there is nothing to open.
         return Step("trust-nodes", "\n".join(["if firewall-cmd --state; then", *lines, "  firewall-cmd --reload", "fi"]))
     lines = [f"iptables -C INPUT -s {cidr} -j ACCEPT 2>/dev/null || iptables -I INPUT 1 -s {cidr} -j ACCEPT" for cidr in cidrs]
-    # The rules that the image's netfilter-persistent restores at boot.
+    # The image's netfilter-persistent restores the rules in this file at boot.
     return Step("trust-nodes", "\n".join([*lines, "iptables-save > /etc/iptables/rules.v4"]))
 
 
@@ -153,7 +153,7 @@ if ! grep -q ' /mnt/localdisk ' /etc/fstab; then
   set --
   for disk in /dev/nvme*n1; do
     [ -b "$disk" ] || continue
-    [ -e "${disk}p1" ] && continue  # a disk with partitions is somebody's
+    [ -e "${disk}p1" ] && continue  # a disk with partitions is in use
     set -- "$@" "$disk"
   done
   if [ $# -gt 0 ]; then
@@ -241,8 +241,9 @@ fi
 def host_key_on_console() -> Step:
     """Write the public host key to the console, before anything can fail.
 
-    The cloud's API shows the console, so the key is pinned before the first connection: no private key in the user-data, no
-    trust on first use. The kernel writes to the same serial console and may cut a line, so the key is written three times.
+    The cloud's API shows the console, so the key is pinned before the first connection. This needs no private key in the
+    user-data and no trust on first use. The kernel writes to the same serial console and may cut a line, so the key is written
+    three times.
     """
     return Step(
         "host-key-on-console",

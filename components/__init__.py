@@ -1,4 +1,4 @@
-"""The only package that registers resources: one folder for each target, and `acceptance`, which is the same for all.
+"""The only package that registers resources: a folder for each target, and `acceptance` and other code for all targets.
 
-Nothing is imported here: a target's provider SDK takes half a second or more, and a stack needs only one.
+Nothing is imported here: importing a target's provider SDK takes half a second or more, and a stack needs only one SDK.
 """

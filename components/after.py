@@ -10,5 +10,5 @@ _T = TypeVar("_T")
 
 
 def after(value: pulumi.Output[_T], *made: pulumi.Input[Any]) -> pulumi.Output[_T]:
-    """Return `value`, known only once everything in `made` is; so everything that uses it waits for that, too."""
+    """Return `value` as an output that is known only once all of `made` is known, so that users of `value` wait for `made`."""
     return pulumi.Output.all(value=value, made=list(made)).apply(lambda its: its["value"])

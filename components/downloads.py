@@ -12,11 +12,11 @@ _TIMEOUT_S, _LIMIT_BYTES = 30, 2**20
 
 
 def fetched(url: str, sha256: str) -> str:
-    """Return the text at `url` from the cache; it is downloaded if it is not there or has another sha256.
+    """Return the text at `url` from the cache; download the file if the cache lacks it or has one with another sha256.
 
     Raises:
-        ValueError: it cannot be downloaded, or has another sha256. The text is the end of a sentence, with the path at which a
-            person can place the file.
+        ValueError: the file cannot be downloaded, or has another sha256. The error's text is the end of a sentence, with the
+            path at which a person can place the file.
     """
     name = f"{sha256[:16]}-{url.rpartition('/')[2]}"
     path = place(name)
@@ -27,11 +27,11 @@ def fetched(url: str, sha256: str) -> str:
             data = bytes(answer.read(_LIMIT_BYTES))
     except (OSError, http.client.HTTPException) as problem:
         raise ValueError(
-            f"this machine cannot fetch {url} ({problem}); bring the file with sha256 {sha256} here as {path}"
+            f"this machine cannot fetch {url} ({problem}); put the file with sha256 {sha256} on this machine as {path}"
         ) from None
     if (found := _sum(data)) != sha256:
         raise ValueError(
-            f"{url} has sha256 {found} and not {sha256}, so somebody changed it; bring the genuine file here as {path}"
+            f"{url} has sha256 {found} and not {sha256}, so somebody changed it; put the genuine file on this machine as {path}"
         )
     kept(data, name)
     return data.decode()

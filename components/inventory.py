@@ -1,6 +1,7 @@
-"""The contract between targets and acceptance: inventory (what exists), `components.reach` and launcher (how ranks start).
+"""The contract between targets and acceptance: inventory (what exists), reach (`components.reach`), launcher (how ranks start).
 
-Nothing here or above names a cloud. If a new target needs a change above this module, change the contract first.
+Neither this module nor `components.acceptance` names a cloud. If a new target needs a change in `components.acceptance`, change
+this contract first.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from components.reach import Machine, Reach
 
 @dataclass(frozen=True)
 class Node:
-    """One machine that takes part in a measurement.
+    """One machine that is measured.
 
     Attributes:
         name: host name, as the target shows it.
         address: IPv4 address or name by which the nodes reach each other; private if they have a private network.
         placement: fault domain, block or rack; None if the target does not report it.
-        host_key: its public SSH host key if it is known before the first connection; None lets first contact learn it.
+        host_key: public SSH host key, if it is known before the first connection; None lets first contact learn it.
     """
 
     name: str
@@ -34,10 +35,10 @@ class Node:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes of one shape that exist: a pool, or the static machines of a queue.
+    """Existing nodes of one shape: a pool, or the static machines of a queue.
 
     Attributes:
-        name: of the pool, unique in its cluster.
+        name: the pool's name, unique in its cluster.
         nodes: in ring order, head node first; empty while nothing is rented.
         identity: hash that changes if and only if the machines or their software may have changed (image, shape, node ids).
     """
@@ -52,7 +53,7 @@ class Inventory:
     """The machines that exist.
 
     Attributes:
-        sets: node sets by the order of the stack file.
+        sets: node sets, in the order of the stack file.
         login: the login machine; None if nodes are reached directly.
         controller: the machine that runs a scheduler; None if there is none.
         submitting: further machines on which people log in and submit jobs.
@@ -64,11 +65,11 @@ class Inventory:
     submitting: tuple[Machine, ...] = ()
 
     def nodes(self) -> list[dict[str, str]]:
-        """Return every node in the form of the outputs."""
+        """Return every node, in the form of the outputs."""
         return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
 
     def login_nodes(self) -> list[dict[str, str]]:
-        """Return every machine for people in the form of the outputs."""
+        """Return the machines in `submitting`, in the form of the outputs."""
         return [{"name": one.name, "address": one.address, "host_key": one.host_key} for one in self.submitting]
 
     def of(self, name: str) -> NodeSet:
@@ -100,15 +101,15 @@ class PlannedSet:
     """A node set as the stack file requests it, known before anything exists.
 
     Attributes:
-        name: of the pool.
+        name: the pool's name.
         nodes: how many machines always run; 0 while none are rented.
         dynamic: how many more a scheduler may start.
-        job_nodes: nodes of the test job; 0 if the set's nodes always run, or nothing starts them.
+        job_nodes: number of nodes of the test job; 0 if `nodes` is not 0, or if nothing starts dynamic nodes.
         start_limit_s: how long an update that submits the test job waits until its nodes run; 0 if a person submits it.
-        entry_timeout_s: limit of the test that dynamic machines pass before they join; 0 for no test.
-        job_folder: folder on a file system of all machines, with the input and the results of the test job.
-        shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds all of it.
-        launcher: how ranks start there.
+        entry_timeout_s: time limit of the test that dynamic machines must pass before they join; 0 for no test.
+        job_folder: folder on a file system that all machines mount, with the input and the results of the test job.
+        shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds the whole shape.
+        launcher: how ranks start on the nodes.
         first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
         authenticated: whether switches authenticate rails (802.1X), so that first contact waits for that.
         ask: whether to ask every node for its facts, because the shape or the network is not known.

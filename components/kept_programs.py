@@ -10,7 +10,7 @@ from pathlib import Path
 def kept(data: bytes, name: str) -> str:
     """Keep `data` in a file of that name; return its path.
 
-    The engine may kill this program at any point, so no file needs a clean-up: one file serves every update.
+    The engine may kill this program at any point, so the file is not temporary: every update uses it, and none deletes it.
     """
     path = place(name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 """Finds machines that run for a stack but are not in its state, because the update that created them was killed.
 
 A vendor carries out a request even if the engine dies before it records the result. The next request would create a second
-machine, and both would be billed. So before the engine creates a machine, the program asks the account which machines run in
-its place, and checks whether the state has them, as it does for a machine that is being replaced. tools/take_in.py imports
-those that it lacks.
+machine, and both would be billed. So before the engine creates a machine, the program asks the account which machines already
+run for the same resource, and checks whether the state contains them. (It does if the update is replacing the machine.)
+tools/take_in.py imports machines that the state lacks.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from components.report_findings import reason
 
 #: Time limit of an export; the state of a thousand resources takes some seconds from a remote backend.
 _EXPORTED_WITHIN_S = 120
-#: A state in a folder or bucket is not written atomically: if it is read meanwhile, it is truncated or missing. This lasts only
-#: moments, but occurs whenever another resource of the update completes.
+#: A state in a folder or bucket is not written atomically: if it is read during a write, it is truncated or missing. A write
+#: lasts only moments, but occurs whenever another resource of the update completes.
 _EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
-#: Variable with the path of a file that gets one line of JSON, [URN, id], for each such machine; tools/take_in.py reads it.
+#: Environment variable with the path of a file that gets one line of JSON, [URN, id], for each resource that is about to be
+#: created while exactly one machine that the state lacks runs for it; tools/take_in.py reads the file.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 @dataclass(frozen=True)
 class LeftBehind:
-    """A machine that runs in the place of a resource that is about to be created.
+    """A machine that already runs for a resource that is about to be created.
 
     Attributes:
         id: the vendor's id.
@@ -53,7 +54,8 @@ def never_twice(
 ) -> pulumi.ResourceHookBinding:
     """Return the hook of resource `name` that refuses to create it while `find` returns machines that the state lacks.
 
-    `find` needs the permission `right`. Without `preflight`, a preview asks nothing, but an update still asks.
+    `find` needs the permission `right`. Without `preflight`, a preview queries the account only if tools/take_in.py started the
+    preview, but an update always does.
     """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:
@@ -61,11 +63,11 @@ def never_twice(
             return
         try:
             found = await find()
-        except Exception as error:  # noqa: BLE001 - the SDKs raise no other
+        except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
             raise pulumi.RunError(
-                f"Whether a machine runs in the place of {name} could not be looked up: {reason(error)}. It takes valid "
-                f"credentials and the right to {right}; nothing is created without, because what an update that was killed "
-                "has made is billed beside it."
+                f"Whether a machine already runs for {name} could not be looked up: {reason(error)}. The look-up needs valid "
+                f"credentials and the right to {right}; nothing is created without it, because a machine that a killed update "
+                "created would be billed, too."
             ) from None
         known = await asyncio.to_thread(ids_in_state) if found else frozenset()
         strange = [one for one in found if one.id not in known]
@@ -76,13 +78,13 @@ def never_twice(
         if looked_for():
             return
         command = f"`python -m tools.take_in {pulumi.get_stack()}`"
-        way = f"{command} takes it into the state; or end it by hand, and update again"
+        way = f"{command} imports it into the state; or terminate it by hand, and update again"
         if len(strange) > 1:
-            way = f"End all but one by hand; {command} takes the last into the state"
+            way = f"Terminate all but one by hand; {command} imports the remaining one into the state"
         raise pulumi.RunError(
-            f"{', '.join(one.words for one in strange)} runs in this stack's name and is not in its state: an update that was "
-            f"killed has made it. It is billed, and nothing is created beside it. {way}. If it belongs to a stack of the same "
-            "name whose state is elsewhere, give one of them another name."
+            f"{', '.join(one.words for one in strange)} runs under this stack's name but is not in its state: an update that "
+            f"was killed created it. It is billed, so no second one is created. {way}. If it belongs to a stack of the same "
+            "name whose state is elsewhere, give one of the two stacks another name."
         )
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
@@ -106,9 +108,7 @@ def ids_in_state() -> frozenset[str]:
                 time.sleep(_BETWEEN_TRIES_S)
                 continue
             said = getattr(error, "stderr", "") or error
-            refused = (
-                f"`{' '.join(words)}` does not tell whether this stack's state has a machine that runs in its name: {said}"
-            )
+            refused = f"`{' '.join(words)}` failed, so it is unknown whether the state has a machine that already runs: {said}"
             raise pulumi.RunError(refused) from error
     return frozenset(str(one["id"]) for one in resources if "id" in one)
 

@@ -1,4 +1,4 @@
-"""Commands on a cloud's login machine: wait for its first boot, and check its result.
+"""Commands for a cloud's login machine: wait for its first boot, and check the result of that boot.
 
 A failed first boot stops the wait at once; the next Command logs in, names the failed step and shows the end of the log.
 """
@@ -33,7 +33,7 @@ def announced(
 ) -> local.Command:
     """Return the Command that waits on the operator's machine, at most `timeout_s`, until first boot has finished or failed.
 
-    Its output tells which; neither this Command nor a later update waits again for the same machine.
+    The Command's output tells whether first boot has failed. Later updates do not wait again for the same machine.
     """
     wait = remote_scripts.read("wait_for_banner")
     return local.Command(
@@ -52,7 +52,7 @@ def booted(
 ) -> pulumi.Output[Machine]:
     """Return the machine once a Command on it has confirmed that its first boot did not fail.
 
-    If it did, that Command fails with the step, the end of the log, and the command that replaces the machine.
+    If first boot failed, that Command fails with the step, the end of the log, and the command that replaces the machine.
     """
     looked = remote.Command(
         f"{name}-booted",

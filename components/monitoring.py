@@ -1,6 +1,6 @@
-"""Enables monitoring of the nodes: the exporter of RDMA counters on each, and Prometheus's configuration to scrape it.
+"""Enables monitoring of the nodes: the exporter of RDMA counters on each node, and Prometheus's configuration to scrape it.
 
-It is no part of the machines' launch settings, and no stage of the acceptance depends on it, so a change of it replaces no
+Monitoring is no part of the machines' launch settings, and no stage of the acceptance depends on it, so changing it replaces no
 machine and repeats no measurement.
 """
 
@@ -77,14 +77,14 @@ class Monitoring(pulumi.ComponentResource):
 
 
 class _Programs(NamedTuple):
-    """The program for the head node, the one for each node (or pod), and the exporter itself."""
+    """The program for the head node, the program for each node (or pod), and the exporter itself."""
 
     on_nodes: remote_scripts.Program
     on_node: remote_scripts.Program
     exporter: remote_scripts.Program
 
     def sent(self, found: NodeSet, wanted: Wanted) -> str:
-        """Return the program for the head node; it contains the one for each node, which contains the exporter."""
+        """Return the program for the head node; it contains the program for each node, with any exporter to install."""
         exporter = self.exporter.source + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
         ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
         each = self.on_node.call(program=exporter if wanted.exporter else "", ask=ask)

@@ -1,7 +1,7 @@
 """Runs programs on a cluster's machines and returns their results, over SSH with pinned host keys.
 
-The operator's key stays in an agent. Neither its socket nor a private key is named here, because both would enter the state,
-and the socket changes with every session.
+The operator's key stays in an agent. Neither the agent's socket nor a private key is set here, because both would enter the
+state, and the socket changes with every session.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Access:
         user: login user on every node.
         jump: the jump host; None if nodes are reached directly.
         network: CIDR of the nodes' front-end network, which carries SSH and MPI's own traffic; None if the nodes must be asked.
-        public_key: the operator's, which first contact authorizes on every node, so that a new key replaces no machine; None
-            for machines that are not ours.
+        public_key: the operator's public key, which first contact authorizes on every node, so that a new key replaces no
+            machine; None for machines that the stack did not create.
     """
 
     user: str
@@ -70,7 +70,7 @@ class Ran(Protocol):
 
     @property
     def stdout(self) -> pulumi.Output[str]:
-        """Its standard output."""
+        """The program's stdout."""
 
 
 class Reach(Protocol):
@@ -87,7 +87,7 @@ class Reach(Protocol):
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line with their facts. Another `salt` makes contact again."""
+        """Make first contact with `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
 
     def copy(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -99,7 +99,7 @@ class Reach(Protocol):
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to `there` in the head node's home folder; None if a later program copies it itself."""
+        """Copy the local `file` to `there` in the head node's home folder; return None if a later program copies the file."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -117,14 +117,14 @@ class Reach(Protocol):
         """Return the command that opens a shell on the head node, for a person to paste."""
 
     def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
-        """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
+        """Return known_hosts lines with the pinned keys of all machines that a login to the head node connects to."""
 
 
 @dataclass(frozen=True)
 class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
-    No machine needs a key for another one before first contact, so nodes are launched with only the operator's public key.
+    No machine needs an SSH key for another machine before first contact, so nodes launch with only the operator's public key.
     Host keys that are not pinned are learned on the jump host, over the private network.
 
     Attributes:
@@ -146,7 +146,7 @@ class Ssh:
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line with their facts. Another `salt` makes contact again."""
+        """Make first contact with `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
         first_contact = remote_scripts.read("first_contact")
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
             # Replaced machines with the same addresses need another first contact.
@@ -209,7 +209,7 @@ class Ssh:
     def shell(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
         """Return the command that opens a shell on the head node, for a person to paste.
 
-        The jump host's key must be in the person's agent or SSH configuration.
+        The private key that the jump host accepts must be in the person's agent or SSH configuration.
         """
 
         def command(access: Access, head: Head) -> str:
@@ -219,7 +219,7 @@ class Ssh:
         return self._way(head, command)
 
     def known_hosts(self, head: pulumi.Output[Head]) -> pulumi.Output[str]:
-        """Return known_hosts lines with the pinned keys of the machines on the way to the head node."""
+        """Return known_hosts lines with the pinned keys of all machines that a login to the head node connects to."""
 
         def lines(access: Access, head: Head) -> str:
             jump = [f"{access.jump.address} {access.jump.host_key}"] if access.jump else []

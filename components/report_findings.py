@@ -13,10 +13,10 @@ _T = TypeVar("_T")
 
 
 def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
-    """Log warnings and notes; stop if there are errors, whose sentences are followed by `more`.
+    """Log warnings and notes; stop if there are errors.
 
     Raises:
-        pulumi.RunError: with one sentence for each error.
+        pulumi.RunError: with one sentence for each error, followed by the sentences in `more`.
     """
     errors = []
     for found in findings:
@@ -34,15 +34,15 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
     """Return what `ask` returns.
 
     Raises:
-        pulumi.RunError: with what was asked, the service's message, the permission that it needs, and how to continue without
-            it.
+        pulumi.RunError: with what was looked up, the service's message, the permission that the look-up needs, and how to
+            continue without the look-up.
     """
     try:
         return ask()
-    except Exception as error:  # noqa: BLE001 - the SDKs raise no other
+    except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
         raise pulumi.RunError(
-            f"{cloud}.preflight is true, but {what} could not be looked up: {reason(error)}. It takes valid credentials and "
-            f"the right to {right}; set {cloud}.preflight: false to ask nothing."
+            f"{cloud}.preflight is true, but {what} could not be looked up: {reason(error)}. The look-up needs valid "
+            f"credentials and the right to {right}; set {cloud}.preflight: false to look up nothing."
         ) from None
 
 

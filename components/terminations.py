@@ -1,6 +1,6 @@
 """Machines that an update would terminate: names, number and price, and a refusal unless the stack file allows that many.
 
-The AWS component uses it. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
+Only AWS uses this module. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
 
     Args:
         path: the key that allows replacements, as users type it.
-        allowed: its value.
+        allowed: the value of that key.
         endings: the machines; an entry without machines is ignored.
         why: why machines are replaced.
 

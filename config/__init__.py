@@ -1,1 +1,1 @@
-"""The keys that a stack file may set: frozen models with their rules beside them, which components also take."""
+"""The keys that a stack file may set: frozen models, which components take as arguments, and the rules that check them."""

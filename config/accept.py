@@ -17,7 +17,7 @@ _Rate = Annotated[GbS, Field(gt=0)]
 
 @dataclass(frozen=True)
 class Limit:
-    """A minimum of the user's own: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out-of-place."""
+    """A minimum in the stack file: `collective` must reach `busbw_gb_s` (GB/s, real hardware) at `size_bytes`, out-of-place."""
 
     collective: str
     size_bytes: int
@@ -29,7 +29,7 @@ class Accept(Model):
 
     gate_gb_s: _Rate | None = Field(
         default=None,
-        description="Bus bandwidth to reach at the largest size; with null it is a fraction of what the network can carry.",
+        description="Bus bandwidth to reach at the largest size; null takes a fraction of what line rates allow.",
     )
     limits: dict[Collective, dict[Bytes, _Rate]] = Field(
         default={},
@@ -43,7 +43,8 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="How many times slower than real links a rehearsal's are, so that its preview shows what its update will.",
+        description="How many times slower the links of a rehearsal are than real ones, so that its preview shows the numbers "
+        "that its update will measure.",
         examples=[4000],
     )
 

@@ -1,4 +1,4 @@
-"""Scripts of a user's own at the first boot of nodes: custom actions, as ParallelCluster calls them."""
+"""A user's own scripts at the first boot of nodes: custom actions, as ParallelCluster calls them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def _address(value: str) -> str:
     place = urlsplit(value)
     if place.scheme not in {"http", "https"} or not place.hostname or place.username is not None or set(value) & set(" '\"\\"):
         raise ValueError(
-            f"is {value!r}; it must be an https or http address without a user, spaces or quotes, which nodes fetch with curl"
+            f"is {value!r}; it must be an https or http address, without a user, spaces, quotes or backslashes, that nodes can "
+            "fetch with curl"
         )
     return value
 
@@ -24,23 +25,24 @@ class Action(Model):
     """One script."""
 
     script: Annotated[str, AfterValidator(_address)] = Field(
-        description="Its address; every node fetches it at its first boot.", examples=["https://example.com/setup.sh"]
+        description="Address of the script; every node fetches it at first boot.", examples=["https://example.com/setup.sh"]
     )
     sha256: Sha256 = Field(
-        description="Its sha256; another content fails the boot.",
+        description="sha256 of the script; if the fetched content differs, first boot fails.",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
     args: tuple[str, ...] = Field(
         default=(),
-        description="Its arguments, which are in user-data and state: no secrets.",
+        description="Arguments of the script. They are stored in user-data and in the state, so they must contain no secrets.",
         examples=[["--cache", "/scratch"]],
     )
 
 
 class CustomActions(Model):
-    """Scripts that root runs at the first boot of every node, in their order; one that fails fails the boot."""
+    """Scripts that root runs at the first boot of every node, in the given order; if a script fails, first boot fails."""
 
-    on_node_start: tuple[Action, ...] = Field(default=(), description="Scripts before everything else that first boot does.")
+    on_node_start: tuple[Action, ...] = Field(default=(), description="Scripts that run before everything else at first boot.")
     on_node_configured: tuple[Action, ...] = Field(
-        default=(), description="Scripts after everything else; on nodes that Slurm starts, before slurmd does."
+        default=(),
+        description="Scripts that run after everything else at first boot; on nodes that Slurm starts, before slurmd starts.",
     )

@@ -1,4 +1,4 @@
-"""Refuses what could be measured but not judged: other makers' GPUs, NVLink between nodes, other algorithms."""
+"""Refuses settings whose measurement could not be judged: GPUs not made by NVIDIA, NVLink between nodes, other algorithms."""
 
 from __future__ import annotations
 
@@ -15,22 +15,23 @@ if TYPE_CHECKING:
     from config.stack import Stack
 
 _GIB = 1024**3
-#: nccl-tests keeps 1 GiB free and uses three buffers of a message if values are checked (src/common.cu); if memory is short, it
-#: measures smaller messages than requested.
+#: nccl-tests keeps 1 GiB free and allocates three buffers of the message's size if values are checked (src/common.cu). If
+#: memory is short, it measures smaller messages than requested.
 _FREE_BYTES, _BUFFERS = _GIB, 3
-#: The gate is for a ring with NCCL's own protocol; if switches reduce, the rails carry only half of the bytes.
+#: Variables that, unless the user sets a gate, may have only this value (None: must not be set). The default gate assumes the
+#: ring algorithm, with the protocol that NCCL chooses; if switches reduce, the rails carry only half of the bytes.
 _OTHER_WAYS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": None,
 }
 
 
-@rule("judgeable", ERROR, "what is measured is judged, or not rented", guard=True)
+@rule("judgeable", ERROR, "busbar measures only what it can judge", guard=True)
 def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
     """A pool that cannot be judged, because of its machines or of the variables set for ranks."""
     yield from exports(stack.measure, stack.accept)
     if stack.measure.pool not in {None, *stack.sizes}:
-        return  # the stack file does not say which machines to measure
+        return  # no such pool; the rule `pool` refuses it
     path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
@@ -38,7 +39,10 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
 
 
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
-    """Return the path of the key that names the measured machines, their row (None if they report it) and their number."""
+    """Return the path of the key that names the measured machines, their row of the catalogue, and their number.
+
+    The row is None, and the number 0, if the machines report their own hardware.
+    """
     wanted: Any = stack.wanted
     if stack.target == "oci":
         return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
@@ -54,30 +58,30 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
     path = "measure.exports"
     for name, value in measure.exports.items():
         if name.startswith("NCCL_TESTS_"):
-            yield Breach(path, f"has {name}, which changes what nccl-tests itself does; what it measures is the plan's to say")
+            yield Breach(path, f"has {name}, which changes what nccl-tests measures; only the keys of measure may decide that")
         if name == "NCCL_IB_DISABLE" and value != "0":
-            yield Breach(path, f"has {name}={value}, which takes the rails away, and the gate is that of the rails; remove it")
+            yield Breach(path, f"has {name}={value}, which disables the rails, but the gate is for the rails; remove it")
         if name in _OTHER_WAYS and value != _OTHER_WAYS[name] and accept.gate_gb_s is None:
             yield Breach(
                 path,
-                f"has {name}={value}, and the gate is that of NCCL's ring; set accept.gate to what you expect of it, or "
-                "remove it",
+                f"has {name}={value}, but the default gate is for NCCL's ring; set accept.gate to the busbw that you expect, "
+                "or remove the variable",
             )
 
 
 def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breach]:
-    """Yield why there is no limit for an all-reduce that switches between nodes of `shape` may reduce."""
+    """Yield a setting that lets switches reduce, if the stack file sets no gate and none is known for such runs on `shape`."""
     value = measure.exports.get("NCCL_COLLNET_ENABLE", "0")
     if value != "0" and accept.gate_gb_s is None and gpus.in_network_share(shape.gpu) is None:
         yield Breach(
             "measure.exports",
-            f"has NCCL_COLLNET_ENABLE={value}, which lets switches reduce, and no source publishes what a healthy run on "
-            f"{shape.name} reaches then; set accept.gate to what you expect of it, or remove it",
+            f"has NCCL_COLLNET_ENABLE={value}, which lets switches reduce, but no source publishes the busbw that a healthy "
+            f"run on {shape.name} reaches in this way; set accept.gate to the busbw that you expect, or remove the variable",
         )
 
 
 def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterator[Breach]:
-    """Yield why `measure` cannot judge `nodes` machines of `shape`, which the key at `path` names; 0 if unknown."""
+    """Yield why `measure` cannot judge machines of `shape`, which the key at `path` names; `nodes` is 0 if unknown."""
     if shape.gpu and not gpus.is_nvidia(shape.gpu):
         yield Breach(
             path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's"
@@ -89,21 +93,21 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
     if most is not None and measure.end_bytes > most:
         yield Breach(
             "measure.sizes.to",
-            f"is {MESSAGE.show(measure.end_bytes)}, and three such messages do not fit on {shape.name}'s {shape.gpu} with "
-            f"{memory:g} GB; it may be {most // _GIB}G at most",
+            f"is {MESSAGE.show(measure.end_bytes)}, but three messages of this size do not fit on {shape.name}'s {shape.gpu} "
+            f"with {memory:g} GB; it may be {most // _GIB}G at most",
         )
 
 
 def _rack(path: str, shape: Shape, measure: Measure, nodes: int) -> Iterator[Breach]:
-    """Yield why NVLink between nodes cannot be judged beside the rails; does not apply to a single node."""
+    """Yield why a measurement over NVLink between nodes cannot be judged; nothing for a single node."""
     if nodes == 1:
         return
     instead = 'set measure.exports.NCCL_MNNVL_ENABLE to "0", and only the rails are measured and judged'
     which = f"is {shape.name}, whose NVLink joins nodes"
     if measure.collective not in gpus.RACK_SHARES:
-        yield Breach(path, f"{which}, and busbar knows no limit of {measure.collective} over it; {instead}")
+        yield Breach(path, f"{which}, but busbar knows no gate for {measure.collective} over NVLink between nodes; {instead}")
     if nodes * shape.gpus > gpus.RACK:
-        yield Breach(path, f"{which} of one rack, which are {gpus.RACK // shape.gpus}, and {nodes} are asked for; {instead}")
+        yield Breach(path, f"{which} of one rack, at most {gpus.RACK // shape.gpus}, but {nodes} are requested; {instead}")
     told = [f"{name}={measure.exports[name]}" for name in ("NCCL_ALGO", "NCCL_NVLS_ENABLE") if name in measure.exports]
     if told and told != ["NCCL_NVLS_ENABLE=1"]:
-        yield Breach(path, f"{which}, and the limit is of switches that reduce, which {', '.join(told)} decides; {instead}")
+        yield Breach(path, f"{which}, but the gate assumes that switches reduce, which {', '.join(told)} may change; {instead}")

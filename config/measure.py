@@ -27,7 +27,7 @@ Collective = Literal[
     "sendrecv",
     "hypercube",
 ]
-#: Only variables of the libraries that ranks use: the state stores them, so they must not contain a secret.
+#: Only variables of the libraries that ranks use can be set, because the state stores them and must contain no secret.
 _PREFIXES = ("NCCL_", "UCX_", "FI_", "OMPI_", "OPAL_", "PRTE_", "PMIX_", "CUDA_")
 _EXPORT = re.compile(rf"(?:{'|'.join(_PREFIXES)})[A-Z0-9_]+")
 _FLOAT_BYTES = 4
@@ -44,17 +44,17 @@ def _exports(value: dict[str, str]) -> dict[str, str]:
     for name, text in value.items():
         if not _EXPORT.fullmatch(name):
             raise ValueError(
-                f"has {name!r}, which is not given to ranks; names begin with {', '.join(_PREFIXES)}, because what ranks are "
-                "given is kept in the state"
+                f"has {name!r}, which is not passed to ranks; names must begin with {', '.join(_PREFIXES)}, because the state "
+                "stores these variables and must contain no secret"
             )
         if re.search(r"[\s'\"]", text):
-            raise ValueError(f"has {name} with the value {text!r}; it must have no blank and no quote")
+            raise ValueError(f"has {name} with the value {text!r}; it must contain no whitespace and no quotes")
     return value
 
 
 def _spread(value: int) -> int:
     if 0 < value < _FEWEST_FOR_SPREAD:
-        raise ValueError(f"is {value}, too few to have a spread; time {_FEWEST_FOR_SPREAD} or more, or 0 for none")
+        raise ValueError(f"is {value}, too few to judge a spread; set {_FEWEST_FOR_SPREAD} or more, or 0 for none")
     return value
 
 
@@ -85,7 +85,7 @@ class Sizes(Model):
     )
     to_bytes: Bytes = Field(
         default=8 * 1024**3,
-        description="Largest message, where the gate is read; the strictest gate needs 4G or more.",
+        description="Largest message, whose busbw is compared with the gate; the strictest gate needs 4G or more.",
     )
     factor: int = Field(default=2, ge=2, description="Factor from each size to the next.", examples=[4])
     others_to_bytes: Bytes | None = Field(
@@ -129,7 +129,7 @@ class NcclTests(Model):
 
     @property
     def digest(self) -> str:
-        """The sum that pins the archive: as set, as known for that URL, or computed from the local file."""
+        """The sha256 that pins the archive: from the stack file, from the catalogue by URL, or computed from the local file."""
         if self.sha256:
             return self.sha256
         if self.is_url:
@@ -138,16 +138,17 @@ class NcclTests(Model):
 
 
 class Measure(Model):
-    """How the cluster is measured; the first collective decides, the others inform."""
+    """How the cluster is measured; the gate applies to the first collective."""
 
     collectives: Annotated[tuple[Collective, ...], AfterValidator(_each_once)] = Field(
         default=get_args(Collective),
-        description="Collectives to run; the gate reads the first. hypercube is left out unless the ranks are 2, 4, 8 ...",
+        description="Collectives to run; the gate applies to the first. hypercube is left out unless the number of ranks is 2, "
+        "4, 8 ...",
         examples=[["all_reduce", "alltoall"]],
     )
     sizes: Sizes = Field(default=Sizes(), description="Message sizes.")
     iterations: int = Field(default=20, ge=1, description="Timed operations at each size.", examples=[50])
-    warmup: int = Field(default=5, ge=0, description="Untimed operations before them.", examples=[0])
+    warmup: int = Field(default=5, ge=0, description="Untimed operations before the timed ones.", examples=[0])
     cycles: int = Field(default=1, ge=1, description="Runs of each size; the run of median time counts.", examples=[3])
     spread_iterations: Annotated[int, Field(ge=0), AfterValidator(_spread)] = Field(
         default=20,
@@ -157,14 +158,14 @@ class Measure(Model):
     looks: int = Field(
         default=16,
         ge=0,
-        description="Short separate looks at the largest size, half of them after the deciding run and half at the "
-        "end: a single one cannot detect a fabric that is slow at times. 0 for none.",
+        description="Number of looks (short separate measurements at the largest size), half of them after the run of the "
+        "first collective and half at the end. They detect a fabric that is slow at times, which one run can miss. 0 for none.",
         examples=[0],
     )
     prove_rails: bool = Field(
         default=False,
-        description="Before the collectives, try every rail by itself between neighbours in the ring: rping, and ib_write_bw "
-        "against its line rate, some 10 s for each rail of a node.",
+        description="Before the collectives, test every rail by itself between neighbours in the ring: with rping, and with "
+        "ib_write_bw, whose result is compared with the line rate. Takes some 10 s for each rail of a node.",
         examples=[True],
     )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
@@ -175,15 +176,15 @@ class Measure(Model):
         description="Interfaces that must carry the bytes if there is no RDMA; empty for any.",
         examples=[["eth1"]],
     )
-    run: int = Field(default=1, ge=1, description="Raise it to measure again even if nothing changed.", examples=[2])
+    run: int = Field(default=1, ge=1, description="Raise this number to measure again even if nothing changed.", examples=[2])
     pool: str | None = Field(
         default=None,
         description="Pool (oci) or queue and machines (aws: QUEUE-NAME) to measure; required only if several have nodes.",
         examples=["gpu-p5"],
     )
-    timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Limit on one measurement.")
+    timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Time limit for one measurement.")
     ready_timeout_s: Annotated[Seconds, Field(ge=1)] = Field(
-        default=60 * 60, description="Limit on the wait from first contact to a finished first boot with all rails up."
+        default=60 * 60, description="Time limit for the wait from first contact to a finished first boot with all rails up."
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,
@@ -203,12 +204,12 @@ class Measure(Model):
 
     @property
     def collective(self) -> str:
-        """The collective whose busbw decides."""
+        """The first collective, whose busbw is compared with the gate."""
         return self.collectives[0]
 
     @property
     def sizes_bytes(self) -> tuple[int, ...]:
-        """The sizes of the deciding collective, ascending."""
+        """The sizes of the first collective, ascending."""
         return self.sizes_of(self.collective)
 
     def end_of(self, name: str) -> int:
@@ -220,7 +221,7 @@ class Measure(Model):
         return self.sizes.up_to(self.end_of(name))
 
     def asked(self) -> dict[str, Any]:
-        """Return the settings that a result depends on: all but waits, the search, the pool and where nccl-tests is from."""
+        """Return the settings that a result depends on: all except `readyTimeout`, `search`, `pool` and `ncclTests`."""
         return self.model_dump(mode="json", by_alias=True, exclude={"ready_timeout_s", "search_s", "pool", "nccl_tests"})
 
     def digest(self) -> str:

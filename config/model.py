@@ -27,14 +27,14 @@ class UnreadError(Exception):
 class Model(BaseModel):
     """A group of a stack file, or a part of one.
 
-    While a stack file is refused, a field whose value was refused is absent, and who reads it gets an `UnreadError`.
+    After a field's value was refused, the field is absent; reading it raises `UnreadError`.
     """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", alias_generator=key_of, validate_by_name=True, validate_by_alias=True
     )
 
-    if not TYPE_CHECKING:  # else any misspelt field would pass
+    if not TYPE_CHECKING:  # otherwise the type checker would accept any misspelt field
 
         def __getattr__(self, name: str) -> Any:
             """Raise `UnreadError` for a refused value; Python calls this only for fields without a value."""
@@ -53,7 +53,7 @@ def read_strictly(model: type[_M], text: str) -> _M:
 
 
 def inner(annotation: Any) -> type[Model] | None:
-    """Return the model of a field of this type, or of a list's entries; None if there is none."""
+    """Return the model that a field of this type contains, itself or as a list's entries; None if it contains no model."""
     if isinstance(annotation, type) and issubclass(annotation, Model):
         return annotation
     parts = get_args(annotation)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from config.model import Model
 from config.shared_values import Cidr
 
-#: The lowest port that needs no privilege.
+#: The lowest port that needs no privilege, and the highest port.
 _FREE, _HIGHEST = 1024, 65535
 #: Networks that are not reachable from the Internet (RFC 1918, RFC 6598).
 _PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10")))
@@ -18,7 +18,7 @@ _PRIVATE = tuple(map(ipaddress.IPv4Network, ("10.0.0.0/8", "172.16.0.0/12", "192
 
 def _private(value: str) -> str:
     if not is_inside(value, *_PRIVATE):
-        raise ValueError(f"is {value}, which is no private network; counters are not shown to the world")
+        raise ValueError(f"is {value}, which is no private network; counters must not be public")
     return value
 
 
@@ -63,8 +63,8 @@ class Monitoring(Model):
 
     switches: tuple[Annotated[str, AfterValidator(_collector)], ...] = Field(
         default=(),
-        description="address:port of each gNMI collector of yours whose Prometheus output is scraped too, such as gNMIc's; "
-        "it asks the switches, and this stack does not.",
+        description="address:port of each gNMI collector of yours, such as gNMIc, whose Prometheus output is scraped too; "
+        "the collector queries the switches, and this stack does not.",
         examples=[["10.20.9.5:9804"]],
     )
 

@@ -22,7 +22,7 @@ def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
 
 
 def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
-    """Yield readers that the private subnet's security list blocks; the rules of existing subnets are not known here."""
+    """Yield an exporter or readers that a new private subnet's security list blocks; existing subnets are not judged here."""
     network = wanted.network
     if network.existing is not None:
         return
@@ -32,7 +32,7 @@ def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
         if not is_inside(cidr, ipaddress.IPv4Network(network.vcn)):
             yield Breach(
                 f"monitoring.readFrom[{index}]",
-                f"is {cidr}, and nodes take in nothing from outside oci.network.vcn, {network.vcn}",
+                f"is {cidr}, but nodes accept nothing from outside oci.network.vcn, {network.vcn}",
             )
 
 
@@ -40,14 +40,15 @@ def _on_aws(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
     if asked.read_from and wanted.network.groups is None:
         yield Breach(
             "monitoring.readFrom",
-            "is set, but the stack's own security groups let only the login node in; name yours in aws.network.groups",
+            "is set, but the stack's own security groups let only the login node in; name your own groups in "
+            "aws.network.existing.groups",
         )
 
 
 def _on_kubernetes(_wanted: Any, asked: Monitoring) -> Iterator[Breach]:
-    """Yield that there can be no readers: a cluster of pods has no login node."""
+    """Yield a refusal if no reader is named, because a cluster of pods has no login node that reads the exporter."""
     if not asked.read_from:
         yield Breach(
             "monitoring.readFrom",
-            "is empty, and target is kubernetes, where no login node reads; name the network of the pods that Prometheus is in",
+            "is empty, but with target kubernetes no login node reads the exporter; name the network of Prometheus's pods",
         )

@@ -16,7 +16,7 @@ from config.units import Days, Usd
 def _key(value: str) -> str:
     path = Path(value).expanduser()
     if not path.is_file():
-        raise ValueError(f"is {value!r}, and there is no such file; name an ed25519 private key, or leave it out")
+        raise ValueError(f"is {value!r}, but there is no such file; name an ed25519 private key, or leave the key out")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         raise ValueError(f"is {value!r}, whose mode is {mode:04o}, so others may use it; type `chmod 600 {path}`")
@@ -44,7 +44,7 @@ class Records(Model):
     )
     report: str | None = Field(
         default=".busbar/report",
-        description="Folder of each stack's report, a page and pictures. null for none.",
+        description="Folder for each stack's report, which is a page with pictures. null for none.",
         examples=["/srv/www"],
     )
     certificate: Certificate = Field(default=Certificate(), description="A signed statement of a pass.")

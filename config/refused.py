@@ -1,4 +1,4 @@
-"""Reads the rest of a group whose values were refused, so that one mistake hides no other."""
+"""Reads a group although some of its values were refused, so that one mistake does not hide others."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Place = tuple[int | str, ...]
 
 
 def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequence[Place]) -> Model:
-    """Return the group of the JSON `text` without its unknown keys, and without a value at each place that is wrong.
+    """Return the group in the JSON `text` without its unknown keys, and without a value at each path in `wrong`.
 
-    A refused value is left out or replaced by an example first, so that the model's own checks of everything else hold.
-    If the rest cannot be read either, no field has a value.
+    The text is parsed with each refused value left out or replaced by an example, so that the model accepts the other values.
+    If it refuses even that text, no field has a value.
     """
     found = [_field(model, place) for place in wrong]
     if None in found:
@@ -50,7 +50,7 @@ def _nothing(model: type[Model]) -> Model:
 
 
 def _field(model: type[Model], place: Place) -> tuple[Place, FieldInfo] | None:
-    """Return the innermost key on the way to `place`, with its own place; None if `place` is the group itself."""
+    """Return the innermost field on the path `place`, with the path of that field; None if `place` is the group itself."""
     here: type[Model] | None = model
     found = None
     for length, step in enumerate(place, start=1):
@@ -64,12 +64,12 @@ def _field(model: type[Model], place: Place) -> tuple[Place, FieldInfo] | None:
 
 
 def _stand_in(field: FieldInfo, *, use_example: bool) -> Iterable[Any]:
-    """Return one value that the model accepts, or none to leave the key out."""
+    """Return one value that the model accepts, or an empty sequence to leave the key out."""
     return list(field.examples or ())[-1:] if field.is_required() or use_example else ()
 
 
 def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
-    """Replace the value at `place` by the only stand-in, if there is one."""
+    """Remove the value at `place`; if there is a stand-in, set that instead."""
     for step in place[:-1]:
         given = given[step]
     given.pop(place[-1], None)
@@ -78,7 +78,7 @@ def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
 
 
 def _forget(made: Any, place: Place) -> None:
-    """Remove the stand-in; the model around it was parsed from this text, so nothing else holds it."""
+    """Remove the stand-in at `place` from the model, which was just parsed, so no other code refers to it."""
     for step in place[:-1]:
         made = made[step] if isinstance(step, int) else getattr(made, _name(made, step))
     del made.__dict__[_name(made, str(place[-1]))]

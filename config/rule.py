@@ -97,7 +97,7 @@ def check(rules: Mapping[str, Rule[M, F]], wanted: M, facts: F, suppress: Collec
 
 
 def suppressed(names: Sequence[str], where: str, rules: Mapping[str, Rule[Any, Any]]) -> Iterator[Finding]:
-    """Yield an error for each of `names`, the list at the path `where`, that cannot be suppressed: it is unknown or a guard."""
+    """Yield an error for each name that is unknown or names a guard; `names` is the list at the path `where`."""
     for index, name in enumerate(names):
         if text := _unsuppressible(name, rules):
             yield Finding("suppress", ERROR, f"{where}[{index}]", text)
@@ -112,7 +112,7 @@ def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
 
 
 def nearest(name: str, among: Iterable[str]) -> str:
-    """Return the end of a sentence: the name in `among` that is most like `name`, or all of `among`."""
+    """Return the end of a sentence: the name in `among` that is most like `name`, or all of `among` if none is like it."""
     known = list(among)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"

@@ -27,18 +27,20 @@ def sizes(stack: Stack, _facts: None) -> _Breaches:
             yield Breach(path, f"is {given}, below measure.sizes.from, {least}")
         elif reached[-1] != last:
             near = f"{MESSAGE.show(reached[-1])} or {MESSAGE.show(reached[-1] * found.factor)}"
-            yield Breach(path, f"is {given}, which is stepped over from {least} in steps of {found.factor}; take {near}")
+            yield Breach(
+                path, f"is {given}, but sizes grow from {least} by a factor of {found.factor} and never reach it; take {near}"
+            )
 
 
-@rule("source-sum", ERROR, "what is built on the nodes must be what was meant", guard=True)
+@rule("source-sum", ERROR, "nodes build only an archive with a known checksum", guard=True)
 def source_sum(stack: Stack, _facts: None) -> _Breaches:
     """An archive of a URL without a known checksum."""
     tests = stack.measure.nccl_tests
     if tests.is_url and tests.sha256 is None and tests.source not in SHA256:
         yield Breach(
             "measure.ncclTests.sha256",
-            f"is not set, and the sum of {tests.source} is not in catalogue/nccl_tests.py; give the sum of the archive that "
-            "you trust",
+            f"is not set, and the checksum of {tests.source} is not in catalogue/nccl_tests.py; give the sha256 of the archive "
+            "that you trust",
         )
 
 
@@ -50,18 +52,18 @@ def tests_version(stack: Stack, _facts: None) -> _Breaches:
         yield Breach(
             "measure.ncclTests.source",
             f"is {source}; a measurement needs {'.'.join(map(str, LEAST))} or later, because "
-            "earlier versions print no JSON or no times of single operations",
+            "earlier versions print no JSON or no times of individual operations",
         )
 
 
-@rule("limits", ERROR, "a limit is read where it was measured", guard=True)
+@rule("limits", ERROR, "a limit applies to a size that is measured", guard=True)
 def limits(stack: Stack, _facts: None) -> _Breaches:
     """A limit on a collective or size that is never measured."""
     measure = stack.measure
     for limit in stack.accept.own_limits:
         path = f"accept.limits.{limit.collective}"
         if limit.collective not in measure.collectives:
-            yield Breach(path, "is set, but measure.collectives does not run it; name one of its collectives")
+            yield Breach(path, "is set, but this collective is not in measure.collectives; name one that is")
         elif limit.size_bytes not in measure.sizes_of(limit.collective):
             size = MESSAGE.show(limit.size_bytes)
             yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name one of its sizes")
@@ -79,9 +81,9 @@ def pool(stack: Stack, _facts: None) -> _Breaches:
     if chosen is None:
         if len(filled) > 1:
             yield Breach(
-                "measure.pool", f"is not set, and {', '.join(filled)} of {where} all have nodes; name the one to measure"
+                "measure.pool", f"is not set, but {', '.join(filled)} of {where} all have nodes; name the one to measure"
             )
     elif chosen not in nodes:
         yield Breach("measure.pool", f"is {chosen!r}, which is none of {where}; {nearest(chosen, nodes)}")
     elif not nodes[chosen] and chosen not in stack.startable:
-        yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; measured can be {', '.join(filled) or 'none'}")
+        yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; those with nodes: {', '.join(filled) or 'none'}")

@@ -41,7 +41,7 @@ _TYPES = {"int": "whole number", "float": "number", "str": "text", "bool": "true
 
 
 class StackFile(Model):
-    """What one stack asks for."""
+    """All groups of a stack file."""
 
     target: Target = Field(
         description="Kind of cluster: oci (cluster networks of bare-metal GPU nodes), aws (machines with EFA), hosts "
@@ -59,7 +59,7 @@ class StackFile(Model):
 
 
 class _Generator(GenerateJsonSchema):
-    """Shows quantities with their unit, and omits the defaults of whole groups: their keys have their own."""
+    """Shows quantities with their unit, and omits the defaults of whole groups, because each key has its own default."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         found = super().default_schema(schema)
@@ -79,7 +79,7 @@ def _example(schema: JsonSchemaValue) -> str | None:
 
 
 def _quantity(annotation: Any) -> Quantity | None:
-    """Return the quantity of a field of this type; None if it has none."""
+    """Return the quantity that a field of this type has; None if it is no quantity."""
     for part in (annotation, *get_args(annotation)):
         metadata = getattr(part, "__metadata__", ())
         found = next((one for one in metadata if isinstance(one, Quantity)), None)
@@ -106,7 +106,7 @@ def _walk(model: type[Model], path: str) -> Iterator[tuple[str, FieldInfo, type[
 
 
 def leaves(group: str) -> list[tuple[str, FieldInfo]]:
-    """Return every key of a group that has a value, by its path."""
+    """Return the path and field of every key in a group, at any depth, except keys that only contain further keys."""
     model = inner(StackFile.model_fields[group].annotation)
     return [(path, info) for path, info, below in _walk(model, "") if below is None] if model else []
 
@@ -142,14 +142,14 @@ def stack_schema() -> dict[str, Any]:
 
 
 def _only(target: str) -> dict[str, Any]:
-    """Return the schema's condition that a stack of `target` has its group and no other target's."""
+    """Return the schema's condition that a stack of `target` has the group of that target and of no other."""
     rest = {f"{_NAMESPACE}:{other}": {"maxProperties": 0} for other in TARGETS if other != target}
     named = {"properties": {f"{_NAMESPACE}:target": {"const": target}}}
     return {"if": named, "then": {"required": [f"{_NAMESPACE}:{target}"], "properties": rest}}
 
 
 def _plain(group: dict[str, Any]) -> dict[str, Any]:
-    """Return a group of the stack itself, which may be missing but never null."""
+    """Return the schema of a top-level group, which may be missing but never null."""
     found = {key: value for key, value in _tidy(group).items() if key not in {"anyOf", "default"}}
     options = [one for one in group.get("anyOf", []) if one.get("type") != "null"]
     return found | (options[0] if options else {})
@@ -173,7 +173,7 @@ def table(group: str) -> str:
         f"| `{path}` | {_kind(info)} | {_default(info)} | {_shown_example(info)} | {info.description} |"
         for path, info in leaves(group)
     ]
-    return "\n".join(["| key | value | default | example | what it says |", "| --- | --- | --- | --- | --- |", *rows])
+    return "\n".join(["| key | value | default | example | meaning |", "| --- | --- | --- | --- | --- |", *rows])
 
 
 def _kind(info: FieldInfo) -> str:

@@ -16,16 +16,19 @@ from scheduler.slurm_conf import CLIENT_PORTS, CONTROLLER_PORTS, DIRECTORY_PORT
 
 #: Description of `enrootSha256`, wherever a stack file has it.
 ENROOT_SUMS = (
-    "sha256 of the packages of enroot that machines may install, enroot and enroot+caps of each kind; NVIDIA states none. "
-    "Without any, machines install what GitHub serves, and a preview warns."
+    "sha256 of each package of enroot that machines may install: enroot and enroot+caps, for each package format and CPU "
+    "architecture. NVIDIA publishes no checksums. If the list is empty, machines install what GitHub serves, and a preview "
+    "warns."
 )
 #: Description of `toolkitKey`.
-TOOLKIT_SIGNER = "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; with another key, first boot fails."
+TOOLKIT_SIGNER = (
+    "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; if another key signs it, first boot fails."
+)
 
 #: Description of `alwaysOn` on every cloud.
 ALWAYS_ON = (
-    "How many of the dynamic nodes always run: the controller starts them at once, Slurm does not end them when idle, and one "
-    "that dies is started again."
+    "How many of the dynamic nodes are never stopped: the controller starts them at once, Slurm does not terminate them when "
+    "they are idle, and a node that dies is started again."
 )
 
 
@@ -40,8 +43,8 @@ class Slurm(Model):
     )
     existing: bool = Field(
         default=False,
-        description="The machines already belong to a Slurm cluster with this queue, which knows them by the names "
-        "used here: it is used, and nothing is set up.",
+        description="true if the machines already belong to a Slurm cluster that has this queue and knows the machines by "
+        "the names used here: that cluster is used, and nothing is set up.",
         examples=[True],
     )
 
@@ -54,8 +57,8 @@ class Slurm(Model):
 class Containers(Model):
     """Enroot and Pyxis on all machines of a Slurm cluster, so that `srun --container-image` starts tasks in an image."""
 
-    enroot: Annotated[str, three_numbers(PYXIS)] = Field(
-        default=ENROOT, description="Version of Enroot, where an image has none.", examples=["4.1.1"]
+    enroot: Annotated[str, three_numbers(ENROOT)] = Field(
+        default=ENROOT, description="Version of Enroot that is installed where an image has none.", examples=["4.1.1"]
     )
     enroot_sha256: tuple[Sha256, ...] = Field(default=(), description=ENROOT_SUMS, examples=[["4" * 64, "5" * 64]])
     toolkit_key: Fingerprint = Field(default=TOOLKIT_KEY, description=TOOLKIT_SIGNER, examples=[TOOLKIT_KEY])
@@ -75,70 +78,73 @@ class Scheduler(Model):
     """A Slurm cluster; its controller is the login node, which starts dynamic nodes for jobs and terminates idle ones."""
 
     idle_min: Annotated[Minutes, Field(ge=1)] = Field(
-        default=10, description="How long a dynamic node may be idle before it ends.", examples=["30 min"]
+        default=10, description="How long a dynamic node may be idle before it is terminated.", examples=["30 min"]
     )
     start_timeout_s: Annotated[Seconds, Field(ge=60)] = Field(
         default=1800,
-        description="How long a dynamic node may take to start, first boot included, before its machine ends and the node is "
-        "down with the reason.",
+        description="How long a dynamic node may take to start, first boot included, before its machine is terminated and "
+        "Slurm marks the node down with the reason.",
         examples=["45 min"],
     )
     test_nodes: int = Field(
-        default=2, ge=1, description="Nodes of the test job, whose busbw the next update exports.", examples=[4]
+        default=2, ge=1, description="Number of nodes of the test job, whose busbw the next update exports.", examples=[4]
     )
     entry_test: bool = Field(
         default=False,
-        description="New machines are tested in pairs over their rails before they join, and end if they do not pass. Off by "
-        "default, because a start then takes some minutes longer.",
+        description="New machines are tested in pairs over their rails before they join, and are terminated if they do not "
+        "pass. Off by default, because the test makes a start some minutes longer.",
         examples=[True],
     )
     entry_timeout_s: Annotated[Seconds, Field(ge=120)] = Field(
         default=900,
-        description="How long that test may take, the build of nccl-tests included, before the machines end and their nodes "
-        "are down with the reason.",
+        description="How long the test of new machines may take, the build of nccl-tests included, before the machines are "
+        "terminated and Slurm marks their nodes down with the reason.",
         examples=["20 min"],
     )
     login_nodes: int = Field(
         default=0,
         ge=0,
         le=10,
-        description="Login nodes beside the controller, for people who submit jobs: machines like the login node, without its "
-        "rights, with public addresses of their own.",
+        description="Number of login nodes beside the controller, for people who submit jobs: machines like the login node, "
+        "with public addresses of their own, but without its rights in the cloud.",
         examples=[2],
     )
     users: bool = Field(
         default=False,
-        description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds one.",
+        description="Makes the controller a directory of users (OpenLDAP) for all machines; `cluster user add` adds a user.",
         examples=[True],
     )
     accounting: bool = Field(
         default=False,
-        description="Keeps jobs and users in a database on the controller (slurmdbd and MariaDB), which `sacct` asks; with "
-        "users, `cluster user add` gives them an account there.",
+        description="Keeps jobs and users in a database on the controller (slurmdbd and MariaDB), which `sacct` reads; if "
+        "`users` is true, `cluster user add` also gives the user an account there.",
         examples=[True],
     )
     containers: Containers | None = Field(
         default=None,
-        description="Installs Enroot and Pyxis, with which jobs run in container images; {} takes their known versions.",
+        description="Installs Enroot and Pyxis, with which jobs run in container images; {} takes the default versions.",
     )
 
     @property
     def ports(self) -> tuple[tuple[int, int, str], ...]:
-        """First and last TCP port of the calls to controller and login nodes, and the program that listens.
+        """TCP ports on which the controller and login nodes accept connections: first and last of a range, and its program.
 
-        srun is one that a person runs there.
+        People run srun on these machines, and nodes connect back to it.
         """
         directory = ((DIRECTORY_PORT, DIRECTORY_PORT, "directory of users"),) if self.users else ()
         database = ((accounting.PORT, accounting.PORT, "slurmdbd"),) if self.accounting else ()
         return ((*CONTROLLER_PORTS, "slurmctld"), (*CLIENT_PORTS, "srun"), *directory, *database)
 
     def nodes_of_job(self, dynamic: int, always_on: int) -> int:
-        """Return how many nodes of an entry the test job uses: all that always run, if they share a fabric."""
+        """Return how many nodes of an entry the test job uses; 0 if the entry has too few.
+
+        If `always_on` is 2 or more, it uses these nodes, else `test_nodes` nodes.
+        """
         nodes = always_on if always_on > 1 else self.test_nodes
         return nodes if dynamic >= nodes else 0
 
     def start_limit_s(self, always_on: int) -> float:
-        """Return how long an update waits for nodes that always run; 0 if a person submits the test job."""
+        """Return how long an update waits for the `always_on` nodes; 0 for fewer than 2: a person submits the test job."""
         return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 
     @property
@@ -148,7 +154,7 @@ class Scheduler(Model):
 
 
 def in_jobs(image: Container | None, home: str) -> Container | None:
-    """Return the image for ranks of the test job; its imported file is kept at `home`, for all nodes."""
+    """Return the image that the test job's ranks run in; the file that enroot imports is kept in `home`, for all nodes."""
     return replace(image, shared=home, runtime="pyxis") if image else None
 
 

@@ -1,4 +1,4 @@
-"""Checks of a Slurm cluster that the rules of every cloud share; entries of machines are named by their paths."""
+"""Checks of a Slurm cluster that the rules of OCI and AWS share; refusals name an entry of machines by its path."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from scheduler.slurm_conf import NODE_PORT
 
 
 class Entry(NamedTuple):
-    """Machines of one kind: their path, how many always run or may be started, and whether their rails are known in advance.
+    """One entry of machines in the stack file.
 
-    `static` is the key of those that always run.
+    Attributes:
+        path: the entry's path.
+        static: name of the key that sets the number of static nodes.
+        running: number of static nodes, which always run.
+        dynamic: number of nodes that the controller may start.
+        rails: whether the rails are known before a machine starts.
+        always_on: how many of the dynamic nodes are never stopped.
     """
 
     path: str
@@ -28,49 +34,49 @@ class Entry(NamedTuple):
 
 
 def _without_controller(path: str, count: int, where: str) -> Breach:
-    return Breach(path, f"is {count}, and {where} is not set; nothing would start them, so set {where}: {{}}")
+    return Breach(path, f"is {count}, but {where} is not set, so nothing would start these nodes; set {where}: {{}}")
 
 
 def unstarted(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield dynamic machines that nothing starts."""
+    """Yield the number of dynamic nodes of each entry if there is no controller to start them."""
     for one in entries:
         if one.dynamic and slurm is None:
             yield _without_controller(f"{one.path}.dynamic", one.dynamic, where)
 
 
 def idle(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield a controller at `where` that has nothing to start."""
+    """Yield a controller, set by the key `where`, that has no nodes to start."""
     if slurm is not None and not any(one.dynamic for one in entries):
-        yield Breach(where, f"is set, but nothing has dynamic nodes; give an entry a number of them, or remove {where}")
+        yield Breach(where, f"is set, but no entry has dynamic nodes; set dynamic in an entry, or remove {where}")
 
 
 def mixed(entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield entries with machines of both kinds."""
+    """Yield entries with both static and dynamic nodes."""
     for one in entries:
         if one.dynamic and one.running:
             yield Breach(
                 f"{one.path}.{one.static}",
-                f"is {one.running}, and dynamic is {one.dynamic}; nodes of one entry either always run or belong to a queue; "
+                f"is {one.running}, and dynamic is {one.dynamic}; nodes of one entry are either all static or all dynamic; "
                 "make two entries of it",
             )
 
 
 def homeless(where: str, slurm: Scheduler | None, home: object) -> Iterator[Breach]:
-    """Yield a cluster without home folders on all nodes: its jobs' output would be deleted with their nodes."""
+    """Yield a Slurm cluster without shared home folders: the output of jobs would be deleted with the nodes."""
     if slurm is not None and home is None:
         yield Breach(
             f"{where}.storage.home",
-            f"is not set, and {where}.slurm is; jobs write to home folders, which must be on all nodes and outlive them: set "
-            f"{where}.storage.home: {{}}",
+            f"is not set, but {where}.slurm is; jobs write to home folders, which all nodes must share and which must outlive "
+            f"the nodes: set {where}.storage.home: {{}}",
         )
 
 
 def shared_login(where: str, slurm: Scheduler | None, shared: bool) -> Iterator[Breach]:
-    """Yield a shared home of the login user where no scheduler runs that user's jobs."""
+    """Yield a shared home of the login user if there is no Slurm cluster to run that user's jobs."""
     if slurm is None and shared:
         yield Breach(
             f"{where}.storage.home.shareLoginUser",
-            f"is true, but {where}.slurm is not set; it is for jobs that the login user submits: remove it",
+            f"is true, but {where}.slurm is not set; the key serves only jobs that the login user submits: remove it",
         )
 
 
@@ -82,7 +88,7 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
     if slurm.test_nodes == 1:
         yield Breach(f"{where}.testNodes", "is 1; one node has no fabric to measure, so it must be at least 2")
     elif most and slurm.test_nodes > most:
-        yield Breach(f"{where}.testNodes", f"is {slurm.test_nodes}, and no entry has more than {most} dynamic nodes")
+        yield Breach(f"{where}.testNodes", f"is {slurm.test_nodes}, but no entry has more than {most} dynamic nodes")
 
 
 def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
@@ -93,51 +99,56 @@ def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) ->
         if one.dynamic and not one.rails:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, but no rails of {one.path} are known before its machines start, so none could be measured; leave it "
-                "out",
+                f"is true, but the rails of {one.path} are not known before its machines start, so they cannot be tested; "
+                "leave entryTest out",
             )
         elif one.dynamic == 1:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, but {one.path}.dynamic is 1; a test takes two machines, so raise that or leave this out",
+                f"is true, but {one.path}.dynamic is 1; a test takes two machines, so raise dynamic, or leave entryTest out",
             )
         elif one.running:
             yield Breach(
                 f"{where}.entryTest",
-                f"is true, but {one.path}.{one.static} is {one.running}; the test's program comes with the test job, which is "
-                "there only where no node always runs",
+                f"is true, but {one.path}.{one.static} is {one.running}; the test of new machines uses the program that the "
+                "test job builds, and with static nodes there is no test job",
             )
 
 
-#: The breach for an empty list of packages' sums, with or without a Slurm cluster.
+#: Text of the breach for an empty `enrootSha256`, with or without a Slurm cluster.
 ENROOT_UNCHECKED = (
-    "is not set: where an image has no enroot, machines install as root the packages that GitHub serves, compared with "
-    "nothing; give their sha256, which the machines' log names"
+    "is not set: where an image has no enroot, machines install GitHub's packages as root without checking them; give their "
+    "sha256, which the machines' log names"
 )
 
 
 def enroot_unchecked(where: str, slurm: Scheduler | None) -> Iterator[Breach]:
-    """Yield packages of enroot without a sha256 to compare them with."""
+    """Yield an empty `enrootSha256`, with which machines install packages of enroot unchecked."""
     if slurm and slurm.containers and not slurm.containers.enroot_sha256:
         yield Breach(f"{where}.containers.enrootSha256", ENROOT_UNCHECKED)
 
 
 def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield nodes that should always run but are not nodes that the controller may start."""
+    """Yield an `alwaysOn` without a controller, or one that is greater than `dynamic`."""
     for one in entries:
         if one.always_on and slurm is None:
             yield _without_controller(f"{one.path}.alwaysOn", one.always_on, where)
         elif one.always_on > one.dynamic:
             yield Breach(
                 f"{one.path}.alwaysOn",
-                f"is {one.always_on}, and dynamic is {one.dynamic}; nodes that always run are some of the dynamic ones",
+                f"is {one.always_on}, but dynamic is {one.dynamic}; alwaysOn counts those dynamic nodes that are never stopped",
             )
 
 
 class Side(NamedTuple):
-    """Machines behind existing rules: the path that names those rules, a phrase for them, and how peers name the machines.
+    """Machines that existing security rules protect: the login nodes with the controller, or the GPU nodes.
 
-    `lets` tells whether they let TCP out (or in) to one of these peers, to a port.
+    Attributes:
+        path: the key that names the rules.
+        said: beginning of a refusal that says what the rules block.
+        peers: the groups and networks by which the other side's rules name these machines.
+        lets: takes peers, a direction (True: out) and a port; tells whether the rules let TCP to that port out to, or in from,
+            one of the peers.
     """
 
     path: str
@@ -147,7 +158,7 @@ class Side(NamedTuple):
 
 
 def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Breach]:
-    """Yield calls between the machines of a Slurm cluster that existing rules block."""
+    """Yield the ports that existing rules block between the machines of a Slurm cluster."""
     slurmd = ((NODE_PORT, NODE_PORT, "slurmd"),)
     calls = [(login, False, nodes, slurm.ports), (login, True, nodes, slurmd)]
     calls += [(nodes, False, login, slurmd), (nodes, True, login, slurm.ports)]
@@ -160,13 +171,13 @@ def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Br
             if not all(side.lets(peer.peers, out, port) for port in (first, last))
         ]
         if closed:
-            who = f"login nodes and controller call each other there: open them, or set {where}.loginNodes to 0"
-            who = who if side is peer else "controller and nodes call each other there: open them"
+            who = f"login nodes and controller reach each other on these ports: open them, or set {where}.loginNodes to 0"
+            who = who if side is peer else "controller and nodes reach each other on these ports: open them"
             yield Breach(side.path, f"{side.said} TCP {', '.join(closed)} {'to' if out else 'from'} {peer.peers[0]}; {who}")
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
-    """Yield an image for ranks of the test job that nothing runs, and another version with the known version's sum."""
+    """Yield a test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
     if slurm is None:
         return
     if slurm.containers is None:
@@ -179,23 +190,23 @@ def contained(where: str, slurm: Scheduler | None, container: object) -> Iterato
     elif slurm.containers.pyxis != PYXIS and slurm.containers.pyxis_sha256 == PYXIS_SHA256:
         yield Breach(
             f"{where}.slurm.containers.pyxisSha256",
-            f"is that of {PYXIS}, and pyxis is {slurm.containers.pyxis}; give the sha256 of "
+            f"is the checksum of Pyxis {PYXIS}, but pyxis is {slurm.containers.pyxis}; give the sha256 of "
             f"https://github.com/NVIDIA/pyxis/archive/refs/tags/v{slurm.containers.pyxis}.tar.gz",
         )
 
 
 def queue_name(path: str, name: str) -> Iterator[Breach]:
-    """Yield why Slurm does not allow a queue of that name."""
+    """Yield why Slurm does not allow a queue with the name `name`, which the key at `path` sets."""
     why = names.refused_queue(name)
     if why:
         yield Breach(path, f"is {name!r}; {why}")
 
 
 def software(login: str, family: str, packages: SlurmPackages | None) -> Iterator[Breach]:
-    """Yield why a controller of the image family at the path `login` has no Slurm."""
+    """Yield an image family of the login node, set by the key `login`, for which there is no package of Slurm."""
     if packages is None:
         yield Breach(login, f"is {family}, for which there is no package of Slurm 22.05 or later; take {_ABLE[login[:3]]}")
 
 
-#: Image families with Slurm, by the cloud's group.
+#: Image families with packages of Slurm, by cloud.
 _ABLE = {"oci": "ol9 or ubuntu2404", "aws": "ubuntu2404"}

@@ -1,4 +1,4 @@
-"""A whole stack: the cluster of one target, and how every target is measured, accepted and recorded."""
+"""The settings of a whole stack: the cluster of one target, and how it is measured, accepted, recorded and monitored."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Stack:
 
     Attributes:
         target: kind of cluster.
-        wanted: the group of the target; its cluster component takes it.
+        wanted: the target's group, which the target's cluster component takes as its argument.
         measure: how the cluster is measured.
         accept: when it is accepted.
         records: which records of measurements are kept.
@@ -41,7 +41,7 @@ class Stack:
 
     @property
     def rents(self) -> bool:
-        """Whether it rents its machines, which then cost money until it is destroyed."""
+        """Whether the stack rents its machines, which then cost money until the stack is destroyed."""
         return self.target not in {"hosts", "kubernetes"}
 
     @property
@@ -56,5 +56,5 @@ class Stack:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of machines that always run, for every pool, or queue and machines, by its name."""
+        """Number of machines that always run, for every pool (or queue and machines), by its name."""
         return self.wanted.sizes

@@ -18,10 +18,10 @@ class Quantity:
     """How one kind of quantity is written.
 
     Attributes:
-        unit: the unit of the number that it becomes.
+        unit: the unit of the parsed number.
         factors: every unit that may be written, and its size in `unit`; ascending.
-        example: one such text.
-        hint: further words for a refusal.
+        example: a valid text.
+        hint: text at the end of a refusal.
     """
 
     unit: str
@@ -30,7 +30,7 @@ class Quantity:
     hint: str = ""
 
     def read(self, text: str) -> float:
-        """Return the number of `unit` in `text`; ValueError with the rest of a sentence."""
+        """Return the number of `unit` in `text`; a ValueError contains the text that follows the key in a refusal."""
         found = _NUMBER.fullmatch(text.strip())
         if not found or found[2] not in self.factors:
             raise ValueError(self._refusal(text))
@@ -68,7 +68,7 @@ class Whole(Quantity):
     """A quantity that becomes a whole number."""
 
     def read(self, text: str) -> int:
-        """Return the whole number of `unit` in `text`; ValueError with the rest of a sentence."""
+        """Return the whole number of `unit` in `text`; a ValueError contains the text that follows the key in a refusal."""
         value = super().read(text)
         if value != int(value):
             raise ValueError(f"is {text!r}; it must be a whole number of {self.unit}")
@@ -83,7 +83,7 @@ class MessageSize(Whole):
     """A message size as nccl-tests writes it (8, 64M, 8G; powers of 1024), or with a binary unit (64 MiB)."""
 
     def read(self, text: str) -> int:
-        """Return the bytes in `text`; ValueError with the rest of a sentence."""
+        """Return the bytes in `text`; a ValueError contains the text that follows the key in a refusal."""
         found = re.fullmatch(r"([0-9]+) ?([A-Za-z]*)", text.strip())
         if not found or found[2] not in self.factors or int(found[1]) == 0:
             raise ValueError(f"is {text!r}; write bytes, or a whole number and K, M, G, KiB, MiB or GiB, such as 64M")
@@ -125,5 +125,5 @@ Usd = Annotated[float, Quantity("USD", {"USD": 1}, "32.5 USD")]
 
 
 def size_bytes(text: str) -> int:
-    """Return the bytes of a message size such as `64M`; ValueError with the rest of a sentence."""
+    """Return the bytes of a message size such as `64M`; a ValueError contains the text that follows the key in a refusal."""
     return MESSAGE.read(text)

@@ -1,4 +1,4 @@
-"""All objects of one stack, in the order in which they are applied."""
+"""The objects of one stack's ranks, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
-    """Return every object that `stack` needs in the cluster; each has the stack's labels."""
+    """Return every object that the ranks of `stack` need in the cluster; each object has the stack's labels."""
     labels = ours.labels(stack)
     chosen = labels | {"app.kubernetes.io/component": "ranks"}
     metadata = {"namespace": wanted.namespace, "labels": labels}
@@ -36,7 +36,7 @@ def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
 
 
 class _Whole(yaml.SafeDumper):
-    """Writes repeated values in full: anchors are hard to read."""
+    """Writes repeated values in full, because anchors are hard to read."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - pyyaml's own
         return True

@@ -1,4 +1,4 @@
-"""Objects of GPU Operator's chart, as `helm template` renders it: with its namespace, and without helm's hooks."""
+"""Objects of GPU Operator's chart as `helm template` renders it, plus their namespace and minus helm's hooks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _HOOK = "helm.sh/hook"
 
 
 def documents(rendered: str, namespace: str, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
-    """Return the objects of a rendered chart and its namespace, with the stack's labels added to the chart's own.
+    """Return a namespace and the objects of a rendered chart except hooks, with the stack's labels added to their own.
 
     `way` is where kubectl runs (`ours.WAY`).
 
     Raises:
-        ValueError: a document is not an object; the sentence says which.
+        ValueError: a document is not an object; the message says which.
     """
-    # Its pods mount folders of the node and load kernel modules.
+    # The operator's pods mount folders of the node and load kernel modules.
     level = {"pod-security.kubernetes.io/enforce": "privileged"}
     named = {"name": namespace, "labels": level, "annotations": {ours.WAY: way}}
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": named}

@@ -9,16 +9,16 @@ from typing import Any
 
 #: Field manager of server-side apply.
 MANAGER = "busbar"
-#: Names of the objects. The pods of the Job and their host names begin with its name.
+#: Names of the objects. The names and host names of the Job's pods begin with `RANKS`.
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
-#: Kinds that create the pods, by `kubernetes.job`: as kubectl takes them, with their group.
+#: Kinds of the object that creates the pods, by the value of `kubernetes.job`: as kubectl takes them, with their API group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
-#: Kinds of objects named `RANKS` that the stack has left from the other kind when `kubernetes.job` changes to this one.
+#: Kinds of objects named `RANKS` that are left over when `kubernetes.job` changes from the other kind to this one.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of the fields that cannot be changed in place; if it changes, another Job replaces this one.
 TEMPLATE = "busbar/template"
-#: Annotation of a namespace: where the kubectl runs that applied it last. If `controlPlane` of a stack changes, it registers a
-#: new Command, and the delete of the old one must leave what the new one has applied.
+#: Annotation of a namespace or DaemonSet: where the kubectl that last applied it runs. If a stack's `controlPlane` changes, the
+#: stack registers a new Command, and deleting the old Command must not remove what the new one has applied.
 WAY = "busbar/way"
 #: Maximum length of a label's value (apimachinery, util/validation).
 _LABEL_BYTES = 63

@@ -1,6 +1,6 @@
 """The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob. They wait until a rank is started in them.
 
-No pod runs sshd: ranks start by `exec`, so a pod may run commands in its neighbours, and nothing else.
+No pod runs sshd: ranks are started by `exec`, so a pod may run commands in the pods of its namespace. It has no other rights.
 Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), MPI Operator v0.4.0 (pkg/controller/
 mpi_job_controller.go, pkg/apis/kubeflow/validation), an article by IIJ of 2024-06-04 (GPU, IPC, /dev/infiniband).
 """
@@ -14,21 +14,21 @@ from manifests import ours, rails
 if TYPE_CHECKING:
     from config.kubernetes.model import Kubernetes
 
-#: Home folder in the pods: the runner, its programs and its results, for as long as a pod exists.
+#: Home folder in the pods: it contains the runner, its programs and its results, and is lost with the pod.
 HOME = "/busbar"
-#: The program in the first pod that starts a command in another one, and the variable that names it.
+#: The program in the first pod that starts a command in another pod, and the environment variable that names this program.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
 #: Resources of a launcher that only waits.
 _LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0: the
-#: Job would count the pod's index as done, and a deleted or drained pod would get no successor.
+#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0,
+#: because the Job would then count the pod's index as done and would not replace a deleted or drained pod.
 _WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 def jobs(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> list[dict[str, Any]]:
     """Return the service that gives the pods names, and last the object that creates the pods.
 
-    MPI Operator creates a service of its own.
+    For an MPIJob, return only the last object, because MPI Operator creates a service of its own.
 
     `chosen` are the labels of the pods. An annotation of the last object changes with the rails, and with every field that
     cannot be changed while the object exists.
@@ -49,11 +49,11 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
 
 
 def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the account of the pods, which may start commands in pods of its namespace and has no other permissions."""
+    """Return the pods' service account with its role: it may start commands in pods of its namespace, and nothing else."""
     named = metadata | {"name": ours.RANKS}
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
-        # kubectl opens it with a POST, and since 1.31 with a GET that becomes a WebSocket.
+        # kubectl starts an exec with a POST, and since 1.31 with a GET that becomes a WebSocket.
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
     ]
     subject = {"kind": "ServiceAccount", "name": ours.RANKS, "namespace": metadata["namespace"]}
@@ -77,15 +77,18 @@ def _spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "completionMode": "Indexed",
         "completions": count,
         "parallelism": count,
-        # An evicted pod gets a successor, and the others keep their data.
+        # An evicted pod is replaced, and the other pods keep their data.
         "backoffLimit": 6,
         "template": _template(wanted, chosen),
     }
 
 
 def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
-    """Workers are the pods. The operator requires a launcher, too: it only waits, because the runner is in the first worker."""
-    # Without the stack's labels, because the pods are found by them, and on a node that has the image already.
+    """Return the spec of an MPIJob, whose workers are the pods of the ranks.
+
+    MPI Operator requires a launcher, too. It only waits, because the runner is in the first worker.
+    """
+    # The launcher runs on a node that already has the image, and without the stack's labels, which select the workers.
     launcher = {
         "tolerations": _tolerations(wanted),
         "affinity": {"nodeAffinity": _on_nodes(wanted)},
@@ -117,7 +120,7 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # By name, because the label kubernetes.io/hostname may differ from it. Kubernetes allows one name in each term.
+    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from it; a term may have only one name.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -149,7 +152,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "containers": [_container(wanted)],
         "volumes": [
             {"name": "home", "emptyDir": {}},
-            {"name": "shm", "emptyDir": {"medium": "Memory"}},  # for NCCL's ranks of one node; the default is 64 MiB
+            {"name": "shm", "emptyDir": {"medium": "Memory"}},  # NCCL between ranks of one node; the default is 64 MiB
         ],
         **_secret(wanted),
     }
@@ -170,5 +173,5 @@ def _container(wanted: Kubernetes) -> dict[str, Any]:
         # When a node is short of memory, it evicts pods without a request first.
         "resources": {"requests": {"cpu": "500m", "memory": "1Gi", **held}, "limits": held},
         "securityContext": {"privileged": True} if wanted.privileged else own,
-        "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - theirs
+        "volumeMounts": [{"name": "home", "mountPath": HOME}, {"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - pod
     }

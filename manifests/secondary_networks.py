@@ -1,4 +1,4 @@
-"""Multus and whereabouts from their vendors' manifests, with images that do not move and a stack's labels."""
+"""The objects of Multus and whereabouts, from their vendors' manifests, with pinned images and a stack's labels."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class Pods:
 
 
 def documents(texts: Mapping[str, str], pods: Pods, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
-    """Return the objects of one of the two.
+    """Return the objects of Multus or of whereabouts.
 
-    `texts` are its manifests by URL, and `way` is where kubectl runs (`ours.WAY`).
+    `texts` are the manifests by URL, and `way` is where kubectl runs (`ours.WAY`).
     """
     found = [one for source, text in texts.items() for one in vendors.read(text, source)]
     return vendors.labelled([_on_nodes(one, pods, way) if one["kind"] == "DaemonSet" else one for one in found], labels)
 
 
 def _on_nodes(one: dict[str, Any], pods: Pods, way: str) -> dict[str, Any]:
-    """Return the object that puts it on the nodes."""
+    """Return the DaemonSet with its pods changed as `pods` says."""
     spec = one["spec"]
     pod = dict(spec["template"]["spec"])
     for key in ("containers", "initContainers"):

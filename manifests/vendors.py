@@ -1,4 +1,4 @@
-"""Objects of a vendor's own manifest as part of a stack: parsed, labelled, and in the order of use."""
+"""Objects of a vendor's own manifest as part of a stack: parsed, labelled, and in the order in which to apply them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
     """Return the objects of a manifest.
 
     Raises:
-        ValueError: a document of `source` is not an object; the sentence says which.
+        ValueError: a document of `source` is not an object; the message says which.
     """
     found = [one for one in enumerate(yaml.load_all(text, Loader=yaml.CSafeLoader), 1) if one[1] is not None]
     for number, one in found:
@@ -29,13 +29,13 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
 
 
 def labelled(found: Iterable[dict[str, Any]], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return objects with a stack's labels added to their own, in the order of use."""
+    """Return objects with a stack's labels added to their own, in the order in which to apply them."""
     mine = [one | {"metadata": one["metadata"] | {"labels": one["metadata"].get("labels", {}) | labels}} for one in found]
     return sorted(mine, key=_turn)
 
 
 def _turn(one: dict[str, Any]) -> int:
-    # A kind that the manifest defines itself comes last: its definition must be in use by then.
+    # Objects of a kind that the manifest itself defines come last, because the cluster must know the definition by then.
     return _FIRST.index(one["kind"]) if one["kind"] in _FIRST else len(_FIRST)
 
 

@@ -13,7 +13,7 @@ import types
 
 
 def start_fast() -> None:
-    """Make `pulumi.runtime.proto` importable by itself: a plugin needs only its messages, and starts in half the time.
+    """Make `pulumi.runtime.proto` importable without the rest of `pulumi`: a plugin needs no more, and starts in half the time.
 
     Call it before any import from `pulumi`; nothing else of `pulumi` can be imported afterwards.
     """
@@ -30,10 +30,10 @@ def start_fast() -> None:
 
 
 class StopSignals:
-    """SIGINT and SIGTERM, from now on as something to wait for.
+    """Catches SIGINT and SIGTERM from now on, and lets the caller wait for them.
 
-    An Event that a handler sets does not do: a signal that arrives while this thread holds the Event's lock waits for that lock
-    forever.
+    A threading.Event that the handler sets would not do: if a signal arrives while this thread holds the Event's lock, the
+    handler waits for that lock forever.
     """
 
     def __init__(self) -> None:
@@ -43,9 +43,9 @@ class StopSignals:
             signal.signal(number, self._arrived)
 
     def _arrived(self, _number: int, _frame: types.FrameType | None) -> None:
-        with contextlib.suppress(BlockingIOError):  # full of earlier ones
+        with contextlib.suppress(BlockingIOError):  # the pipe is full of earlier signals
             os.write(self._tell, b"x")
 
     def wait(self, seconds: float) -> bool:
-        """Return whether one has arrived, after `seconds` at most."""
+        """Wait for a signal, for at most `seconds`; return whether one has arrived."""
         return bool(select.select([self._told], [], [], seconds)[0])

@@ -11,7 +11,7 @@ DATABASE = "slurm_acct_db"
 PORT = 6819
 _LOG = "/var/log/slurm/slurmdbd.log"
 #: InnoDB's buffer pool; slurmdbd complains in its log about smaller values (accounting.html of Slurm, "MySQL Configuration"). A
-#: controller with 8 GiB can spare this much, which suffices for the index of some million jobs.
+#: controller with 8 GiB can spare this much, which suffices for the index of several million jobs.
 _POOL_MIB = 512
 
 
@@ -19,7 +19,7 @@ def settings(cluster: Cluster) -> Dict[str, str]:
     """Return the database settings for slurm.conf. Jobs of users without an association are recorded, too."""
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        # By its address, because sacct on a node queries the database, too.
+        # The address and not the name of the controller, because sacct on a node queries the database, too.
         "AccountingStorageHost": cluster.controller_address,
         "AccountingStorageTRES": "gres/gpu",
         "JobAcctGatherType": "jobacct_gather/cgroup" if cluster.cgroups else "jobacct_gather/linux",
@@ -46,7 +46,7 @@ def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
 
 
 def mariadb_conf(mark: str) -> str:
-    """Return MariaDB's settings: no network, and the sizes that slurmdbd recommends."""
+    """Return MariaDB's settings: no network, and the sizes and lock timeout that slurmdbd recommends."""
     lines = [
         *(mark, "[mysqld]", "skip-networking"),
         *(f"innodb_buffer_pool_size={_POOL_MIB}M", "innodb_log_file_size=64M", "innodb_lock_wait_timeout=900"),

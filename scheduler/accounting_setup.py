@@ -45,7 +45,7 @@ def _mariadb(text: str, client: str) -> None:
     """Start MariaDB with these settings, and create the database."""
     folder = next((path for path in _MARIADB_CONF if os.path.isdir(path)), "")
     if not folder:
-        sys.exit("{} are missing, one of which a package of MariaDB creates".format(" and ".join(_MARIADB_CONF)))
+        sys.exit("{} are missing, but MariaDB's package creates one of these folders".format(" and ".join(_MARIADB_CONF)))
     path = os.path.join(folder, "90-busbar.cnf")
     wrote = node_setup.put(path, text.encode(), 0o644, "root")
     node_setup.daemon("mariadb", wrote)
@@ -57,7 +57,7 @@ def _mariadb(text: str, client: str) -> None:
         if b"'unix_socket' is not loaded" in done.stdout:  # before 10.4, such as on Oracle Linux 8
             commands.run([client, "--batch"], "install soname 'auth_socket';\n")
         if time.monotonic() > end:
-            sys.exit(f"MariaDB did not take the database within {_TIMEOUT_S} s: {commands.last(done)}")
+            sys.exit(f"MariaDB did not create Slurm's database within {_TIMEOUT_S} s: {commands.last(done)}")
         time.sleep(0.2)
 
 

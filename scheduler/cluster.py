@@ -70,7 +70,7 @@ class NodeSet(NamedTuple):
         name: unique in its queue.
         static: nodes that always run.
         dynamic: how many more nodes Slurm may start.
-        always_on: how many of these always run, those with the lowest numbers: Slurm does not power them down.
+        always_on: how many of the dynamic nodes, counted from number 1, always run: Slurm does not power them down.
         features: features that jobs may select with --constraint.
     """
 
@@ -117,14 +117,14 @@ class Cluster(NamedTuple):
 
     Attributes:
         name: ClusterName.
-        controller: host name and address of the machine that runs slurmctld.
+        controller: host name of the machine that runs slurmctld; `controller_address` is its address.
         queues: one of them is the default.
         cgroups: whether control groups restrict jobs to their processors and GPUs.
         memory: whether memory is a resource that jobs request like processors, with a limit.
-        topology: None if Slurm places jobs without it.
-        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm; they must have `scheduler.files.scripts`.
-        accounting: whether the controller keeps jobs and users in a database; it must have the files of `scheduler.accounting`.
-        containers: whether tasks may start in containers; all machines must have the plugins in `scheduler.plugins`.
+        topology: None if Slurm ignores the network when it places jobs.
+        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm, which `scheduler.files.scripts` returns.
+        accounting: whether the controller keeps jobs and users in a database, with the files of `scheduler.accounting`.
+        containers: whether tasks may start in containers, for which all machines must have the plugins in `scheduler.plugins`.
     """
 
     name: str

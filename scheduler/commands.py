@@ -8,7 +8,10 @@ _TIMEOUT_S = 120
 
 
 def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes]":
-    """Run a program with `given` as its input; return its exit status (127: there is no such program) and all its output."""
+    """Run a program with `given` as its input; return its exit status (127: there is no such program) and all its output.
+
+    On a timeout, exit with a message.
+    """
     try:
         return subprocess.run(
             words,
@@ -25,7 +28,7 @@ def run(words: List[str], given: str = "") -> "subprocess.CompletedProcess[bytes
 
 
 def last(done: "subprocess.CompletedProcess[bytes]") -> str:
-    """Return the last line of a program's output."""
+    """Return the last line of a program's output, or its exit status if it printed nothing."""
     lines = done.stdout.decode("utf-8", "replace").strip().splitlines()
     return lines[-1].strip() if lines else f"status {done.returncode}"
 

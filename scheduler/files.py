@@ -1,4 +1,4 @@
-"""All files in a controller's /etc/slurm. Nodes have none, because `slurmd` fetches them from the controller (configless)."""
+"""Slurm's configuration files on a controller; each `slurmd` fetches them (configless). Nodes have only the scripts."""
 
 import hashlib
 from typing import Dict, List
@@ -11,7 +11,7 @@ from scheduler.topology import topology_conf
 
 
 def files(cluster: Cluster) -> Dict[str, str]:
-    """Return every file by its name."""
+    """Return the text of each configuration file by its name."""
     found = {"slurm.conf": slurm_conf(cluster), "gres.conf": gres_conf(cluster), "cgroup.conf": cgroup_conf(cluster)}
     if cluster.containers:
         found["plugstack.conf"] = plugstack_conf()
@@ -20,11 +20,11 @@ def files(cluster: Cluster) -> Dict[str, str]:
 
 
 def scripts() -> Dict[str, str]:
-    """Return the first script in each folder of prologs and epilogs, by its name in /etc/slurm of every node.
+    """Return a first script for each of the folders prolog.d and epilog.d, by its path below /etc/slurm on every node.
 
     For slurmd 22.05, an empty folder is a prolog that fails, and then no job ever runs (tested).
     """
-    text = f"#!/bin/sh\n{MARK}\n# Slurm runs every script of this folder, and wants one at least.\n"
+    text = f"#!/bin/sh\n{MARK}\n# Slurm runs every script in this folder, and requires at least one.\n"
     return {f"{folder}/00_busbar": text for folder in ("prolog.d", "epilog.d")}
 
 
@@ -36,7 +36,7 @@ def digest(cluster: Cluster) -> str:
 def gres_conf(cluster: Cluster) -> str:
     """Return gres.conf: the device files of each node's GPUs.
 
-    For Slurm, a count without device files is no GPU: the node is then invalid, "gres/gpu count reported lower than
+    If a node had a GPU count but no device files, Slurm would make it invalid: "gres/gpu count reported lower than
     configured".
     """
     lines = [MARK, "AutoDetect=off"]
@@ -52,7 +52,8 @@ def gres_conf(cluster: Cluster) -> str:
 def cgroup_conf(cluster: Cluster) -> str:
     """Return cgroup.conf.
 
-    Slurm 22.05 reads it even if nothing uses control groups; its automatic choice then fails, but version 1 works.
+    Slurm 22.05 reads this file even if nothing uses control groups; the automatic choice of the plugin then fails, but
+    cgroup/v1 works.
     """
     if not cluster.cgroups:
         return _text([MARK, "CgroupPlugin=cgroup/v1"])

@@ -1,4 +1,4 @@
-"""Names that Slurm accepts for queues (its partitions) and GPU types."""
+"""Names that Slurm accepts for queues (its partitions), nodes and GPU types."""
 
 import re
 
@@ -6,14 +6,14 @@ import re
 _QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 #: slurm.conf(5): a partition or node named DEFAULT sets defaults; ALL means every partition or node.
 _RESERVED = ("default", "all")
-#: The part of a model's name with its number: a100, gb200, l40s, mi300x.
+#: The part of a GPU model's name that contains the model's number: a100, gb200, l40s, mi300x.
 _MODEL = re.compile(r"[a-z]+\d+[a-z]*")
 
 
 def refused_queue(name: str) -> str:
     """Return why `name` cannot be used for a queue, in Slurm or on its command line; empty if it can."""
     if name.lower() in _RESERVED:
-        return "Slurm keeps that name for itself (slurm.conf(5), PartitionName)"
+        return "Slurm reserves that name (slurm.conf(5), PartitionName)"
     if not _QUEUE.match(name):
         return "a queue has 1 to 40 lower-case letters, digits, - and _, and begins with a letter"
     return ""
@@ -29,7 +29,7 @@ def refused_existing(name: str) -> str:
 def refused_node(name: str) -> str:
     """Return why Slurm cannot use `name` for a node; empty if it can."""
     if name.lower() in (*_RESERVED, "localhost"):
-        return "Slurm keeps that name for itself (slurm.conf(5), NodeName)"
+        return "Slurm reserves that name (slurm.conf(5), NodeName)"
     return ""
 
 

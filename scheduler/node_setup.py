@@ -1,6 +1,7 @@
-"""Writes a cluster's files on one node, as root, and starts its daemons; files that already exist are not written again.
+"""Writes a cluster's files on one node, as root, and starts its daemons; files with the right content are not written again.
 
-The node runs it through `python3 -`; the input ends with the call of `main`, so munge's key is never a command-line argument.
+The node reads this program with `python3 -`. The sender appends a call of `main` with the settings, so that munge's key is
+never on a command line.
 """
 
 import base64
@@ -20,12 +21,12 @@ _HOSTS = "/etc/hosts"
 _OURS = "# a node of busbar"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60
-#: Beginning of the reason of a machine that will never become a node.
+#: Beginning of the reason why a machine will never become a node.
 FIRST_BOOT_FAILED = "its first boot failed"
 
 
 def main(text: str) -> None:
-    """Set up what the JSON `text` describes; print munge's key as JSON if requested.
+    """Set up what the JSON `text` describes; print munge's key as JSON if `text` has no key, else an empty JSON object.
 
     If `hostname` is given, it becomes the machine's name, by which slurmd finds itself in slurm.conf. `others` are addresses of
     nodes by name, for the hosts file. `booted` is the path of the file with the result of the first boot.
@@ -62,9 +63,9 @@ def set_up(given: Dict[str, Any]) -> bytes:
 
 
 def await_first_boot(path: str) -> None:
-    """Exit unless the JSON in `path` reports that this machine's first boot is done; before, a job would find it incomplete."""
+    """Exit unless the JSON in `path` reports that this machine's first boot is done; earlier, a job would fail there."""
     if not os.path.exists(path):
-        sys.exit("its first boot has not ended")
+        sys.exit("its first boot has not finished")
     with open(path, encoding="utf-8") as source:
         said = json.load(source)
     if said.get("status") != "done":
@@ -94,7 +95,7 @@ def name_machine(hostname: str) -> None:
 
 
 def know(path: str, others: Dict[str, str]) -> None:
-    """Make the hosts file `path` contain these addresses by name, and no earlier ones of ours; other lines stay.
+    """Replace all lines of ours in the hosts file `path` with these addresses by name; other lines stay.
 
     The file is written in place and not replaced, because it may be a mount point.
     """
@@ -135,7 +136,7 @@ def give(path: str, owner: str) -> None:
 
 
 def daemon(name: str, changed: bool) -> None:
-    """Enable a unit, and run it with the current files."""
+    """Enable a unit, and restart it if its files `changed` or it is not running."""
     run("systemctl", "enable", name)
     if changed or run("systemctl", "is-active", "--quiet", name, may_fail=True):
         run("systemctl", "restart", name)

@@ -1,4 +1,4 @@
-"""Makes a program for `python3 -IS -` on another machine that contains this package and leaves no files there."""
+"""Makes a program that contains this package, for `python3 -IS -` on another machine; the program leaves no files there."""
 
 import base64
 
@@ -20,7 +20,7 @@ def text(packed: bytes, module: str, call: str) -> bytes:
     Args:
         packed: `scheduler.programs.archive()`.
         module: the module's full name.
-        call: a function in it with its arguments.
+        call: the call, a function of that module with its arguments.
     """
     package, _, name = module.rpartition(".")
     words = {"packed": base64.b64encode(packed).decode(), "package": package, "module": name, "call": call}

@@ -2,7 +2,7 @@
 
 from scheduler.slurm_conf import MARK
 
-#: Built by first boot (`cloudinit.pyxis`). Slurm gets its absolute path, because distributions have different plugin folders.
+#: Pyxis, which first boot builds (`cloudinit.pyxis`). Slurm gets the absolute path, because plugin folders differ.
 PYXIS = "/usr/local/lib/slurm/spank_pyxis.so"
 
 

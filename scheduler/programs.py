@@ -12,7 +12,7 @@ ARCHIVE = "/usr/local/lib/busbar/elastic.pyz"
 _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"import sys\nfrom scheduler.elastic.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
-#: A run is short even if every call reaches its time limit; a longer run is killed, and the next one continues.
+#: Time limit of a run of `reconcile`. A longer run is killed, and the next run continues its work.
 _RUN_TIMEOUT_S = 600
 _PERIOD_S = 5
 
@@ -41,10 +41,10 @@ def wrappers() -> Dict[str, str]:
 
 
 def timers() -> Dict[str, str]:
-    """Return the units of `reconcile` and of new machines' tests, which systemd starts again some seconds after they end."""
-    # Each test has its own time limit, and a test that becomes due while others run starts at once.
+    """Return the units of `reconcile` and of new machines' tests; systemd starts each program again seconds after it ends."""
+    # The tests' unit has no time limit, because each test has one; a test that becomes due while others run starts at once.
     return {
-        **_timer("busbar-slurm", "reconcile", "Start and end nodes as Slurm wants", str(_RUN_TIMEOUT_S)),
+        **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(_RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),
     }
 

@@ -1,7 +1,7 @@
 """slurm.conf of a cluster with several queues, static and dynamic nodes.
 
-Timers, ports and the share of memory are those of AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb), which runs
-on many clusters.
+Timers, ports and the share of memory are the same as in AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb),
+which runs on many clusters.
 """
 
 from typing import Dict, List
@@ -16,7 +16,7 @@ NODE_PORT = 6818
 DIRECTORY_PORT = 636
 #: Ports on which nodes reach an srun on another machine; by default it uses any port, which a firewall rule cannot allow.
 CLIENT_PORTS = (60001, 63000)
-#: Slurm drains a node with less memory than slurm.conf states, and the memory that kernels report varies a little.
+#: Share of the memory that slurm.conf states: Slurm drains a node with less, and what kernels report varies a little.
 _MEMORY_SHARE = 0.95
 CONF = "/etc/slurm"
 STATE = "/var/lib/slurm/slurmctld"
@@ -89,7 +89,7 @@ _ELASTIC = ["cloud_reg_addrs", "idle_on_node_suspend", "power_save_min_interval=
 
 
 def _power_saving(cluster: Cluster) -> Dict[str, str]:
-    """Return the settings with which Slurm starts and terminates nodes; idle times are the queues' own."""
+    """Return the settings with which Slurm starts and terminates nodes; each queue has its own idle time."""
     kept = [node.name for _, one in cluster.sets for node in one.static]
     kept += [name for queue, one in cluster.sets for name in one.split(queue.name)[0]]
     return {
@@ -97,7 +97,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
         "ResumeProgram": f"{PROGRAMS}/busbar-resume",
         "SuspendProgram": f"{PROGRAMS}/busbar-suspend",
         "ResumeFailProgram": f"{PROGRAMS}/busbar-resume-failed",
-        # No limit of nodes per minute: a job's nodes start together.
+        # No limit on nodes per minute, so that a job's nodes start together.
         "ResumeRate": "0",
         "SuspendRate": "0",
         "SuspendTimeout": str(_END_TIMEOUT_S),
@@ -114,7 +114,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Not in a line for NodeName=DEFAULT: a value that it does not set would come from the previous such line.
+    # Every line has all values, instead of a NodeName=DEFAULT line: what that does not set would come from the previous one.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static
@@ -131,7 +131,7 @@ def _labels(kind: str, queue: Queue, one: NodeSet) -> str:
 
 
 def _members(queue: Queue) -> str:
-    """Return the feature of all of a queue's nodes, which is also the name of their NodeSet: no node's name contains a _."""
+    """Return the feature of all of a queue's nodes, also the name of their NodeSet; no node's name ends with `_nodes`."""
     return f"{queue.name}_nodes"
 
 

@@ -26,7 +26,7 @@ def topology_conf(cluster: Cluster) -> str:
 
 
 def unplaced(queue: str, node_set: str) -> Tuple[str, ...]:
-    """Return the place of a set's dynamic nodes while theirs is unknown, which is mostly because they have no machine."""
+    """Return the stand-in place of a set's dynamic nodes whose real place is unknown, mostly because they have no machine."""
     return (queue, node_set, "dynamic")
 
 
@@ -63,7 +63,7 @@ def _switch(place: Tuple[str, ...]) -> str:
 
 
 def _blocks(cluster: Cluster, topology: Topology) -> List[str]:
-    """Return blocks, each of nodes that share a narrowest place; only Slurm 23.11 or later reads blocks."""
+    """Return the blocks: nodes in one block share the narrowest part of their place. Slurm reads blocks from 23.11 on."""
     blocks: Dict[str, List[str]] = {}
     for _, one in cluster.sets:
         for node in one.static:

@@ -1,4 +1,4 @@
-"""A small stack in the stand-in for AWS for its tests, over a fake world that only records calls; judges nothing."""
+"""A small stack for the tests of the stand-in for AWS, over a fake world that only records calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Fakes:
             write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:
-        assert fabric in self.fabrics, "a fabric is guarded while it is there"
+        assert fabric in self.fabrics, "a fabric is guarded while it exists"
         self.pairs[fabric] = set(pairs)
 
     def delete_fabric(self, world: World, fabric: str) -> None:
@@ -169,7 +169,7 @@ class Stack:
         return self
 
     def rule(self, direction: str, name: str, group: str, **peer: Any) -> Record:
-        """One rule; it applies to all traffic if no protocol is given."""
+        """Create one rule, for all traffic if no protocol is given."""
         given = {"ipProtocol": "-1", **peer}
         if "peer" in given:
             given["referencedSecurityGroupId"] = self.ids[given.pop("peer")]
@@ -280,7 +280,7 @@ def openzfs(ids: dict[str, str]) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """The refusals in a preview of these inputs, as the provider combines them."""
+    """Return the refusals in a preview of these inputs, as the provider combines them."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 

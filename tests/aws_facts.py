@@ -58,7 +58,7 @@ _EVERY_PORT = (-1, -1)
 
 
 def own_group(*rules: GroupRule) -> SecurityGroup:
-    """Return a group of that VPC."""
+    """Return a security group of the VPC above."""
     return SecurityGroup(VPC, rules)
 
 

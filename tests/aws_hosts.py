@@ -31,7 +31,7 @@ PARAMETER = "/busbar/training/head-host-key"
 
 
 def spec(stage, name, number, family, *, rails=32, **more):
-    """Return a node with that many rails; with none, the login node."""
+    """Return a node with that many rails; if `rails` is 0, return the login node."""
     image, metadata = MACHINE_IMAGES[family], {"latest/meta-data/instance-id": f"i-0{name}"}
     keys = (stage.public_key,)
     if rails:

@@ -8,6 +8,7 @@ from typing import Any
 from tools.stage import ONE_SIZE, ROOT
 
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
-#: Large, because 64 rails share a few processors with another test; twice, because a rail's first 64 KiB pass at once.
+#: Up to 8 MiB, because 64 rails share a few processors with another test; two iterations, because a rail lets its first 64 KiB
+#: pass at once.
 PLAN: dict[str, Any] = {"measure": {"sizes": {"to": "8M"}, "iterations": 2}}
 QUICK: dict[str, Any] = ONE_SIZE | {"records": {"history": None}}

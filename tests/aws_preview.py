@@ -1,4 +1,4 @@
-"""The stack file of target aws on a recording engine and account: what `pulumi preview` runs, without an engine."""
+"""The program for target aws on a recording engine and account, as `pulumi preview` runs it, without a real engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tools.stack_changes import merged
 
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
-#: A stack that sets neither keys nor what a destroy does, so that the only warnings are a test's own.
+#: Changes that set the key of Lustre's packages and what a destroy does, so that the only warnings are those of a test.
 _QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse", "clientKey": "0" * 40}, "home": {"onDestroy": "refuse"}}}}
 
 
@@ -28,7 +28,7 @@ def parsed(**changes: Any) -> Stack:
 
 @dataclass
 class Seen:
-    """The registrations, exports and warnings of one run of the program."""
+    """The registrations, exports, warnings and notes of one run of the program."""
 
     cloud: Cloud
     outputs: dict[str, Any] = field(default_factory=dict)

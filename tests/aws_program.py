@@ -110,7 +110,7 @@ class Cloud(pulumi.runtime.Mocks):
 WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "preflight": False, "tags": DEFAULT}) | {
     "storage": {"lustre": None, "home": None}
 }
-#: Half of all resources are security group rules for file systems, so only tests of file systems have any.
+#: Half of all resources are security group rules for file systems, so only tests of file systems have file systems.
 STORED = {"storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}}
 
 
@@ -171,12 +171,12 @@ OWN = {"publicSubnet": "subnet-1", "privateSubnet": "subnet-2"}
 
 
 def existing(**changes: Any) -> dict[str, Any]:
-    """Return a stack in an existing VPC."""
+    """Return the changes that put a stack into an existing VPC."""
     return {"network": {"existing": merged(OWN, changes)}}
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return an account's look-ups of that VPC, by name and sometimes by arguments; `changes` replace some answers."""
+    """Return an account's answers about the existing VPC, or functions that give them, by look-up; `changes` replace some."""
     subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
     ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
     every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}

@@ -1,4 +1,4 @@
-"""Starts a program that is killed when the test leaves the block, also if it fails: `Popen` itself would wait forever."""
+"""Starts a program and kills it when the test leaves the block, even by a failure; `Popen` itself would wait forever."""
 
 from __future__ import annotations
 

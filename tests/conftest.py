@@ -1,4 +1,4 @@
-"""The only double of the engine: it records what the real program registers and answers with realistic outputs."""
+"""Fixtures and options of all tests, and a double of the engine, which records what the real program registers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rehearsal.engine.language.program import EXIT_ALREADY_TOLD
 from tools.stack_changes import merged, settled
 from tools.stage import Stage
 
-# Each registration records its whole stack with source lines; under pytest that takes a fifth of a test's time.
+# Each registration records its whole call stack with source lines; under pytest that takes a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
 #: The hooks of the program's resources, by name: the double cannot call back into the program, so tests call them.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
@@ -76,20 +76,20 @@ DEV_PLACE = {
 }
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHostKeyOfTheLoginNode0000000000000000000000"
-#: What first boot writes to the console: three times, once within a line that the kernel was writing.
+#: The host key as first boot writes it to the console: three times, the first time cut by a line of the kernel.
 CONSOLE = f"busbar-host-key: {HOST_KEY[:40]}[   31.4] eth0: link up\nbusbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY}\n"
 
 
-#: The only reasons for which a full run may skip a test: software that a machine lacks and CI's has.
+#: The only reasons for which a full run may skip a test: what a machine may lack although CI's machine has it.
 MAY_LACK = ("no user namespace can be made here",)
-#: Characters that a parameter's name may contain, as pytest shows it.
+#: The largest number of characters of a parameter's name, as pytest shows it.
 _NAME_CHARACTERS = 90
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options of this suite."""
     parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped")
-    parser.addoption("--coverage", action="store_true", help="measure what of the product the tests reach, in .busbar/coverage")
+    parser.addoption("--coverage", action="store_true", help="measure which product code the tests run, in .busbar/coverage")
     parser.addoption("--write-golden", action="store_true", help="write reviewed texts anew instead of comparing with them")
 
 
@@ -120,8 +120,8 @@ def _text(path: Path) -> str:
     return path.read_text()
 
 
-#: Groups of tests that share a stack, long ones first, so that no worker starts one when the others have finished. Those of
-#: Slurm wait most of their time, so they run beside those that compute.
+#: Groups of tests that share a stack, long ones first, so that no worker starts a long group when the others have finished.
+#: Slurm's groups wait most of their time, so they run beside groups that compute.
 STORIES = (
     *("stack", "faults", "aws", "elastic", "users", "hosts", "container", "readme", "oci-files", "machines", "nccl-tests"),
     *("tenancy", "broken", "booted", "storage", "oci-single"),
@@ -158,7 +158,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 f"{item.nodeid} is a pure test, and tools/test looks for those in tests/unit and tests/program"
             )
         if marked and item.path.parent.name != "rehearsal" and not any(f"mark.{name}" in _text(item.path) for name in NOT_PURE):
-            raise pytest.UsageError(f"{item.path} has tests that are {marked[0]}, and tools/test does not see it in its text")
+            raise pytest.UsageError(f"{item.path} has tests marked {marked[0]}, but its text has no marker for tools/test")
     if os.geteuid() != 0:
         lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
         for item in items:

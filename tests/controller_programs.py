@@ -8,7 +8,7 @@ from rehearsal.plugin.store import Record
 from rehearsal.world.world import World
 from scheduler import programs
 
-#: First lines of a script that imports the programs from their folder.
+#: First lines of a script that imports the programs from their archive.
 IMPORTS = f"import json, sys, time; sys.path.insert(0, {programs.ARCHIVE!r})\n"
 #: List `cloud`'s machines until a condition on the list holds.
 UNTIL = r"""
@@ -25,7 +25,7 @@ def until(question):
 
 
 def install(world: World, host: Record) -> None:
-    """Write the programs to their folder on a host."""
+    """Write the programs' archive to its path on a host."""
     pid = (world.path / "hosts" / host.short / "pid").read_text()
     archive = Path("/proc", pid, "root", programs.ARCHIVE.lstrip("/"))
     archive.parent.mkdir(parents=True, exist_ok=True)

@@ -30,6 +30,6 @@ LINES = {
 
 
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
-    """Return a group with both file systems, and what a destroy does to each."""
+    """Return changes to the group oci: both file systems; `home` and `lustre` are what a destroy does to each."""
     storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
     return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

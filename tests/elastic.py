@@ -45,7 +45,7 @@ class CountedState(State):
 
 
 class FakeCloud(Cloud):
-    """A cloud that never starts anything twice for one token, lists its machines, and can lack capacity and more.
+    """A cloud that never starts anything twice for one token, lists its machines, and can fail as the attributes say.
 
     Attributes:
         room: number of machines that it can still start.
@@ -159,8 +159,8 @@ class FakeSlurm(Slurm):
     """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py runs the real one).
 
     Attributes:
-        delays: whether nodes start only at the next `power_save`, as Slurm checks every 30 s.
-        asked: nodes that were asked to start, once for each time.
+        delays: whether nodes start only at the next `power_save`, because Slurm checks every 30 s.
+        asked: nodes that were asked to start, once for each request.
     """
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:

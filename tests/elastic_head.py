@@ -35,7 +35,7 @@ SIZE = 64
 #: The environment in which slurmctld runs programs.
 SLURM = ["env", "-i", "setpriv", "--reuid", "slurm", "--regid", "slurm", "--clear-groups"]
 HEAD = "10.255.0.1"
-#: Timers that would only make tests wait.
+#: Slurm's settings that would only make tests wait -> the same settings with shorter times.
 SHORTER = {
     "SuspendTimeout=120": "SuspendTimeout=8",
     "SuspendTime=60": "SuspendTime=6",
@@ -264,7 +264,7 @@ def capacity_for_some_time(head: Head) -> None:
         down=sorted(states(head.names)),
         launches=head.cloud.calls.count("launch") - before,
     )
-    head.restart()  # nothing of it is lost in a reboot
+    head.restart()  # the reasons and the waiting job survive a reboot
     tell(after_reboot=sorted(reasons()))
     head.cloud.shut, head.ahead_s = {}, head.ahead_s + 61
     head.until(lambda: finished(number), "the job that waited has run", 120)
@@ -428,7 +428,7 @@ def two_always_run(head: Head) -> None:
     head.ahead_s += 61
     head.until(lambda: "hardware failed" in run("sinfo", "-h", "-R", "-o", "%200E"), "the reason is in sinfo -R")
     head.ahead_s += 61
-    head.until(lambda: states(kept) == {"idle"} and len(head.cloud.running) == 2, "the dead one runs again", 90)
+    head.until(lambda: states(kept) == {"idle"} and len(head.cloud.running) == 2, "the node that died runs again", 90)
     tell(repaired=head.cloud.started - before, calls=head.cloud.calls.count("launch"))
     conf.write_text(text)
     run("scontrol", "reconfigure")
@@ -458,7 +458,7 @@ def jobs_near_each_other(head: Head) -> None:
     )
     head.until(lambda: not head.cloud.running, "idle nodes have ended")
     head.ahead_s += 61
-    head.until(lambda: "nn_a" not in run("scontrol", "show", "topology"), "Slurm knows that they are nowhere")
+    head.until(lambda: "nn_a" not in run("scontrol", "show", "topology"), "Slurm has forgotten the switches")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 
 

@@ -128,7 +128,7 @@ def launch_of(head: Head) -> dict:
     """Return a launcher whose mpirun runs the program itself, once."""
     mpirun = head.home / "launcher" / "bin" / "mpirun"
     mpirun.parent.mkdir(parents=True, exist_ok=True)
-    # The words before the program are kept, so that a test can check the environment of ranks.
+    # mpirun's arguments are kept in SAID, so that a test can check the environment variables of ranks.
     mpirun.write_text('#!/bin/sh\nsaid="$*"\nfor word; do case $word in */bin/step-*) SAID="$said" exec "$word";; esac; done\n')
     mpirun.chmod(0o755)
     return {

@@ -1,4 +1,4 @@
-"""The judgement of this machine's cloud-init and shellcheck on first-boot texts, in one process for all of them."""
+"""The judgement of this machine's cloud-init and shellcheck on first-boot texts; each program runs once for all texts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-# Debian's launcher is a Python script of these three lines.
+# Does what Debian's launcher, a Python script, does, but for several files in one process.
 _CLOUD_INIT = """
 import contextlib, io, json, sys
 from cloudinit.cmd import main

@@ -142,12 +142,12 @@ def place(asked: Asked = ASKED) -> Place:
 
 
 def line(asked: Asked = ASKED, **changes: Any) -> str:
-    """Return that line with `changes` at its top."""
+    """Return the line of a healthy run as text, with `changes` at its top level."""
     return json.dumps(document(asked) | changes)
 
 
 def with_step(which: str, /, asked: Asked = ASKED, **changes: Any) -> str:
-    """Return that line with `changes` in one of its steps."""
+    """Return the line of a healthy run as text, with `changes` in the step `which`."""
     found = document(asked)
     (step,) = [one for one in found["steps"] if one["name"] == which]
     step |= changes

@@ -28,6 +28,47 @@ def account(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
+#: Two existing subnets, and the changes to a stack that uses them.
+PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
+OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
+
+
+def network_of(**changes: Any) -> dict[str, Any]:
+    """Return an account's answers about two existing subnets; `changes` replace some, by data source."""
+    subnets = {
+        name: {
+            "vcnId": "vcn",
+            "cidrBlock": f"10.9.{at}.0/24",
+            "compartmentId": "theirs",
+            "routeTableId": f"table-{at}",
+            "securityListIds": [f"list-{at}"],
+            "prohibitPublicIpOnVnic": bool(at),
+            "availabilityDomain": "",
+            "subnetDomainName": f"own{at}.lab.oraclevcn.com",
+        }
+        for at, name in enumerate((PUBLIC, PRIVATE))
+    }
+    ways = ("ocid1.internetgateway.oc1..a", "ocid1.natgateway.oc1..a")
+    every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}
+    out = [every | {"destination": "0.0.0.0/0", "destinationType": "CIDR_BLOCK"}]
+    inside = every | {"source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK"}
+    ssh = {"protocol": "6", "source": "198.51.100.0/24", "sourceType": "CIDR_BLOCK", "udpOptions": []}
+    ssh["tcpOptions"] = [{"min": 22, "max": 22, "sourcePortRanges": []}]
+    tables = [
+        {"id": f"table-{at}", "routeRules": [{"destination": "0.0.0.0/0", "networkEntityId": way}]}
+        for at, way in enumerate(ways)
+    ]
+    lists = [
+        {"id": f"list-{at}", "ingressSecurityRules": [rule], "egressSecurityRules": out}
+        for at, rule in enumerate((ssh, inside))
+    ]
+    return {
+        "getSubnet": lambda args: subnets[args["subnetId"]],
+        "getRouteTables": {"routeTables": tables},
+        "getSecurityLists": {"securityLists": lists},
+    } | changes
+
+
 def asking(monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]) -> Callable[..., tuple[Engine, str]]:
     """Return a function that runs the program with preflight on an account; it returns the engine and the refusal."""
 

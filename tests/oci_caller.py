@@ -78,7 +78,7 @@ class Caller:
     def call(
         self, method: str, path: str, body: Any = None, change: Change = lambda _: None, more: Mapping[str, str] | None = None
     ) -> Answer:
-        """Call the Core Services API; `change` alters the headers before they are signed, `more` are not signed."""
+        """Call the Core Services API; `change` alters headers before they are signed, `more` is added unsigned."""
         if not self.key_id:
             assert self.federate().status == 200
         content = json.dumps(body).encode() if body is not None else b""

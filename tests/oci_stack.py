@@ -1,4 +1,4 @@
-"""A small stack in the stand-in cloud for its tests, over a fake world that only records calls; judges nothing."""
+"""A small stack for the tests of the stand-in for OCI, over a fake world that only records calls."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Fakes:
         self.running: dict[str, hosts.HostSpec] = {}
         self.served: dict[str, dict[str, Any]] = {}
         self.kept: set[str] = set()
-        #: A test clears it to see the cloud's answers while it starts machines.
+        #: A test clears this event to see the cloud's answers while machines are starting.
         self.may_boot = threading.Event()
         self.may_boot.set()
 
@@ -158,7 +158,7 @@ class Stack:
         return self.make("Instance", "bastion", **bastion(self.ids["public"]))
 
     def files(self) -> Stack:
-        """A file system behind a mount target in the private subnet, and Lustre."""
+        """Create a file system behind a mount target in the private subnet, and Lustre."""
         here = {"availabilityDomain": AD}
         system = self.make("FileSystem", "files", displayName="files", **here).id
         target = self.make("MountTarget", "target", subnetId=self.ids["private"], displayName="target", **here)
@@ -211,7 +211,7 @@ def cluster_network(conf: Any, subnet: Any, size: Any) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """The refusals in a preview of these inputs, as the provider combines them."""
+    """Return the refusals in a preview of these inputs, as the provider combines them."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 

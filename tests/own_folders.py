@@ -1,7 +1,7 @@
 """Shell that gives a machine of the Slurm tests its own folders; tests/elastic_head.py and tests/users_head.py run it."""
 
-#: Overlays on the system's folders as they were before the test (/run/pristine), not on the controller's: those are an overlay
-#: already, this system's root may be another, and the kernel stacks at most two.
+#: Overlays on the system's folders as they were before the test (/run/pristine), not on the controller's: the controller's are
+#: an overlay already, this system's root may be another overlay, and the kernel stacks at most two.
 OWN_FOLDERS = r"""
 mount -t tmpfs -o mode=755 tmpfs /mnt
 for folder in /etc /usr/local /var/lib /var/log; do

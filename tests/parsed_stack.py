@@ -1,4 +1,4 @@
-"""Stack files that tests write: parsed, or refused in sentences that begin with a path; judges nothing else."""
+"""Stack files that tests write: parsed, or refused in sentences that each begin with the path of a key."""
 
 from __future__ import annotations
 

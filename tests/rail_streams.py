@@ -8,7 +8,8 @@ import time
 from child_process import started
 from rehearsed_hosts import RAILS
 
-# A shorter form of seed 000's first boot: NCCL from its repository, scratch on NVMe, firewall off, every rail up.
+# A shorter form of the first boot in Oracle's tutorial (seed 000): NCCL from NVIDIA's repository, scratch on NVMe,
+# firewall off, every rail up.
 FIRST_BOOT = """#cloud-config
 yum_repos:
   cuda-rhel7-x86_64:
@@ -49,7 +50,7 @@ RECEIVE = (
 
 
 def megabits(stage, sender, receiver, source, address):
-    """The rate of one stream from an address of one host to an address of another; it leaves by its source's rail."""
+    """Return the Mbit/s of one stream between addresses of two hosts; the stream leaves by the rail of its source address."""
     pid = (stage.world.path / "hosts" / receiver / "pid").read_text()
     argv = ["nsenter", "-t", pid, "-n", "bash", "-c", RECEIVE.format(address)]
     with started(argv, stdout=subprocess.PIPE, text=True) as listening:

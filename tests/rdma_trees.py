@@ -8,7 +8,10 @@ LISTS = Path(__file__).parent / "golden" / "rdma"
 
 
 def files(device: str) -> dict[str, str]:
-    """Return the text of every file of a listed device by its path; a path that ends with / is a folder, `->` a link."""
+    """Return the text of every file of a listed device by its path.
+
+    A path that ends with / is a folder; a text that begins with `->` is the target of a link.
+    """
     rows = [line for line in (LISTS / f"{device}.txt").read_text().splitlines() if not line.startswith("#")]
     return dict((*line.split("\t"), "")[:2] for line in rows)
 

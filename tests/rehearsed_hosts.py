@@ -1,4 +1,4 @@
-"""A world for the tests of hosts: one VCN with a bastion and hosts of several images; judges nothing."""
+"""A world for the tests of hosts: one VCN with a bastion and hosts of several images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from rehearsal.oci import host_images as oci_images
 from rehearsal.world.world import World
 from tools.stage import left_of
 
-#: First step of a container; if this machine's root is a folder of another machine (chroot), the kernel refuses it.
+#: Skips a test if the kernel refuses a user namespace, the first step of a container. The kernel refuses one if this machine's
+#: root is a folder of another machine (chroot).
 CONTAINED = pytest.mark.skipif(
     subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
     reason="no user namespace can be made here",

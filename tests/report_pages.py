@@ -36,7 +36,7 @@ PAGES = {
 
 
 def searched(nodes: int) -> dict[str, Any]:
-    """Return a search that names the last node: one of its rails, or the whole node if there are many."""
+    """Return a search that names the last node: one of its rails, or the whole node if there are more than 8 nodes."""
     bad = nodes - 1
     pairs = [
         [one, other, 96.0 if other == bad else 188 + (7 * one + 3 * other) % 5]

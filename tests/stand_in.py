@@ -12,7 +12,7 @@ from wait_until import wait_until
 
 from rehearsal.plugin.cloud import Cloud
 
-#: Functions in which a cloud's own API goes on after its answer.
+#: Last part of the names of threads in which a cloud's own API continues its work after its answer.
 _IN_THE_BACKGROUND = ("(turn)", "(_end)")
 
 
@@ -22,7 +22,7 @@ def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
 
 
 def work_done(cloud: Cloud) -> Iterator[None]:
-    """Run a test, and then wait for what its calls began: without the test's fakes it would make real hosts and networks."""
+    """Run a test, then wait for the work that its calls began: without the test's fakes that work would make real hosts."""
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:

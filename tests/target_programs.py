@@ -85,7 +85,7 @@ def kubernetes(monkeypatch, tmp_path, own: Any = None, **changes: Any) -> Seen:
 
 
 def kubernetes_from_here(monkeypatch, tmp_path) -> Seen:
-    """The same, with kubectl on the machine that runs Pulumi."""
+    """Run the program for target kubernetes, with kubectl on the machine that runs Pulumi."""
     here = {"controlPlane": DEFAULT, "jump": DEFAULT, "knownHosts": DEFAULT, "server": "https://10.138.61.49:6443"}
     return kubernetes(monkeypatch, tmp_path, own=here)
 

@@ -196,7 +196,7 @@ class World:
 
     def control(self) -> str:
         """Set up the controller as an update does; return why it failed, or an empty text."""
-        # The package's own directory, as its installation leaves it.
+        # The package's own slapd runs, as its installation leaves it.
         self.head.sh("systemctl restart slapd", check=True)
         return self.install()
 
@@ -330,7 +330,7 @@ def groups(world: World) -> None:
 
 
 def what_others_may_see(world: World) -> None:
-    """A node without a login, over TLS; it must not see a password that somebody stored there."""
+    """Query the directory from a node over TLS, without a login; the node must not see a password that somebody stored."""
     first = world.nodes["cpu-st-small-1"]
     dn = "uid=alice,ou=People,dc=local"
     change = (
@@ -385,7 +385,7 @@ def a_deleted_user(world: World) -> None:
 
 
 def a_new_controller(world: World) -> None:
-    """Everything on the old one is lost except the homes' file system; a node trusts only the old one's certificate."""
+    """The old controller is lost except the homes' file system, and a node trusts only the old controller's certificate."""
     first = world.nodes["cpu-st-small-1"]
     kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()

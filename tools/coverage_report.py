@@ -1,7 +1,7 @@
 """Measure line and branch coverage of the product, and print it package by package.
 
-The pure tests measure it. The others run the product mostly in programs of its own, and would read every module of it once for
-each worker.
+Only the pure tests measure coverage. The other tests run the product mostly in separate processes, which are not measured, and
+each test worker would have to read every module of the product once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def begin() -> Callable[[], None]:
     measured = Slipcover(immediate=True, branch=True, source=folders, exclude_also=["raise NotImplementedError"])
     imports = ImportManager(measured, FileMatcher(sources=folders))
     imports.__enter__()
-    # Its loader lacks the part of the interface with which the runner reads the files that it sends to a node.
+    # Slipcover's loader lacks `get_source`, by which the product reads its own modules to send them to a node.
     SlipcoverLoader.get_source = lambda self, name: self.orig_loader.get_source(name)
 
     def end() -> None:

@@ -5,7 +5,7 @@ their own counter names, so a panel queries those of every driver; counters that
 
 The exporter's names are derived from the drivers' names in components/remote_scripts/rdma_exporter.py (sources: see
 tests/golden/rdma). The DCGM names are from dcgm-exporter's etc/default-counters.csv. The two NVLink counters are in none of the
-lists that it ships: add them to the list that your exporter reads (NVIDIA/dcgm-exporter issue 316).
+lists that dcgm-exporter ships: add them to the list that yours reads (NVIDIA/dcgm-exporter issue 316).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "RDMA out",
                 "bps",
-                "What each port sends. mlx5: the port's data; EFA: all bytes with headers; irdma: IP.",
+                "What each port sends. mlx5: the port's data; EFA: all bytes with headers; irdma: IP packets.",
                 _rates("port_xmit_data_bytes", "hw_tx_bytes", "hw_ip4OutOctets", "hw_ip6OutOctets", suffix=" * 8"),
             ),
             Panel(
@@ -92,7 +92,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Retransmits and sequence errors",
                 "pps",
-                "What was sent again, or came in the wrong order.",
+                "Packets that were sent again or arrived out of order.",
                 _rates(
                     *("hw_out_of_sequence", "hw_packet_seq_err", "hw_local_ack_timeout_err", "hw_roce_adp_retrans"),
                     *("hw_tcpRetransSegs", "hw_retrans_pkts", "hw_retrans_timeout_events"),
@@ -101,7 +101,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Ports",
                 "short",
-                "4 is active; below it is how often links went down in the hour before.",
+                "State of each port (4 is active), and how often its link went down in the last hour.",
                 (
                     Line("busbar_rdma_port_state@", f"{_PORT} state"),
                     Line("increase(busbar_rdma_link_downed_total@[1h])", f"{_PORT} link_downed"),
@@ -112,20 +112,20 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
     (
         "GPU",
         (
-            Panel("GPU utilisation", "percent", "Time in which a kernel ran.", (Line("DCGM_FI_DEV_GPU_UTIL@", _GPU),)),
+            Panel("GPU utilisation", "percent", "Share of time with a kernel running.", (Line("DCGM_FI_DEV_GPU_UTIL@", _GPU),)),
             Panel("GPU memory", "mbytes", "Framebuffer in use.", (Line("DCGM_FI_DEV_FB_USED@", _GPU),)),
             Panel("GPU power", "watt", "Power draw.", (Line("DCGM_FI_DEV_POWER_USAGE@", _GPU),)),
             Panel("GPU temperature", "celsius", "Temperature of the GPU.", (Line("DCGM_FI_DEV_GPU_TEMP@", _GPU),)),
             Panel(
                 "NVLink",
                 "Bps",
-                "Bytes a second over all links of a GPU, headers included; your dcgm-exporter must be told to read the fields.",
+                "Bytes a second over all links of a GPU, headers included; configure your dcgm-exporter to read these fields.",
                 (
                     Line("DCGM_FI_PROF_NVLINK_TX_BYTES@", f"{_GPU} out"),
                     Line("DCGM_FI_PROF_NVLINK_RX_BYTES@", f"{_GPU} in"),
                 ),
             ),
-            Panel("XID", "short", "The last XID error of a GPU; 0 is none.", (Line("DCGM_FI_DEV_XID_ERRORS@", _GPU),)),
+            Panel("XID", "short", "The last XID error of a GPU; 0 means none.", (Line("DCGM_FI_DEV_XID_ERRORS@", _GPU),)),
         ),
     ),
     (
@@ -140,7 +140,7 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel(
                 "Files without a number",
                 "short",
-                "Counters that a device lists and does not tell.",
+                "Counters that a device lists, but whose files contain no number.",
                 (Line("busbar_rdma_files_without_number@", "{{node}}"),),
             ),
         ),

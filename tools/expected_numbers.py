@@ -24,20 +24,20 @@ _NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
 _HEAD = """# Expected bandwidths of every machine
 
 All-reduce busbw in decimal GB/s that busbar expects of a healthy fabric of each machine in `catalogue/`, by number of nodes and
-message size, with the ceiling that its line rates allow and the gate at 8 GiB. They come from the model
-(`benchmarks/plan/ceiling.py`), not from a measurement. *Published* is what others measured of machines with the same GPUs and
+message size, with the ceiling that its line rates allow and the gate at 8 GiB. The numbers come from the model
+(`benchmarks/plan/ceiling.py`), not from a measurement. *Published* is what others measured on machines with the same GPUs and
 rails, where NCCL used a ring; [published-rows.md](published-rows.md) has the sources, and rows of other algorithms and
-collectives. A machine whose rails the catalogue does not name has one row, of one node. A preview shows the same numbers of
+collectives. A machine whose rails the catalogue does not name has one row, for one node. A preview shows the same numbers for
 your own stack. `python -m tools.expected_numbers` writes this page.
 
 | machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
-_TAIL = "\nNot expected, and refused or without a gate in a preview:\n\n"
+_TAIL = "\nMachines for which nothing is expected; a preview refuses them or shows no gate:\n\n"
 
 
 def machines() -> Iterator[Shape]:
-    """Yield every machine in the catalogue; on AWS only those with EFA or GPUs."""
+    """Yield every machine in the catalogue; on AWS only those with GPUs."""
     yield from SHAPES.values()
     yield from (one.shape() for one in INSTANCES.values() if one.gpus)
     yield from SERVERS.values()
@@ -54,7 +54,7 @@ def why_not(shape: Shape) -> str:
 
 
 def row(shape: Shape, nodes: int) -> str:
-    """Return the line for `nodes` machines of `shape`; empty if no ceiling is known."""
+    """Return the table row for `nodes` machines of `shape`; empty if no ceiling is known."""
     top = ceiling.bound_gb_s(_COLLECTIVE, shape, nodes)
     if top is None:
         return ""
@@ -67,7 +67,7 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return published results for machines with these GPUs and rails: the same node count; in the last row 3 or more."""
+    """Return published results of machines with these GPUs and rails: of as many nodes, or of 3 or more for the last count."""
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS
@@ -81,7 +81,7 @@ def beside(shape: Shape, nodes: int) -> str:
 
 
 def uses_a_ring(one: Published) -> bool:
-    """Tell whether `one` is of a ring over the rails or inside one machine, which the model predicts."""
+    """Tell whether `one` is the result of a ring, over the rails or inside one machine, which the model predicts."""
     return not is_over_nvlink(one) and "NCCL_COLLNET_ENABLE" not in one.exports and not refusal(one)
 
 

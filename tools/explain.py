@@ -1,8 +1,9 @@
-"""Judge a pasted nccl-tests log, from anywhere, against a shape and a number of nodes: a sentence and a picture.
+"""Compare a pasted nccl-tests log, from any cluster, with a shape and a number of nodes; print a sentence and a picture.
 
     python -m tools.explain LOG --shape BM.GPU.H100.8 --nodes 4
 
-No cluster or account is needed. A log by itself proves neither transport nor pass; it can only be as fast as a healthy fabric.
+No cluster or account is needed. A log by itself proves neither the transport nor a pass: it can only show that a run was as
+fast as on a healthy fabric.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from catalogue import Shape
 
 _WIDTH, _SHOWN = 40, 16
-#: NCCL's log text for a connection to switches between the nodes that reduce.
+#: NCCL's log text for a connection to switches that reduce between the nodes.
 _SWITCHES = "via COLLNET/"
 #: nccl-tests prints two decimals: below this size, busbw has too few digits for a comparison with algbw.
 _EXACT_BYTES = 1024**2
@@ -38,22 +39,22 @@ def explain(text: str, shape: Shape, nodes: int) -> str:
     """Return the meaning of the last run in `text` for `nodes` nodes of `shape`."""
     runs = [run for run in parse_text(text) if run.rows]
     if not runs:
-        return "no row of nccl-tests was found in it; paste the whole table with its header"
+        return "the log contains no row of nccl-tests; paste the whole table with its header"
     run = runs[-1]
     name = run.collective or "all_reduce"
     if name not in COLLECTIVES:
-        return f"it is a run of {name}, which is not known here"
+        return f"the log is of {name}, a collective that busbar does not know"
     rows = [row for row in run.rows if row.out_of_place is not None]
     odd = [*run.problems, *_contradictions(run, rows, name, nodes * shape.gpus)]
     switches = _SWITCHES in text
-    lines = [_sentence(rows[-1], name, shape, nodes, switches=switches) if rows else "it has no out-of-place numbers"]
+    lines = [_sentence(rows[-1], name, shape, nodes, switches=switches) if rows else "the log has no out-of-place numbers"]
     lines += [f"  - {sentence}" for sentence in odd]
     lines.append("  - a log shows no byte counters, so which way the bytes went is not proven" + _network(run))
     return "\n".join([*lines, "", *_picture(rows, name, shape, nodes)])
 
 
 def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) -> str:
-    assert row.out_of_place is not None  # noqa: S101 - the caller chose it
+    assert row.out_of_place is not None  # noqa: S101 - the caller passes only such rows
     reached, end = row.out_of_place.busbw_gb_s, row.size_bytes
     whole = max(end // 4, 1) * 4
     plan = Measure(collectives=(name,), sizes=Sizes(from_bytes=whole, to_bytes=whole))  # type: ignore[arg-type]
@@ -71,7 +72,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) 
     if ring is not None and nodes > 1 and reached > ceiling.ABOVE * ring:
         return (
             f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "
-            "so the number says little of the rails; run it with NCCL_ALGO=Ring"
+            "so the number says little about the rails; measure again with NCCL_ALGO=Ring"
         )
     if bound.limit_gb_s is None:
         return f"{said}; there is no gate: {bound.why}"
@@ -83,7 +84,7 @@ def _contradictions(run: Transcript, rows: list[Row], name: str, ranks: int) -> 
     found = []
     listed = {(one.host, one.device) for one in run.devices}
     if listed and len(listed) != ranks:
-        found.append(f"{len(listed)} GPUs took part, and these machines have {ranks}")
+        found.append(f"the run used {len(listed)} GPUs, but these machines have {ranks}")
     wrong = sum(place.wrong or 0 for row in rows for place in (row.out_of_place, row.in_place) if place)
     if wrong:
         found.append(f"{wrong} elements arrived with wrong values")
@@ -123,7 +124,7 @@ def main(argv: list[str]) -> int:
     known = {**SHAPES, **SERVERS, **{name: row.shape() for name, row in INSTANCES.items()}}
     if asked.shape not in known or not known[asked.shape].gpus or asked.nodes < 1:
         near = ", ".join(nearest(asked.shape, known))
-        sys.stderr.write(f"--shape {asked.shape} --nodes {asked.nodes}: name machines with GPUs, one or more; near is {near}\n")
+        sys.stderr.write(f"--shape {asked.shape} --nodes {asked.nodes}: name a GPU shape, and 1 node or more; try {near}\n")
         return 2
     text = sys.stdin.read() if asked.log == "-" else Path(asked.log).read_text(errors="replace")
     sys.stdout.write(explain(text, known[asked.shape], asked.nodes) + "\n")

@@ -4,12 +4,12 @@
     make figures PARTS="faults healthy"
     BUSY=1 make figures
 
-PARTS are any of two, many, aws, search, pure (the default), boot, slurm, exporter, faults, pairs, healthy, busy, half-rail
-and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half an hour, busy
-three quarters.
-With RUNS=2, healthy, busy and half-rail make two runs instead of ten. With KILLS="build, plugin", kills runs only those with
-such a name, and with FAULTS="slow_link" faults plants only those that have this text. With BUSY=1 half of the processors are
-taken all the time. Ratios come from runs side by side in one world.
+PARTS are any of two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy, busy,
+half-rail and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half an
+hour, busy three quarters.
+With RUNS=2, healthy, busy and half-rail make two runs instead of ten. With KILLS="build, plugin", kills runs only the cases
+whose name contains that text; with FAULTS="slow_link", faults plants only the faults that contain it. With BUSY=1, half of the
+processors are occupied all the time. Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
@@ -55,23 +55,23 @@ _DEV_PLAN: dict[str, Any] = {
 _LARGE_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "64M", "to": "64M", "othersTo": None}, "iterations": 1, "warmup": 0},
 }
-#: As in its stack file: single operations of 64 rails on a few processors are not judged.
+#: As in the stack file of aws-efa: individual operations over 64 rails on a few processors are not judged.
 _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
 #: Planted faults do not change, so looks at other moments would only repeat the deciding run.
 _WITHOUT_LOOKS: dict[str, Any] = {"measure": {"looks": 0}, "accept": {"allowSkipped": ["looks"]}}
-#: The complete plan is judged, as by default; one collective, at sizes that take seconds.
+#: All stages are judged, as by default, but of one collective only, and at sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
-#: At 4 MiB the ranks of healthy hosts on two processors once waited for each other long enough to come out short.
+#: At 4 MiB the ranks of healthy hosts on two processors once waited for each other so long that the verdict was short.
 _JUDGED_AT_4M: dict[str, Any] = {"measure": {"sizes": {"from": "2M", "to": "4M"}}}
 
 
 #: A planted fault, and the culprit that the search must report: kind, host indices, rail index.
 _Planted = tuple[dict[str, Any], tuple[str, tuple[int, ...], int | None]]
-#: Few rails and ranks: the wires decide, on a few processors, too.
+#: A shape with few rails and ranks, so that the links limit busbw even on a few processors.
 _FAULTY_SHAPE = "BM.GPU.GB200.4"
 _FAULTS: tuple[_Planted, ...] = (
     ({"kind": "rail_rate", "host": 2, "rail": 1, "factor": 0.4}, ("rail", (2,), 1)),
@@ -85,7 +85,7 @@ _FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
     ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
 )
-#: The same on two hosts, where the search cannot tell which end is at fault.
+#: Faults on two hosts, where the search cannot tell which end is at fault.
 _PAIR = (0, 1)
 _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "rail_rate", "host": 0, "rail": 0, "factor": 0.4}, ("link", _PAIR, 0)),
@@ -99,14 +99,14 @@ _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
 )
-#: A repeated measurement shows a fault if it is below this share of a healthy one beside it.
+#: The next command shows a fault if the number of the culprit is below this share of the healthy number beside it.
 _SHOWN = 0.8
 #: On a slow fabric of many hosts, and where processors are taken, the looks take minutes before the search starts.
 _PATIENCE_S = 900
-#: The parts that take no options.
+#: The parts that run by default.
 _USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
-#: The same, for hosts with a fault that another part searches for.
+#: A plan without a search, for hosts with a fault: other parts measure the search.
 _UNSEARCHED = merged(merged(_JUDGED_AT_4M, _WITHOUT_LOOKS), {"measure": {"search": "0 s"}})
 #: Half a rail of one host.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
@@ -132,7 +132,7 @@ def main(parts: list[str]) -> None:
     }
     wrong = sorted(set(parts) - set(known))
     if wrong:
-        sys.exit(f"{wrong[0]} is no part; known are {', '.join(known)}")
+        sys.exit(f"{wrong[0]} is no part; the parts are {', '.join(known)}")
     with tempfile.TemporaryDirectory(prefix="busbar-figures-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         for part in parts or _USUAL:
             known[part](Path(folder) / part)
@@ -171,12 +171,12 @@ def _timed(what: str, finished: Finished) -> Finished:
 
 
 def _up(stage: Stage, settings: dict[str, Any]) -> Finished:
-    """Update; on a busy machine that takes longer than a stage waits."""
+    """Update the stack; on a busy machine that takes longer than the time limit of a stage's own `up`."""
     return stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
 
 
 def _excused(what: str, finished: Finished, stage: Stage) -> str:
-    """Return why the machine was too busy for a verdict; empty if there is one, and it is a pass."""
+    """Return why the machine was too busy for a verdict; empty if the update succeeded, exit if it failed otherwise."""
     measured = _measured(stage)
     why = next(iter(measured.get("reasons") or ()), "")
     if finished.status and measured.get("verdict") == "unknown" and why.startswith(waiting.BUSY):
@@ -281,7 +281,7 @@ def _planted_on_many(folder: Path) -> None:
     chosen = tuple(one for one in _FAULTS if (os.environ.get("FAULTS") or "") in json.dumps(one[0]))
     most = _planted_on(folder, _MANY, chosen, "the right end")
     pairs = _MANY * (_MANY - 1) // 2
-    say("most rounds of these, sequential all-pairs needs", f"{most}, {pairs}: {pairs / max(most, 1):.1f} times fewer")
+    say("most rounds of these; pairs of hosts to test in turn", f"{most}; {pairs}, {pairs / max(most, 1):.1f} times as many")
 
 
 def _planted_on_two(folder: Path) -> None:
@@ -291,7 +291,7 @@ def _planted_on_two(folder: Path) -> None:
 def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: str) -> int:
     """Plant one fault after another on running hosts; return the most rounds that a search needed.
 
-    The hosts are listed: the ring follows the order of the list, so it crosses a bad link between neighbours.
+    The hosts are a stack's listed hosts: the ring follows the order of that list, so it crosses a bad link between neighbours.
     """
     folder.mkdir()
     stage, settings = standing_hosts(folder, hosts, _FAULTY_SHAPE)
@@ -355,9 +355,10 @@ def _measured(stage: Stage) -> dict[str, Any]:
 
 
 def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
-    """Type a culprit's next command on the head node; return whether its output shows the fault, and its numbers.
+    """Run a culprit's next command on the head node; return whether its output shows the fault, and its numbers.
 
-    It must read both named ends, and measure less than another rail or pair, or less than a healthy fabric.
+    The command must connect to the named nodes and to no others, and must measure much less than on another rail or pair, or
+    less than a healthy fabric.
     """
     addresses = [node["address"] for node in outputs["nodes"] if node["name"] in culprit["nodes"]]
     text = stage.on_host(culprit["next"])
@@ -372,7 +373,7 @@ def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tu
 
 
 def _standing(folder: Path) -> tuple[Stage, dict[str, Any]]:
-    """Return listed hosts: the ring follows the order of the list, so it crosses a bad link between neighbours."""
+    """Return a stack of listed existing hosts; a ring follows the list's order, so it crosses a bad link between neighbours."""
     folder.mkdir()
     stage, settings = standing_hosts(folder, _MANY)
     return stage, merged(_MANY_PLAN, settings)
@@ -396,7 +397,7 @@ def _named(outputs: dict[str, Any], shape: str = "BM.GPU4.8") -> list[tuple[str,
 def _series(folder: Path, what: str, first: int, plan: dict[str, Any], *faults: dict[str, Any], is_busy: bool = False) -> None:
     """Measure hosts with `faults` the requested number of times; with `is_busy`, half of the processors are taken meanwhile.
 
-    Print counts: of each verdict, of runs that blamed a host or measured twice.
+    Print how many runs had each verdict, how many blamed a host, and how many measured twice.
     """
     stage, settings = _standing(folder)
     settings = merged(settings, plan)
@@ -455,7 +456,7 @@ def _available_mb() -> float:
 
 
 def _exporter(folder: Path) -> None:
-    """Scrape sixteen mlx5 devices, built from the reviewed list as files on this machine."""
+    """Time scrapes of sixteen mlx5 devices, whose files are made on this machine from the reviewed list."""
     rows = [
         line.split("\t") for line in (ROOT / "tests/golden/rdma/mlx5_0.txt").read_text().splitlines() if "counters/" in line
     ]

@@ -6,11 +6,10 @@
 
 `prepare` runs where there is Internet. It puts into FOLDER (about 55 MB) what the server needs beside the checkout: the engine,
 Python wheels, Open MPI's wheel and your nccl-tests archive. `run` runs on the server, as root, and needs Python 3.11 or later,
-CUDA with nvcc, and NCCL with its headers. It measures one node with all GPUs and, if asked, two nodes with a GPU each in
-network namespaces, over sockets on a link of --fabric-gbit and with half of the processors each, so that the link is what is
-measured. Beside each case it runs the same command by hand, and writes OUT/CASE.json, without keys and environments. `--bare`
-is for a
-machine that is thrown away afterwards: it also installs SSH and iproute2.
+CUDA with nvcc, and NCCL with its headers. Case one-node, the default, measures one node with all GPUs. Case two-nodes measures
+two network namespaces, each with one GPU and half of the processors, over sockets on a link of --fabric-gbit, so that the link
+limits busbw. In each case the same command also runs by hand. OUT/CASE.json has the results, without keys and environments.
+`--bare` also installs SSH and iproute2; it is for a machine that is thrown away afterwards.
 """
 
 from __future__ import annotations
@@ -59,8 +58,8 @@ def main() -> None:
     verbs = parser.add_subparsers(dest="verb", required=True)
     prepare = verbs.add_parser("prepare")
     prepare.add_argument("folder", type=Path)
-    prepare.add_argument("--nccl-tests", type=Path, required=True, help="its source archive, a tar")
-    prepare.add_argument("--python", default="3.12", help="the server's Python")
+    prepare.add_argument("--nccl-tests", type=Path, required=True, help="nccl-tests' source archive, a tar")
+    prepare.add_argument("--python", default="3.12", help="version of the server's Python")
     prepare.add_argument("--bare", action="store_true")
     run = verbs.add_parser("run")
     run.add_argument("folder", type=Path)
@@ -68,7 +67,7 @@ def main() -> None:
     run.add_argument("--case", action="append", choices=["one-node", "two-nodes"])
     run.add_argument("--repeats", type=int, default=3)
     run.add_argument("--sizes-to", default="8G", help="largest message on one node; 8G fits GPUs of 40 GB")
-    run.add_argument("--fabric-gbit", type=int, default=32, help="rate of the link between two nodes; 0: as fast as it goes")
+    run.add_argument("--fabric-gbit", type=int, default=32, help="rate of the link between two nodes; 0: not limited")
     run.add_argument("--bare", action="store_true")
     arguments = parser.parse_args()
     if arguments.verb == "prepare":
@@ -83,7 +82,7 @@ def say(text: str) -> None:
 
 
 def command(*words: str | Path, **options: Any) -> str:
-    """Run a command; return its standard output, or exit with its error message."""
+    """Run a command; return its stdout and stderr, or exit with the last part of them if the command fails."""
     found = subprocess.run(
         [str(word) for word in words], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options
     )
@@ -120,14 +119,14 @@ def carry(folder: Path, archive: Path, python: str, *, bare: bool) -> None:
         debs.mkdir()
         command("apt-get", "download", *BARE, cwd=debs)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    say(f"{folder} holds {size / 1e6:.1f} MB; carry it to the server beside this checkout")
+    say(f"{folder} has {size / 1e6:.1f} MB; copy it and this checkout to the server")
 
 
 def _engine() -> Path:
     cached = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "busbar" / f"pulumi-{ENGINE_VERSION}" / "pulumi"
     found = shutil.which("pulumi")
     if not cached.exists() and not found:
-        sys.exit("gpu-server: there is no pulumi here; `make setup` brings it")
+        sys.exit("gpu-server: there is no pulumi here; `make setup` installs it")
     return cached if cached.exists() else Path(str(found))
 
 
@@ -164,7 +163,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 def _install_tools(debs: Path) -> None:
-    """Unpack SSH and iproute2 beside the system, and put what is missing where every session finds it."""
+    """Unpack SSH and iproute2 beside the system, and put a wrapper for each missing program on every session's PATH."""
     say("unpacking SSH and iproute2")
     home = WORK / "debian"
     for deb in sorted(debs.glob("*.deb")):
@@ -249,7 +248,7 @@ class Site:
                     target.parent.mkdir(parents=True, exist_ok=True)
                     target.write_bytes(packed.read(member))
                     target.chmod(0o755 if inside.startswith("bin/") else 0o644)
-        self.exports["OPAL_PREFIX"] = str(home)  # it was built for another path
+        self.exports["OPAL_PREFIX"] = str(home)  # Open MPI was built for another path
         return home
 
     def _find_nccl(self) -> Path:
@@ -294,7 +293,7 @@ class Site:
             keys.write((self.ssh / "operator.pub").read_text())
 
     def wait_for(self, address: str) -> None:
-        """Wait until SSH answers there."""
+        """Wait until SSH answers at `address`."""
         _until(lambda: bool(self._try("ssh-keyscan", "-T", "2", "-t", "ed25519", address)), 30, f"no SSH on {address}")
 
     def _try(self, *words: str) -> str:
@@ -384,7 +383,7 @@ class Stack:
 
 
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
-    """Measure everything once; then the deciding collective, as `again` says, by hand and through the product in turns.
+    """Measure everything once; then measure all-reduce with the changes `again`, in turn by hand and through the product.
 
     Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
     on the machine affects both.
@@ -426,7 +425,7 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
     plain: list[str] = []
     for word in words:
         if word.startswith("NCCL_DEBUG"):
-            plain.pop()  # its -x
+            plain.pop()  # the -x before this variable
         else:
             plain.append(word)
     own = [f"{name}={value}" for name, value in site.exports.items() if name.startswith("OPAL_")]
@@ -471,7 +470,7 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
                 "fabric": ["fab0"],
                 "sizes": {"to": "256M"},
                 "iterations": 5,
-                # Sockets are no fabric: the times of single operations vary more than a fabric's may.
+                # Over sockets, the times of individual operations vary more than they may on a fabric.
                 "spreadIterations": 0,
                 "exports": site.exports | {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "4"},
             },
@@ -553,7 +552,7 @@ class Namespace:
         command("ip", "-n", self.name, "link", "set", "fab0", "down")
 
     def close(self) -> None:
-        """Remove the node; its processes end with the site."""
+        """Stop the node's processes, and remove the node."""
         for pid in command("ip", "netns", "pids", self.name).split():
             subprocess.run(["kill", pid], check=False, capture_output=True)
         command("ip", "netns", "delete", self.name)

@@ -1,6 +1,6 @@
 """Occupies half of this machine's processors, to check that figures keep their meaning under load.
 
-BUSY=1 before `make figures` or `make compare` does it for the whole run.
+With BUSY=1, `make figures` and `make compare` occupy them for the whole run.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def half() -> list[int]:
 
 
 def said() -> str:
-    """Return in words which processors are occupied."""
+    """Return in words how many processors are occupied."""
     return f"half of {len(os.sched_getaffinity(0))} processors taken"
 
 
 @contextlib.contextmanager
 def half_taken(*, wanted: bool = True) -> Iterator[None]:
-    """Occupy `half` of the processors if `wanted`, each with a loop that has priority over all other processes.
+    """Occupy the processors `half()` if `wanted`, each with a loop that has priority over all other processes.
 
     A loop has its own session, because the kernel balances sessions before processes (sched(7), autogroup). It exits by itself
     once this process has exited.
@@ -55,7 +55,7 @@ def half_taken(*, wanted: bool = True) -> Iterator[None]:
 
 
 def asked() -> bool:
-    """Return whether BUSY requests it; if so, print which processors are occupied."""
+    """Return whether the environment variable BUSY is set; if so, print how many processors are occupied."""
     wanted = bool(os.environ.get("BUSY"))
     if wanted:
         print(f"{'for all of this run':<58} {said()}", flush=True)  # noqa: T201 - printing is its purpose

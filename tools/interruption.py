@@ -1,4 +1,4 @@
-"""Wait until an update has reached a point, and send a signal to processes there: the operator's programs, or a host's."""
+"""Wait until an update has reached a point, and then send a signal to programs of the operator or of a host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SEEN_WITHIN_S = 150
 
 
 def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return the files of the runner's runs on the head node that contain `text`; the engine's piped output is late."""
+    """Return which files of the runner's runs on any host contain `text`; the engine's piped output comes too late."""
     found = set()
     for host in stage.world.glob("hosts/*/pid"):
         with contextlib.suppress(OSError):  # a host that is being stopped, or a run that is being removed
@@ -43,7 +43,7 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
     """Wait until the file of a run that is not in `before` contains `text`.
 
     Raises:
-        AssertionError: the update ended before that, or it was not seen in time.
+        AssertionError: the update ended first, or the text was not seen in time.
     """
     deadline = time.monotonic() + _SEEN_WITHIN_S
     while time.monotonic() < deadline:
@@ -56,10 +56,10 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
 
 
 def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-    """Signal the operator's processes of that name in this world; a script or a module has it after its interpreter's.
+    """Signal the operator's processes with the name `name` in this world; a script or module of an interpreter counts, too.
 
     Raises:
-        AssertionError: there is none.
+        AssertionError: there is no such process.
     """
     mine = []
     for place in Path("/proc").glob("[0-9]*"):
@@ -70,7 +70,7 @@ def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKIL
     if not mine:
         raise AssertionError(f"no {name} runs")
     for pid in mine:
-        with contextlib.suppress(ProcessLookupError):  # one that ends with another of them
+        with contextlib.suppress(ProcessLookupError):  # it ended because another of these processes did
             os.kill(pid, how)
 
 
@@ -90,7 +90,7 @@ def signal_host(stage: Stage, name: str, command_line: str, how: signal.Signals)
     """Signal the processes of host `name` whose command line matches the expression `command_line`.
 
     Raises:
-        AssertionError: there is none.
+        AssertionError: there is no such process.
     """
     if console(stage, name, f"exec pkill -{how.value} -f '{command_line}'").returncode != 0:
         raise AssertionError(f"nothing on {name} matches {command_line}")

@@ -1,7 +1,7 @@
 """Kill a program that an update needs, or fill a disk, and observe how the next `up` and `down` end.
 
-Each case runs twice: the next update must end as if nothing had happened, and the next destroy must leave nothing. The only
-help is `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
+Each case runs twice: first followed by an update, which must end as if nothing had happened, then by a destroy, which must
+leave nothing. The only help is `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.stage import Finished, Stage, standing_hosts
 
 Say = Callable[[str, str], None]
 _Harm = Callable[[], contextlib.AbstractContextManager[None]]
-#: One rail of the second host carries less than half its rate; it is the third of four.
+#: One rail of the second host, the last of four, carries less than half its rate.
 _HEAD, _HCA = "gpu-1", "mlx5_4"
 _SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
 #: A measurement of about ten seconds that passes with any number.
@@ -35,10 +35,10 @@ _ANY_NUMBER: dict[str, Any] = {
 _SEARCHED: dict[str, Any] = {"records": {"history": None}}
 #: Programs of a run, on any host; the pattern does not match the shell that searches for them.
 _RUNNING = "[b]usbar-runner|[m]pirun|[o]rted|_[p]erf"
-#: The process of a session, not the listening daemon.
+#: A process in which sshd serves a session, not the listening daemon.
 _SESSION = r"^sshd: [a-z]+( \[priv\]|@)"
 _WORKER = "[b]usbar-runner-.* worker "
-#: The disturbance comes when this many of the stack's three machines boot.
+#: The disturbance comes when `_BOOTING` of the stack's three machines boot.
 _BOOTING, _ALL = 2, 3
 _DISK = "512m"
 #: Time limit for processes that still run after a destroy.
@@ -85,7 +85,7 @@ def figures(folder: Path, say: Say, only: str = "") -> None:
     """Print how each case ended, and how many ended well; `only` selects cases whose name contains this text."""
     folder.mkdir()
     well = [*_on_hosts(folder / "hosts", say, only), *_while_renting(folder / "rent", say, only)]
-    say("bad days that ended well", f"{sum(well)} of {len(well)}")
+    say("disturbed updates that ended well", f"{sum(well)} of {len(well)}")
 
 
 def _on_hosts(folder: Path, say: Say, only: str) -> list[bool]:
@@ -111,7 +111,7 @@ def _on_hosts(folder: Path, say: Say, only: str) -> list[bool]:
 
 
 def _while_renting(folder: Path, say: Say, only: str) -> list[bool]:
-    """Disturb an update while it creates a cluster network; afterwards, the rented machines must be those in the state."""
+    """Disturb an update while it creates a cluster network; afterwards, the state must have exactly the rented machines."""
     folder.mkdir()
     stage, well = Stage(folder), []
     with _small_disk(folder / "state") as full_here:
@@ -141,11 +141,11 @@ def _rent(stage: Stage, harm: _Harm, after: str) -> str:
             _must(stage.destroy())
     except AssertionError as error:
         return f"could not be done: {error}"
-    return f"{wrong} (it had ended so: {_reason(ended)})" if wrong else _unsaid(stage)
+    return f"{wrong} (the disturbed update: {_reason(ended)})" if wrong else _unsaid(stage)
 
 
 def _wait_for_machines(stage: Stage, child: subprocess.Popen[str]) -> None:
-    """Wait until the cloud boots nodes beside the login node, and the update still waits for them."""
+    """Wait until two of the stack's machines boot; the update must not have ended before."""
     booting, end = set(stage.world.glob("hosts/*/pid")), time.monotonic() + 60
     while len(set(stage.world.glob("hosts/*/pid")) - booting) < _BOOTING:
         if child.poll() is not None or time.monotonic() > end:
@@ -203,7 +203,7 @@ def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after:
         return f"could not be done: {error}"
     finally:
         stage.refault()
-    return f"{wrong} (it had ended so: {_reason(ended)})" if wrong else ""
+    return f"{wrong} (the disturbed update: {_reason(ended)})" if wrong else ""
 
 
 def _after_up(stage: Stage, phase: _Phase, asked: dict[str, Any]) -> str:

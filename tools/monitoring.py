@@ -1,4 +1,4 @@
-"""Write what Prometheus and Grafana read of a stack into a folder, from its outputs.
+"""Write the files that Prometheus and Grafana need for a stack into a folder, from the stack's outputs.
 
 pulumi stack output --json | python -m tools.monitoring FOLDER
 """

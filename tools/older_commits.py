@@ -1,10 +1,10 @@
-"""Time `make preview`, `make up` and an unchanged `make up` of older commits and of this one, by turns on this machine.
+"""Time `make preview`, `make up` and an unchanged `make up` of older commits and of this one, in turn on this machine.
 
     make older COMMITS="8471989 d7aa662"
 
-Every commit, this one as HEAD, is cloned and set up in a folder of its own; its rehearsed cluster is gone before the next one
-begins. Each figure is the median of ROUNDS (default 2) in seconds, with the ratio of this commit to the older one. A round
-takes a minute for each commit, and the set-up of each once as long.
+Every commit, this one as HEAD, is cloned and set up in a folder of its own. Its rehearsed cluster is destroyed before the next
+commit is timed. Each figure is the median of ROUNDS rounds (default 2) in seconds, with the ratio of this commit to the older
+one. Each commit takes a minute in each round, and another minute for its set-up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN_CHARACTERS = 3000
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a user in another checkout: nothing in it names this one."""
+    """Return the environment of a user in another checkout: without variables and PATH entries of this checkout."""
     ours = f"{ROOT}/.busbar/bin"
     kept = {name: value for name, value in given.items() if not name.startswith(("BUSBAR_", "PULUMI_", "MAKE", "MFLAGS"))}
     return kept | {"PATH": os.pathsep.join(part for part in given.get("PATH", "").split(os.pathsep) if part != ours)}
@@ -36,7 +36,7 @@ def make(folder: Path, words: str) -> float:
     """Run `make` in a checkout and return the seconds that it took.
 
     Raises:
-        SystemExit: it failed, or took longer than 15 minutes.
+        SystemExit: `make` failed, or took longer than 15 minutes.
     """
     began = time.monotonic()
     try:
@@ -81,7 +81,7 @@ def rounds(folders: Sequence[Path], count: int) -> dict[str, dict[str, list[floa
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[float]]], ours: str) -> str:
-    """Return one row for each step: the median of every checkout, and what part of each older one's `ours` is."""
+    """Return one row for each step: the median of every checkout, and the ratio of `ours` to each older one's."""
     older = [name for name in found if name != ours]
     lines = [" ".join([f"{'':14}", *(f"{name:>18}" for name in older), f"{ours:>10}"])]
     for step in STEPS:
@@ -96,7 +96,7 @@ def _say(text: str) -> None:
 
 
 def main(commits: Sequence[str]) -> int:
-    """Set up the commits, time them by turns, print the table."""
+    """Set up the commits, time them in turn, and print the table."""
     if not commits:
         raise SystemExit('COMMITS is empty; it names the older commits, such as COMMITS="8471989 d7aa662"')
     with tempfile.TemporaryDirectory(prefix="busbar-older-") as place:

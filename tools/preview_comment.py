@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: First line of every comment of ours, by which the next one finds it.
+#: First line of every comment of ours, by which the next run of the workflow finds the comment.
 MARK = "<!-- busbar preview -->"
 _ACCEPTANCE = "::busbar:acceptance:Acceptance::"
 #: Operations of the engine that only read.
 _READ = {"read", "refresh"}
 _NO_CHANGE = {"same", *_READ}
-#: GitHub accepts at most 65,536 characters.
+#: Maximum number of rows, because GitHub accepts at most 65,536 characters.
 _MOST_ROWS = 300
 
 
@@ -30,7 +30,7 @@ def read(text: str) -> dict[str, Any]:
         if line.startswith("{"):
             found: dict[str, Any] = json.loads("\n".join(lines[at:]))
             return found
-    raise ValueError("no preview: the text holds no JSON object")
+    raise ValueError("no preview: the text contains no JSON object")
 
 
 def comment(preview: dict[str, Any]) -> str:

@@ -1,10 +1,11 @@
-"""Show what a destroy has left in a stack, and end it on request.
+"""Show what a destroy has left in a stack, and delete it on request.
 
 pulumi stack export | python -m tools.release [delete] ENGINE-WORD...
 
-Without `delete` nothing is changed. With it data are unprotected and the rest of the stack is destroyed, data included; the
-words are those of `pulumi destroy` that name stack and stack file. A stack that has machines is refused: destroy it first. What
-was retained is in the account and in no state, so it is not shown.
+Without `delete` nothing is changed. With `delete`, the data are unprotected, and everything left in the stack is destroyed,
+data included. The ENGINE-WORDs are the arguments of `pulumi destroy` that name the stack and the stack file. A stack that has
+machines is refused: destroy it first. Resources that the destroy retained are in the account but in no state, so they are not
+shown.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def lines(state: dict[str, Any]) -> list[str]:
     if not found:
         return ["nothing is left in this stack"]
     return [
-        f"{len(found)} resources are left, {len(held)} of them protected, as they hold data:",
+        f"{len(found)} resources are left, {len(held)} of them protected, because they contain data:",
         *(
             f"  {_name(one)} ({one['type'].rpartition(':')[2]}): {one.get('id')}"
             f"{', protected' * one.get('protect', False)}{_bill(one)}"

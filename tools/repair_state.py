@@ -1,7 +1,8 @@
-"""Undo what a bad end left of a stack's state, so that it stops neither `up` nor `down`: python -m tools.repair_state STACK.
+"""Repair a stack's state after an engine was killed, so that `up` and `down` run again: python -m tools.repair_state STACK.
 
-A state that was cut (the disk was full) is put back from the backup that the engine makes before each write, and the lock of an
-engine that is gone is lifted. A lock of an update at work stays, and so does everything in a backend that is no folder here.
+A state file that was truncated (the disk was full) is restored from the backup that the engine makes before each write, and the
+lock of an engine that has exited is removed. The lock of a running update stays, and so does everything in a backend that is
+not a folder on this machine.
 The files are the engine's (pulumi 3.259.0, pkg/backend/diy/state.go: stacks/PROJECT/STACK.json and the same with .bak).
 """
 
@@ -30,12 +31,12 @@ def restored(backend: str, stack: str) -> list[str]:
             continue
         backup = path.with_name(f"{path.name}.bak")
         if not _is_whole(backup):
-            raise RefusedError(f"{path} was cut, and so was {backup.name}; `pulumi stack import` takes an older one")
+            raise RefusedError(f"{path} and its {backup.name} are truncated; import an older state with `pulumi stack import`")
         written = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(backup.stat().st_mtime))
         fresh = path.with_name(f"{path.name}.new")
         shutil.copyfile(backup, fresh)  # if the disk is still full, this fails and changes nothing
         fresh.replace(path)
-        said.append(f"the state of {stack} was cut (was the disk full?), and its backup of {written} is in its place")
+        said.append(f"the state of {stack} was truncated (was the disk full?); it is restored from its backup of {written}")
     return said
 
 
@@ -46,7 +47,7 @@ def unlocked(backend: str, stack: str) -> list[str]:
     try:
         return [unlock(backend, stack)]
     except RefusedError:
-        return []  # the engine itself reports who holds it, and reading is still possible
+        return []  # the engine itself reports who holds the lock, and reading is still possible
 
 
 def _folder(backend: str) -> Path:

@@ -1,8 +1,9 @@
 """Recreate one node of a stack, and measure: pulumi stack export | python -m tools.replace NODE ENGINE-WORD...
 
-The words are those of `pulumi up` that name stack and stack file; on AWS the file's `allowReplace` becomes 1, so give a copy.
-On OCI the pool recreates it when the vendor's own tool detaches it, and an instance by itself is replaced. Machines that the
-stack did not make are refused.
+The ENGINE-WORDs are the arguments of `pulumi up` that name the stack and its stack file. On AWS, `allowReplace` becomes 1 in
+that file, so give a copy.
+On OCI the vendor's own tool detaches the node, and its pool creates another one; an instance outside a pool is replaced.
+Machines that the stack did not make are refused.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
     """Replace the node `name` of the exported `state`; `run` runs a command and returns what it prints.
 
     Raises:
-        RefusedError: there is no such node, or the stack does not make it.
+        RefusedError: there is no such node, or the stack does not create it.
     """
     resources = state["deployment"].get("resources") or []
     target, node = node_of(state, name)
@@ -51,7 +52,7 @@ def node_of(state: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
     found: dict[str, Any] = stack[0].get("outputs", {}) if stack else {}
     nodes = {one["name"]: one for one in found.get("nodes") or []}
     if name not in nodes:
-        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'none, as the stack has no nodes'}")
+        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'its nodes, but the stack has none'}")
     return found["target"], nodes[name]
 
 
@@ -68,13 +69,13 @@ def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]
 
 
 def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, smaller: bool) -> None:
-    """Let OCI terminate the node; its pool creates another one unless it is to be `smaller`."""
+    """Let OCI terminate the node; its pool creates another one, or is `smaller` afterwards."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]
     ids = [one["id"] for one in listed if one["display-name"] == node["name"]]
     if not ids:
-        raise RefusedError(f"{node['name']} is not in its pool any more; the next update takes what is")
+        raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which uses the nodes that are")
     which = ["--instance-pool-id", pool["instancePools"][0]["id"], "--instance-id", ids[0]]
     how = ["--is-auto-terminate", "true", "--is-decrement-size", "true" if smaller else "false"]
     run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])

@@ -1,7 +1,7 @@
 """Measure a stack of this checkout again without changing its stack file.
 
 python -m tools.run_number raise STACK     the next update measures again
-python -m tools.run_number run STACK       print the `measure.run` that counts
+python -m tools.run_number run STACK       print the `measure.run` in effect
 
 The number of raises is kept in .busbar/config. At each update tools/in-stack adds it to `measure.run` in its copy of the stack
 file, so no later update falls back to an earlier run. (`pulumi up --config-path --config busbar:measure.run=2` would work for
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def raised(folder: Path, stack: str) -> int:
-    """Return how many times `stack` was raised."""
+    """Return how many times the run number of `stack` was raised."""
     file = folder / f"{stack}.again"
     return int(file.read_text()) if file.exists() else 0
 

@@ -1,4 +1,4 @@
-"""Measure the time of the rehearsed Slurm cluster of oci-on-demand for its test job, and the calls to start 64 nodes."""
+"""Measure how long the rehearsed Slurm cluster of oci-on-demand takes for its test job, and count calls to start 64 nodes."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ class RefusedError(Exception):
 
 
 def shown(words: list[str]) -> str:
-    """Run a command and return its output if that is a vendor's listing; all other output goes to the screen."""
+    """Run a command; return its output if it is the vendor's `list-instances`, otherwise show it and return an empty text."""
     reads = "list-instances" in words
     return subprocess.run(words, check=True, text=True, stdout=subprocess.PIPE if reads else None).stdout or ""
 

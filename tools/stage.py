@@ -31,7 +31,7 @@ SHORT_PLAN: dict[str, Any] = {
         "iterations": 2,
         "warmup": 1,
         "collectives": ["all_reduce"],
-        # With another test's ranks running, single operations vary by more than on a healthy fabric.
+        # While another test's ranks run, individual operations vary by more than on a healthy fabric.
         "spreadIterations": 0,
         "looks": 0,
     },
@@ -56,7 +56,7 @@ _LOG.setLevel(logging.INFO)
 
 @functools.cache
 def _of_the_checkout(environment: frozenset[tuple[str, str]]) -> dict[str, str]:
-    """Return what tools/env makes of an environment: a stage runs dozens of commands in one, and it starts ten processes."""
+    """Return `environment` as tools/env changes it; cached, because tools/env starts ten processes, and often."""
     words = ["bash", "-c", ". tools/env && exec env -0"]
     found = subprocess.run(words, cwd=ROOT, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
     return dict(line.split("=", 1) for line in os.fsdecode(found.stdout).split("\0")[:-1])
@@ -82,7 +82,7 @@ class Finished:
 
 
 class Stage:
-    """One stack, `dev` or another, in a world below `folder`; `site` names hosts that exist in it beforehand."""
+    """One stack, `dev` or another, in a world below `folder`; `site` is a file that lists hosts existing in it beforehand."""
 
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
@@ -129,7 +129,7 @@ class Stage:
         return [spec.load(world, record.parent.name) for record in sorted(self.world.glob("hosts/*/spec.json"))]
 
     def launch_index(self, node: str) -> int:
-        """Return which machine of its pool a node is, by the order of launches from 0: planted faults go by it."""
+        """Return which machine of its pool a node is, by the order of launches from 0; planted faults use this number."""
         (index,) = (host.index for host in self._hosts() if host.hostname == node)
         return index
 
@@ -152,7 +152,7 @@ class Stage:
         )
 
     def end(self, child: subprocess.Popen[str], timeout_s: float = _PATIENCE_S) -> Finished:
-        """Wait for a started command; on a timeout, kill it and fail the test."""
+        """Wait for a started command; on a timeout, kill it and return status -9."""
         began = time.monotonic()
         try:
             text, _ = child.communicate(timeout=timeout_s)
@@ -318,7 +318,7 @@ class Stage:
         return self.command(*self.engine("destroy", "--yes", "--skip-preview"))
 
     def mend(self) -> Finished:
-        """Do what every `make` target does first: repair the state after a killed update, and import what it created."""
+        """Do what `make up` and `make down` do first: repair the state after a killed update, and import what it created."""
         mended = self.command("python3", "-m", "tools.repair_state", self.stack)
         file = str(self.folder / "config" / f"Pulumi.{self.stack}.yaml")
         taken = self.command("python3", "-m", "tools.take_in", self.stack, file, *self.door)
@@ -353,7 +353,7 @@ class Stage:
         return outputs
 
     def sold(self, cloud: str) -> list[str]:
-        """Return the resources ordered by the engine that the stand-in cloud still has: a noun for each."""
+        """Return the kind of each resource that the engine created and that the stand-in cloud still has."""
         records = Store(World.at(self.world), cloud).read().records.values()
         return [record.token.rpartition(":")[2] for record in records if record.urn]
 

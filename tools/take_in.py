@@ -2,10 +2,10 @@
 
     python -m tools.take_in STACK [STACK-FILE [DOOR...]]
 
-DOOR is a command prefix with which each command of the engine is run.
+DOOR is the beginning of a command; each command of the engine is appended to it.
 
-A preview by the stack's own program lists the resources that it would create, and finds machines that already run in their
-place (components/left_behind.py). These are added to the state with the vendor's ids, a refresh reads their other properties,
+A preview by the stack's own program lists the resources that it would create, and finds the machines among them that already
+run (components/left_behind.py). These are added to the state with the vendor's ids, a refresh reads their other properties,
 and the next update or destroy sees them.
 
 The engine's own `refresh --import-pending-creates` does not work: it forgets what it is given, and the next update forgets what

@@ -41,7 +41,7 @@ def dead(lock: dict[str, Any]) -> str:
     """
     who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
     if lock["hostname"] != socket.gethostname():
-        raise RefusedError(f"the lock is that of {who}; look there, and type `pulumi cancel` if it has ended")
+        raise RefusedError(f"the lock belongs to {who}; look on that machine, and type `pulumi cancel` if it has ended")
     try:
         name, _, state = Path(f"/proc/{int(lock['pid'])}/stat").read_text().rpartition(") ")
     except OSError:

@@ -1,4 +1,4 @@
-"""Packs the runner into one zipapp; equal sources produce equal bytes, so its hash identifies its content.
+"""Packs the runner into one zipapp; equal sources produce equal bytes, so the zipapp's hash identifies its content.
 
 Nothing is compiled, because the nodes' Python versions differ.
 """
@@ -31,7 +31,7 @@ def runner() -> bytes:
 
 
 def digest(data: bytes) -> str:
-    """Return the id of `data`: 16 hex digits of its sha256."""
+    """Return the id of `data`: the first 16 hex digits of its sha256."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 

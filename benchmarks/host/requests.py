@@ -53,19 +53,19 @@ if TYPE_CHECKING:
 _BUILD_TIMEOUT_S = 1800
 #: For an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
 _CONTAINER_TIMEOUT_S = 5400
-#: Daemons start in seconds; a node that cannot join the cluster has reported why long before.
+#: Daemons start in seconds; a node that cannot join the cluster reports the reason long before this timeout.
 _SCHEDULE_TIMEOUT_S = 180
 #: A trial of the search runs at this many times the smallest size of the strictest gate.
 _SEARCH_SIZES = 2
 #: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900
 
-#: In a job mpirun's daemons stay children of the srun that started them: Slurm ends a step with all that it left behind. It is
-#: Open MPI 4's name for it (orterun(1), --leave-session-attached), and PRRTE's.
+#: In a Slurm job mpirun's daemons must stay children of the srun that started them, because Slurm kills what a step leaves
+#: behind. The first name is Open MPI 4's (orterun(1), --leave-session-attached), the second PRRTE's.
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
-#: In place of the build's line if the build was refused.
+#: Used in place of the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
-#: In place of the build's line before the folders are known.
+#: Used in place of the build's line before the folders are known.
 _UNBUILT = BuildLine(
     run_id="",
     home=placeholders.HOME,
@@ -92,8 +92,8 @@ def build(  # noqa: PLR0913, PLR0917 - everything that a build depends on
 ) -> str:
     """Return the request that builds all programs of the plan from `source`.
 
-    With `container` they are built in it, against its libraries. The tests in an image are often too old for the plan's
-    options, and training images have none.
+    With `container` they are built in that image, against its libraries, because many images contain no nccl-tests, or a
+    version that is too old for the plan's options.
     """
     programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
     image = None
@@ -118,7 +118,7 @@ def built(stdout: str) -> BuildLine:
     """Return the line of a finished build.
 
     Raises:
-        UnfitError: it is not the line of a build.
+        UnfitError: the JSON in the last line of `stdout` is not a build's line.
     """
     return load(BuildLine, json.loads(stdout.splitlines()[-1]))
 
@@ -134,12 +134,12 @@ def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[
     return _named(Schedule("", _SCHEDULE_TIMEOUT_S, list(nodes), queue, asked.shape.gpu, asked.shape.gpus), *reasons)
 
 
-def place(  # noqa: PLR0913, PLR0917 - everything that says where a plan runs
+def place(  # noqa: PLR0913, PLR0917 - everything that decides where a plan runs
     nodes: Sequence[Node], network: str, stdout: str, asked: Asked, queue: str = "", remote_shell: str = ""
 ) -> Place:
     """Return where the plan runs after the build that printed `stdout`.
 
-    `queue` is the Slurm partition, if ranks run in one; `remote_shell` the program in ssh's place, if there is one.
+    `queue` is the Slurm partition, if ranks run in one; `remote_shell` is the program that replaces ssh, if there is one.
     """
     why = refused(stdout)
     programs = _NOTHING_BUILT if why else built(stdout)
@@ -149,13 +149,14 @@ def place(  # noqa: PLR0913, PLR0917 - everything that says where a plan runs
 def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence[str] = ()) -> str:
     """Return the request that runs every step of the plan.
 
-    If the build was refused, or a stage whose output is in `before`, return that refusal instead: nothing runs.
+    If the build or an earlier stage was refused, return that refusal instead, so that nothing runs. `before` has the outputs
+    of the earlier stages.
     """
     whys = [why for why in (where.refused, *map(refused, before)) if why]
     if whys:
         return json.dumps(data(Refused("", whys[0], "measure")), sort_keys=True)
     body = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))._replace(proofs=proofs(asked))
-    # `measure.run` is part of the plan's digest, so raising it measures again.
+    # `measure.run` is part of the plan's digest, so raising it starts a new measurement.
     return _named(body, asked.plan.digest(), json.dumps(where.built.hashes, sort_keys=True), *reasons)
 
 
@@ -171,12 +172,13 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
 ) -> str:
     """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is where its result is kept.
 
-    With `container` it builds and runs in that image.
+    With `container` the job builds and runs in that image.
 
-    Its id does not change with `measure.run`: the job runs when somebody submits it, and another run reads its newest result.
+    The run id does not depend on `measure.run`: the job runs when somebody submits it, and a new `measure.run` only makes the
+    next update read the job's newest result.
     """
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(asked.nodes)]
-    # Its start command is known only once the job's nodes are.
+    # The container's start command is known only when the job's nodes are known.
     unbuilt = _UNBUILT._replace(container=ImageLine("", "", "", 0, ["srun"], container.runtime)) if container else _UNBUILT
     where = Place(tuple(nodes), network, unbuilt, asked.interfaces, "job", remote_shell=placeholders.SHELL)
     measured = _measurement(where, asked, steps(asked.plan, asked.shape, asked.nodes))
@@ -194,7 +196,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
 def entry_test(  # noqa: PLR0913 - everything that a test of new machines depends on
     asked: Asked, source: Source, homes: Homes, *, network: str, timeout_s: float, reasons: Sequence[str]
 ) -> str:
-    """Return the document of the test that machines of the plan's shape pass in pairs before they become nodes."""
+    """Return the document of the test that machines of the plan's shape must pass in pairs before they become nodes."""
     pair = replace(asked, nodes=2)
     nodes = [Node(placeholders.name(number), placeholders.address(number)) for number in range(pair.nodes)]
     where = Place(tuple(nodes), network, _UNBUILT, asked.interfaces, "entry", remote_shell=placeholders.SHELL)
@@ -241,9 +243,9 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         logs=where.logs,
         gpu=shape.gpu,
         gpu_pcie=list(gpus.pcie_link(shape.gpu) or ()),
-        # A plugin's devices may report another rate: older EFA drivers report 100 Gb/s for every device.
+        # The devices of a network plugin may report another rate: older EFA drivers report 100 Gb/s for every device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
-        # The image was unpacked by the build; its sha256 does not belong to a file in this folder.
+        # The build unpacked the image, so no file in `binaries` has the image's sha256.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
         binaries=where.built.binaries,
         nccl_home="" if where.start else where.built.nccl_home,
@@ -253,7 +255,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
 def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]) -> Measure | None:
     """Return the retest of what is short; None if nothing is measured again.
 
-    Its run id depends only on the first measurement and the steps, so a changed search does not measure again.
+    Its run id does not depend on the search's budget or trials, so a change of these does not repeat the retest.
     """
     names = retest.steps_of(judged, asked)
     chosen = [repeated(step) for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
@@ -270,7 +272,10 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 
 
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
-    """Return the request that measures again what `judged` finds slow and searches for the cause; empty if nothing is slow."""
+    """Return the request that measures again what `judged` finds slow, and searches for the cause of slowness or of a dead run.
+
+    If nothing is slow or dead, the request has no nodes, no retest and no trials.
+    """
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = (slow or judged.died) and asked.nodes > 1 and budget_s > 0
     again = _again(where, asked, judged, reasons)
@@ -292,7 +297,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
 
 
 def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
-    """Return how pairs of machines are tried, without limits."""
+    """Return how pairs of machines are tried; the busbw that they must reach is left out."""
     program = f"{where.built.binaries}/{collective('all_reduce').program}"
     return Trials(
         gpus=asked.shape.gpus,
@@ -308,7 +313,7 @@ def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
 def rails(shape: Shape) -> list[list[str]]:
     """Return the lists of RDMA devices that a search can try separately: every rail, or the rails near each GPU.
 
-    NCCL accepts a list of HCAs. A network plugin does not, and assigns each GPU the devices near it.
+    NCCL accepts a list of HCAs. A network plugin does not; it assigns each GPU the devices near that GPU.
     """
     devices = shape.rdma.hca if shape.rdma else ()
     together = max(len(devices) // shape.gpus, 1) if _by_gpu(shape) else 1
@@ -320,7 +325,10 @@ def _by_gpu(shape: Shape) -> bool:
 
 
 def _search_bytes(asked: Asked, scale: int) -> int:
-    """Return a trial's message size: above the strictest gate's smallest size if the plan reaches it, otherwise its largest."""
+    """Return the message size of a trial: the plan's smallest size that is at least twice the strictest gate's smallest size.
+
+    If the plan has no such size, return its largest one.
+    """
     strict = [
         size
         for size in asked.plan.sizes_bytes
@@ -330,7 +338,7 @@ def _search_bytes(asked: Asked, scale: int) -> int:
 
 
 def _named(request: Build | Schedule | Measure | Search | Job | EntryTest, *reasons: str) -> str:
-    """Return a request with a run id that is a hash of everything that could change its answer."""
+    """Return a request as JSON, with a run id that is a hash of everything that could change its answer."""
     return json.dumps(data(request._replace(run_id=_id([data(request), *reasons]))), sort_keys=True)
 
 

@@ -17,13 +17,13 @@ _PLAIN = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 
 def document() -> dict[str, Any]:
-    """Return the schema of any request and any line."""
+    """Return the schema that every request and every line fits."""
     parts: dict[str, Any] = {}
     kinds = [*REQUESTS.values(), Job, EntryTest, BuildLine, *LINES, Refused]
     references = [_schema(kind, parts) for kind in kinds]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Requests from the operator's side to busbar's runner, and the lines that it answers",
+        "title": "Requests from the operator's machine to busbar's runner, and the JSON lines that it answers with",
         "anyOf": references,
         "$defs": dict(sorted(parts.items())),
     }

@@ -1,4 +1,7 @@
-"""Checks that the numbers of a row are consistent: size over time is algbw, and algbw times the test's factor is busbw."""
+"""Checks that a row's numbers are consistent: size over time gives algbw, and algbw times the test's factor gives busbw.
+
+For hypercube, algbw is only a part of size over time (`Collective.algbw_share`).
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from benchmarks.plan.size_text import size_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: The JSON of nccl-tests has six decimals.
+#: Relative and absolute tolerance; the JSON of nccl-tests has six decimals.
 _TOLERANCE, _ROUNDING = 0.01, 2e-6
 
 
@@ -27,7 +30,7 @@ def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[
     for row in rows:
         for placement in ("out_of_place", "in_place"):
             timing = row[placement]
-            if timing is None or not row["size_bytes"]:  # an empty share moves nothing
+            if timing is None or not row["size_bytes"]:  # a size of 0 moves nothing
                 continue
             time_us, algbw, busbw = (float(timing[key]) for key in ("time_us", "algbw_gb_s", "busbw_gb_s"))
             where = f"at {size_text(row['size_bytes'])} {placement.replace('_', ' ')}"
@@ -39,7 +42,7 @@ def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[
                 ratio = busbw / algbw if algbw else 0.0
                 yield (
                     f"{where} busbw / algbw is {ratio:.4f}, but {ranks} ranks make it {expected:.4f}: another number of ranks "
-                    "took part (as in a build without MPI=1)"
+                    "ran (as in a build without MPI=1)"
                 )
 
 

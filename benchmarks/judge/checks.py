@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PASS, SHORT, UNKNOWN, SKIPPED = "pass", "short", "unknown", "skipped"
-#: Checks whose reference may not exist: records that cannot be read, and figures that nobody has published. The verdict is the
-#: same without them, and the check says so.
+#: Checks whose reference may not exist: records that cannot be read, and figures that nobody has published. If one of these
+#: checks is skipped, the verdict does not change, and the check gives the reason.
 _ADVISORY = frozenset({"history", "nvls"})
 
 
@@ -30,13 +30,16 @@ class Check:
 
 
 def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[str, ...] = ()) -> Check:
-    """Return a check whose state is `bad` if there are reasons; without any it passes."""
+    """Return a check whose state is `bad` if there are reasons; without reasons it passes."""
     found = tuple(reasons)
     return Check(name, bad, found) if found else Check(name, PASS, good)
 
 
 def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str, tuple[str, ...]]:
-    """Return the verdict of all `checks` and its reasons; missing data never passes, and a skipped check only if allowed."""
+    """Return the verdict of all `checks`, and the verdict's reasons.
+
+    An unknown check always prevents a pass. A skipped check does so, too, unless `allow_skipped` names it or it is advisory.
+    """
     asked = tuple(checks)
     states = {one.state for one in asked}
     short = [reason for one in asked if one.state == SHORT for reason in one.why]

@@ -1,6 +1,6 @@
-"""Judges what the gate does not: the floors of the other collectives, and every collective's curve over sizes and in place.
+"""Judges what the gate does not: the floors of the other collectives, and each collective's curve and in-place result.
 
-Other collectives matter because a ring uses few paths between leaf switches: what loads the spine is all-to-all.
+Other collectives matter because a ring uses few paths between leaf switches; all-to-all loads the spine.
 """
 
 from __future__ import annotations
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 _MIB = 1024**2
-#: Latency no longer dominates at these sizes and above. The first is for real machines, the second for a rehearsal, where wires
-#: are scaled and latencies are not; there, a wire is a token bucket, and below this size its burst carries much of a run.
+#: Latency no longer dominates at these sizes and above. The first size is for real machines. The second is for a rehearsal,
+#: whose sizes are first multiplied by its scale: its wires are slower, but its latencies are not longer. Each of its wires is
+#: a token bucket, and the bucket's burst carries much of a run below this size.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
 #: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.
 _REHEARSED_MOST_EXCESS = 1.3
-#: A size must reach this share of its prediction; real transcripts differ from theirs by at most a sixth.
+#: The busbw at a size must reach this share of its prediction; real transcripts differ from their predictions by at most a
+#: sixth.
 _PREDICTED = 0.25
-#: A larger size must reach this share of any smaller one, and an in-place run this share of the out-of-place run. Healthy
-#: published curves dip to 0.85 where NCCL changes protocol (248 nodes of H200: from 350 GB/s to just under 300 at 512 MiB).
+#: The busbw at a size must reach this share of the busbw at any smaller size, and the in-place busbw at the largest size this
+#: share of the out-of-place busbw. Healthy published curves dip to 0.85 where NCCL changes protocol (248 nodes of H200: from
+#: 350 GB/s to just under 300 at 512 MiB).
 _DIP = 0.5
 
 
@@ -69,12 +72,12 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 
 def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
-    """Tell whether nothing bounds a run: a rehearsal does not imitate NVLink."""
+    """Tell whether a run has no bound, because it is on one node of a rehearsal, which does not imitate NVLink."""
     return asked.nodes == 1 and scale != 1
 
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
-    """Yield the first size that is far below its prediction or than a smaller size, and a slow in-place run of the largest."""
+    """Yield a reason for the first size that is far too slow, and one if the largest size is far slower in place."""
     rows = _beyond_bursts(run, scale)
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if _is_one_rehearsed_node(asked, scale) else _predicted(run.name, asked, sizes)

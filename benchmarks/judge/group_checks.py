@@ -1,4 +1,4 @@
-"""Judges groups that ran at once (inside each node, and by GPU over its rails) against their wire and each other."""
+"""Judges groups that ran at once (inside each node, or per GPU index over the rails) by line rate and against each other."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
         return Check(step.stage, PASS, ("rehearsed inside hosts: memory replaces NVLink",))
     odd = tuple(_odd(numbered, names, step))
     held = f"each reached {asks:g} of {bound:.4g} GB/s" if bound and asks else "no separate limit is known"
-    return check(step.stage, odd, good=(f"all {numbered.count} are alike; {held}",))
+    return check(step.stage, odd, good=(f"all {numbered.count} groups are alike; {held}",))
 
 
 def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
-    """Return the groups merged by rail, and a name for each: GPUs that share a rail are judged together.
+    """Return the groups that are judged, and a name for each; groups of GPUs that share a rail are merged into one.
 
-    Two GPUs may split their rail 55 to 45 although both are healthy.
+    Two GPUs may split their rail 55 to 45 although both are healthy. If the line lists only the slowest groups, none is merged.
     """
     shape = asked.shape
     if step.stage == NODE:
@@ -61,7 +61,7 @@ def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]
 
 
 def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | None, float | None]:
-    """Return the bound (GB/s) of one group and the required share of it; None where there is none."""
+    """Return the bound (GB/s) of one group and the required share of that bound; each is None if it is unknown."""
     shape = asked.shape
     if step.stage == NODE:
         return ceiling.nvlink_gb_s(shape, scale), fraction(
@@ -72,12 +72,15 @@ def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | No
 
 
 def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks: float | None) -> Iterable[str]:
-    """Yield a sentence for each group that is below the limit of its own wire."""
+    """Yield a sentence for each of the slowest groups below the required share of the bound.
+
+    If all groups are below it, yield one sentence for all of them.
+    """
     if bound is None or asks is None:
         return
     limit = asks * bound
     if found.count > 1 and found.most < limit:
-        what = "every node inside" if step.stage == NODE else "the rails of every GPU between nodes"
+        what = "inside every node" if step.stage == NODE else "the rails of every GPU between nodes"
         reached = f"{found.slowest[0][1]:.4g} to {found.most:.4g} GB/s of {bound:.4g}"
         yield f"{what}: all_reduce reached {reached}; {asks:g} of that is required"
         return
@@ -86,11 +89,11 @@ def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks
     for index, its in slow[:_NAMED]:
         yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; {asks:g} of that is required"
     if len(slow) > _NAMED:
-        yield f"{len(slow) - _NAMED} or more are slow as well"
+        yield f"{len(slow) - _NAMED} or more other groups are slow as well"
 
 
 def _odd(found: Groups, names: list[str], step: Step) -> Iterable[str]:
-    """Yield a sentence for each group that is slower than the other groups although it meets its own limit."""
+    """Yield a sentence for each of the slowest groups that is an outlier among the groups, although it meets its own limit."""
     limit = outliers.limit_gb_s(found.count, found.middle, found.mad, found.most)
     odd = [(index, reached) for index, reached in found.slowest if reached < limit]
     where = "inside it" if step.stage == NODE else "between nodes"

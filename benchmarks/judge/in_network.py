@@ -1,6 +1,7 @@
 """Judges a deciding all-reduce that the switches between the nodes reduced (SHARP).
 
-Its rails carry half of a ring's bytes, so at half of their rate it is as fast as a healthy ring and would meet the ring's gate.
+The rails then carry half of a ring's bytes. So at half their rate, the all-reduce is still as fast as a healthy ring and would
+meet the ring's gate.
 """
 
 from __future__ import annotations

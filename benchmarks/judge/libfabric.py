@@ -26,7 +26,7 @@ _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 @dataclass(frozen=True)
 class Told:
-    """Sentences on what is `wrong`, `proof` that it is right, or what is `missing`; all empty if the shape needs no plugin."""
+    """What NCCL's log shows: what is `wrong`, `proof` that nothing is, or what is `missing`; empty if no check is needed."""
 
     wrong: tuple[str, ...] = ()
     proof: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     others = [f"NET/{name}" for name in networks if not _NETWORK.fullmatch(name)]
     others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
     if others:
-        why = "the loader does not find it, a container has its own NCCL, or it found no device"
+        why = "the loader does not find it, a container has its own NCCL, or the plugin found no device"
         return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
     found = [match for match in map(_SELECTED.search, devices) if match]
     wrong = [sentence for match in found for sentence in _mismatches(match["name"], match["nics"], wanted, shape.rdma.ports)]

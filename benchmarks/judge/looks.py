@@ -22,16 +22,17 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Measurement
     from benchmarks.plan.asked import Asked
 
-#: A share of slow looks that passes, and one that does not; the chances of refusing the first and of accepting the second.
+#: A share of slow looks that is tolerated, and one that is refused; then the probabilities of refusing the first share and of
+#: accepting the second.
 TOLERATED, REFUSED = 0.02, 0.20
 _FALSE_ALARM, _MISSED = 0.005, 0.04
 _SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))
 _ACCEPT, _REFUSE = math.log(_MISSED / (1 - _FALSE_ALARM)), math.log((1 - _MISSED) / _FALSE_ALARM)
 #: After this many looks, the more likely answer is taken.
 MOST = 64
-#: A look this far below the median of all is slow, although it may still reach the gate.
+#: A look below this share of the median of all looks is slow, even if it reaches the gate.
 _OF_MEDIAN = 0.85
-#: From this share of slow looks on, the fabric is slow, not slow at times.
+#: If at least this share of the looks is slow, the fabric counts as always slow, not as intermittent.
 _ALWAYS = 0.9
 
 
@@ -57,7 +58,7 @@ class Looks:
         slow: how many were slow.
         of: how many there were.
         answer: pass, short, or empty while more looks could change it.
-        carried: evidence of slowness from the previous run on the same machines, in the test's own unit; 0 for none.
+        carried: evidence of slowness from the previous run on the same machines, as a log-likelihood ratio; 0 for none.
         places: the looks at each place of the plan.
     """
 
@@ -69,7 +70,7 @@ class Looks:
 
     @property
     def is_intermittent(self) -> bool:
-        """Whether some were slow and some were not, more often than a disturbance explains."""
+        """Whether more looks were slow than a disturbance explains, but not almost all of them."""
         return self.answer == SHORT and 0 < self.slow < _ALWAYS * self.of
 
 
@@ -82,12 +83,12 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
 
 
 def is_final(looks: Looks) -> bool:
-    """Tell whether the fabric stays slow however many of the looks that could follow are fine."""
+    """Tell whether the result stays short even if all looks that could follow are fine."""
     return weigh(looks.slow, max(looks.of, MOST), looks.carried).answer == SHORT
 
 
 def carry(slow: int, of: int) -> float:
-    """Return the evidence of slowness that looks of an earlier run carry over: from 0 to what refuses a run."""
+    """Return the evidence of slowness that an earlier run's looks carry over: at least 0, at most enough to refuse a run."""
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
 
 
@@ -98,7 +99,7 @@ def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
 
 
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
-    """Return the result of a measurement's looks; None if there are no looks, or no limit to compare them with."""
+    """Return the result of a measurement's looks; None if the plan has none, one has no number, or there is no limit."""
     if not asked.plan.looks or limit is None:
         return None
     listed = [run.looks for run in found.runs.values()]
@@ -133,11 +134,11 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
     if not looks.answer:
         return Check("looks", SHORT, (f"{share}{when}{inherited}; more looks are needed to tell whether that is chance",))
     how = f"intermittent: {share} ({looks.slow / looks.of:.0%})" if looks.is_intermittent else share
-    return Check("looks", SHORT, (f"{how}{when}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%}",))
+    return Check("looks", SHORT, (f"{how}{when}{inherited}; a healthy fabric is disturbed in {TOLERATED:.0%} of its looks",))
 
 
 def _where(looks: Looks) -> str:
-    """Return at which places of the plan looks were slow; empty where none or all of them were."""
+    """Return at which places of the plan looks were slow; empty if none or all of them were slow."""
     slow = [one for one in looks.places if one.slow]
     if not slow or looks.slow == looks.of:
         return ""

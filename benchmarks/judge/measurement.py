@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _PAIR = 2
-#: At most this many rows of a run are listed.
+#: At most this many contradictions in the rows of a run are listed.
 _NAMED = 4
 _NAMES = ("time_us", "algbw_gb_s", "busbw_gb_s", "wrong")
 #: Device counters have 64 bits.
@@ -42,11 +42,11 @@ class Run:
         program: the collective that ran.
         rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; complete rows only.
         listed: how many rows the line lists, complete or not; None if it has no list.
-        ranks, hosts: how many took part, as reported.
+        ranks, hosts: how many there were, as reported.
         problems: what the runner found wrong; None if the line has no list.
         failed: why the run returned nothing.
         groups: the numbers of its groups, as reported.
-        spread: times of single operations, as reported.
+        spread: times of individual operations, as reported.
         looks: busbw of each look in GB/s, as reported.
     """
 
@@ -69,7 +69,7 @@ class Run:
         return sum(int(placement.get("wrong") or 0) for placement in placements)
 
     def at(self, size_bytes: int) -> dict[str, Any] | None:
-        """Return the row of that size."""
+        """Return the row of that size; None if there is none."""
         return next((row for row in self.rows if row["size_bytes"] == size_bytes), None)
 
 
@@ -97,19 +97,19 @@ class Measurement:
 
     @property
     def is_named(self) -> bool:
-        """Whether the line has the id of its run, and its start."""
+        """Whether the line has the id and the start time of its run."""
         run, started = self.line.get("run_id"), self.line.get("started")
         return bool(isinstance(run, str) and _RUN.fullmatch(run) and isinstance(started, str) and _STARTED.fullmatch(started))
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the line either states no rehearsal or states its scale."""
+        """Whether the line either states no rehearsal or states the rehearsal's scale."""
         said = self.line.get("rehearsal")
         scale = said.get("scale") if isinstance(said, dict) else None
         return said is None or (isinstance(scale, int) and not isinstance(scale, bool) and scale > 0)
 
     def rows(self, name: str) -> tuple[dict[str, Any], ...]:
-        """Return the rows of that step; empty if it is missing."""
+        """Return the rows of the step `name`; empty if the line lacks this step."""
         return self.runs[name].rows if name in self.runs else ()
 
 
@@ -155,7 +155,7 @@ def _counted(word: str) -> int:
 
 
 def of(line: dict[str, Any]) -> Measurement:
-    """Return the measurement of a line of the right kind."""
+    """Return the measurement that `line` describes; its kind and version must have been checked."""
     runs: dict[str, Run] = {}
     for step in steps(line):
         run = _run(step)
@@ -199,9 +199,9 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
         run: the run, as reported.
         name: the collective that was requested.
         sizes_bytes: the sizes that were requested.
-        ranks: ranks in one group.
-        nodes: nodes that had to take part.
-        all_ranks: ranks of all groups together; None if there is one group.
+        ranks: number of ranks in one group.
+        nodes: number of nodes that had to run ranks.
+        all_ranks: number of ranks in all groups together; None if there is only one group.
         checked: whether values had to be checked.
     """
     if run.failed:
@@ -217,7 +217,8 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     if run.program != name:
         yield f"expected {name}, got {run.program}"
     if [row["size_bytes"] for row in run.rows] != [collective(name).row_bytes(size, ranks) for size in sizes_bytes]:
-        yield f"the plan has {len(sizes_bytes)} sizes up to {size_text(sizes_bytes[-1])}, but {len(run.rows)} were measured"
+        planned = f"the plan has {len(sizes_bytes)} sizes up to {size_text(sizes_bytes[-1])}"
+        yield f"{planned}, but {len(run.rows) if len(run.rows) != len(sizes_bytes) else 'other sizes'} were measured"
     if run.ranks != (all_ranks or ranks):
         yield f"{run.ranks} ranks ran instead of {all_ranks or ranks}"
     if run.hosts != nodes:
@@ -248,7 +249,7 @@ def _run(step: dict[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """What groups of ranks reached at once: their number, (index, GB/s) slowest first; maximum, median and MAD in GB/s.
+    """Results of groups that ran at once: their number, (index, GB/s) with the slowest first, and maximum, median, MAD in GB/s.
 
     If there are many groups, only the slowest are listed.
     """

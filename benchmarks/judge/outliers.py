@@ -1,4 +1,4 @@
-"""Finds what is slow among equals: nodes inside, or rails, that did the same work at the same time."""
+"""Finds outliers among equal groups, such as rails or the insides of nodes, that did the same work at the same time."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: An outlier is this many robust standard deviations (1.4826 MAD) below the median; a deviation is at least `_LEAST` of it.
+#: An outlier is this many robust standard deviations (1.4826 MAD) below the median; one deviation is at least `_LEAST` of the
+#: median.
 _DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
-#: Of two, neither is typical; one that reaches less than this share of the other is an outlier.
+#: If there are only two groups, neither is typical; a group that reaches less than this share of the other is an outlier.
 _PAIR, _OF_TWO = 2, 0.8
 
 
 def limit_gb_s(count: int, middle: float, mad: float, most: float) -> float:
-    """Return what each of `count` equals with this median, MAD and maximum must reach, in their unit; 0 for only one."""
+    """Return what each of `count` groups with this median, MAD and maximum must reach; 0 if there is only one group."""
     if count < _PAIR:
         return 0.0
     if count == _PAIR:

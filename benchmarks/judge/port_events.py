@@ -1,4 +1,4 @@
-"""Judges by how much the error counters of RDMA ports grew during the deciding run."""
+"""Judges by how much the error counters of RDMA ports grew from the start of the measurement to the end of the deciding run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from benchmarks.judge.checks import UNKNOWN, Check, check
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: How far a counter may grow during one run; congestion counters (CNP, ECN, pauses) are not errors and are left out.
-#: InfiniBand Architecture, PortCounters: the first four mean a link that was lost or retrained; single bit errors are what
-#: forward error correction is for. mlx5 (NVIDIA, "Understanding mlx5 ethtool counters"): a timeout stalls a queue for
-#: milliseconds, a retry that is exceeded breaks it. EFA (EC2 user guide, "Monitor an EFA"): an unresponsive connection drops.
+#: How far a counter may grow during one run; congestion counters (CNP, ECN, pauses) are not errors and are left out. Sources:
+#: InfiniBand Architecture, PortCounters (the first four show that a link was lost or retrained; some symbol errors are normal,
+#: because forward error correction repairs them); NVIDIA, "Understanding mlx5 ethtool counters" (a timeout stalls a queue for
+#: milliseconds, too many retries break it); EC2 user guide, "Monitor an EFA" (an unresponsive connection drops).
 _ALLOWED = {
     "link_downed": 0,
     "link_error_recovery": 0,

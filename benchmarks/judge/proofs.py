@@ -1,4 +1,4 @@
-"""Judges the test of every rail by itself, between neighbours in the ring, before the collectives."""
+"""Judges the tests of individual rails, which run between neighbours in the ring before the collectives."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 #: Share of the line rate that ib_write_bw must reach. With an MTU of 1024, RoCE v2 carries 1024 payload bytes in 1106 bytes on
-#: the wire (82 of Ethernet, IPv4, UDP, BTH and ICRC with preamble and gap): 0.926, as in IIJ's article (23.14 of 25 Gbit/s).
+#: the wire (82 are for Ethernet, IPv4, UDP, BTH and ICRC, preamble and gap): 0.926, as in IIJ's article (23.14 of 25 Gbit/s).
 #: With an MTU of 4096 it is 0.98.
 _SHARE = 0.9
 _NAMED = 16
 
 
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
-    """Return whether every rail was reached, and carried its line rate by itself; skipped if that could not be measured."""
+    """Judge whether every rail was reached and carried its line rate; skipped if the rate could not be measured."""
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
     said = line.get("proofs")
@@ -37,18 +37,18 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
 
 
 def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Asked, scale: int) -> Check:
-    """Return the check if all rails were reached and none is slow."""
+    """Return the check for the case that all rails were reached and none is slow."""
     unmeasured = [one for one in worst if not is_number(one.get("gbit_s"))]
     failed = [f"{_way(one)}: {one.get('why')}" for one in unmeasured if "not measured: " not in str(one.get("why"))]
     if failed:
         return Check("proofs", UNKNOWN, tuple(failed[:_NAMED]))
     if measured < rails or unmeasured:
-        # The reason is usually the same for all rails, so one of them is an example.
+        # The reason is usually the same for all rails, so one rail is named as an example.
         ways = " or ".join(sorted({str(one.get("reached")) for one in worst}))
-        why = f"{_way(unmeasured[0])}: {unmeasured[0].get('why')}" if unmeasured else "nobody says why"
-        return Check("proofs", SKIPPED, (f"{rails} rails were reached by {ways}, and {measured} measured", why))
+        why = f"{_way(unmeasured[0])}: {unmeasured[0].get('why')}" if unmeasured else "no reason is given"
+        return Check("proofs", SKIPPED, (f"{rails} rails were reached by {ways}, and {measured} were measured", why))
     if not all(_rate(one, asked, scale) for one in worst):
-        return Check("proofs", UNKNOWN, ("no port says its line rate",))
+        return Check("proofs", UNKNOWN, ("no port reports its line rate",))
     least, rate = worst[0], _rate(worst[0], asked, scale)
     slowest = f"the slowest, {_way(least)}, reached {least['gbit_s']:g} Gbit/s of {rate:g}"
     return Check("proofs", PASS, (f"{rails} rails were reached and measured; {slowest}",))
@@ -57,7 +57,7 @@ def _measured(worst: list[dict[str, Any]], rails: int, measured: int, asked: Ask
 def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[str]:
     for one in worst:
         if one.get("reached") is None:
-            yield f"{_way(one)} is not reached: {one.get('why') or 'nobody says why'}"
+            yield f"{_way(one)} is not reached: {one.get('why') or 'no reason is given'}"
             continue
         rate, reached = _rate(one, asked, scale), one.get("gbit_s")
         if is_number(reached) and rate and float(reached or 0) < _SHARE * rate:

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `nvl` if NVLink may join the nodes; if its run returned nothing, `collectives` reports that.
+    """Yield the check `nvl` if NVLink may join the nodes; if the run over it returned nothing, `collectives` reports that.
 
-    A rehearsal has no NVLink, so it has no such check. The limit is far above the rate of all rails together, which proves the
-    path, so no byte counter is needed.
+    In a rehearsal the check is unknown, because a rehearsal has no NVLink. The limit is far above the rate of all rails
+    together, so a result that meets it proves that NVLink was used, and no byte counter is needed.
     """
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
     if step is None and found.scale == 1 and is_joined(asked.plan, asked.shape, asked.nodes):
-        why = f"NVLink joins nodes of {asked.shape.name}, but its {asked.plan.collective} on {asked.nodes} nodes is not judged"
+        why = f"NVLink joins nodes of {asked.shape.name}, but {asked.plan.collective} on {asked.nodes} nodes is not judged"
         yield Check("nvl", UNKNOWN, (f'{why}; set measure.exports.NCCL_MNNVL_ENABLE to "0" to judge only the rails',))
     if step is None or run is None or not run.rows or run.failed:
         return
@@ -45,6 +45,6 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     rails = ceiling.most_gb_s(name, asked.shape, asked.nodes, ring=False)
     if rails is not None and reached <= ceiling.ABOVE * rails:
         sentence += (
-            "; the rails carry as much, so NVLink did not join these nodes: check nvidia-imex, and that all are in one rack"
+            "; the rails can carry as much, so NVLink did not join these nodes: check nvidia-imex, and that all are in one rack"
         )
     yield check("nvl", [sentence] if reached < share * rate else [], good=(sentence,))

@@ -1,9 +1,10 @@
 """Decides what is measured again, and which result counts.
 
-A brief disturbance (another job's last packets, a busy node) has no fixed place and does not recur; an intermittent fault
-does. Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks. It counts if
-every check that was short passes, no other check changes, and the search, if any, completes and finds no culprit. Only
-slowness is retested: wrong values, a wrong transport and missing rows are judged by the first measurement.
+A brief disturbance (another job's last packets, a busy node) does not recur in the same place; an intermittent fault does.
+Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks. A retest counts if every
+check that was short passes and no other check changes. If there is a search, it must also complete, and the only culprits that
+it may find are those of kind `between`. Only slowness is retested: wrong values, a wrong transport and missing rows are judged
+by the first measurement.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
-    """Return the names of the steps to measure again: those of short checks; none if one of these cannot be chance.
+    """Return the names of the steps to measure again: those whose checks are in state `short`.
 
-    If so many looks were slow that later ones cannot change the result, a retest could not count.
+    There are none if one of these checks does not judge speed, or if so many looks were slow that later ones cannot change the
+    result.
     """
     said = {one.name: one.state for one in judged.checks}
-    # If the machine was busy, that may explain the slow looks, and they are no finding.
+    # If a busy machine may explain the slow looks, their check is unknown instead of short, and a retest is worthwhile.
     if said.get("looks") == SHORT and judged.looks is not None and looks.is_final(judged.looks):
         return ()
     short = [one.name for one in judged.checks if is_slow(one)]
@@ -50,8 +52,8 @@ def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
 def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgement:
     """Return the judgement that counts, given the retest that `searched` (the search stage's line) may contain.
 
-    If the retest counts, the judgement has its steps, transport and evidence, and each check that was short quotes the first
-    number. Otherwise the first judgement counts, and its reasons include the retest's result.
+    If the retest counts, the judgement has the retest's steps, transport and evidence, and each check that was short quotes
+    the first number. Otherwise the first judgement counts, and its reasons include the retest's result.
     """
     again = searched.get("again")
     if not isinstance(again, dict):
@@ -79,14 +81,14 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
 
 
 def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the search's line, without culprits if this machine was too busy for a verdict: then it was for a search, too."""
+    """Return the search's line, without culprits if this machine was too busy for a verdict, and so for a search."""
     if judged.verdict != UNKNOWN or not searched.get("culprits") or not any(map(is_slow, judged.checks)):
         return searched
     return searched | {"culprits": [], "summary": f"{BUSY}nobody is blamed while ranks wait for processors"}
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement with the looks of both measurements if only together they show an intermittent fabric.
+    """Return the first judgement; if only all looks together show an intermittent fabric, with the looks of both measurements.
 
     The second judgement's looks include those of the first.
     """
@@ -110,8 +112,9 @@ def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
-    """Return why the retest does not count: the search found a culprit, or did not complete."""
-    # Pairs that are slow only while others run say nothing about a ring, which uses few of the links that they share.
+    """Return why the retest does not count: the search found a culprit, or did not complete. Empty if neither is so."""
+    # A culprit `between` is about pairs that are slow only while other pairs run. It proves nothing about a ring, which uses
+    # few of the links that those pairs share.
     named = searched.get("culprits") or []
     if not isinstance(named, list) or any(not isinstance(one, dict) or one.get("kind") != "between" for one in named):
         return ["the retest does not count, because the search found a culprit"]
@@ -134,12 +137,12 @@ def _noted(checks: Iterable[Check], before: dict[str, Check]) -> Iterable[Check]
 
 
 def is_about(check: Check, name: str, asked: Asked) -> bool:
-    """Tell whether a check is about the slowness of the step `name`."""
+    """Tell whether a check reports that the step `name` was slow."""
     return is_slow(check) and _step(check.name, asked) == name
 
 
 def _step(check: str, asked: Asked) -> str | None:
-    """Return the name of the step that a check reads; None if the check is not about slowness."""
+    """Return the name of the step whose result a check judges; None if the check does not judge speed."""
     if check in {"bandwidth", "in-network", "history"}:
         return asked.plan.collective
     if check.startswith(_LIMIT):

@@ -1,4 +1,4 @@
-"""Reads the search's line: a damaged line is a search that did not complete, never one that found no culprit."""
+"""Reads the search's line: a damaged line counts as an incomplete search, never as one that found no culprit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from benchmarks.judge.measurement import LineError, is_number, last_json
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return the search's line at the end of `text`; if it cannot be read, a failed search with whatever could be read."""
+    """Return the search's line at the end of `text`; if it cannot be read, return a failed search."""
     try:
         line = last_json(text)
     except LineError as error:
@@ -22,7 +22,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _damage(line: dict[str, Any]) -> tuple[str, bool]:
-    """Return what cannot be read in a search's line, empty if nothing, and whether that is the runner's refusal."""
+    """Return what cannot be read in a search's line (empty if all can be), and whether the runner refused to search."""
     named = line.get("culprits", [])
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
         return "the search's line contains a culprit that cannot be read", False

@@ -1,7 +1,7 @@
 """Finds which path the bytes took: compares byte counters with the minimum that the algorithm must have moved.
 
-This detects a fallback to TCP or unused rails even if the bandwidth is high enough. Counters decide; NCCL's log decides
-only if there are no counters. If NCCL needs a network plugin, both must agree (`benchmarks.judge.libfabric`).
+This detects a fallback to TCP or unused rails even if the bandwidth is high enough. NCCL's log must not contradict the
+counters: it must name no other path and, if NCCL needs a network plugin, name the plugin (`benchmarks.judge.libfabric`).
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ if TYPE_CHECKING:
 _ENOUGH = 0.8
 #: A rail that carried less than this share of the busiest rail was not used like the others.
 _USED = 0.5
-#: In-switch reduction (NVLS) moves about half of what a ring moves over NVLink.
+#: NVLink must have sent this share of a ring's bytes, because reduction in its switch (NVLS) moves about half of them.
 _NVLS_SHARE = 0.4
-#: Where a switch copies one GPU's bytes to all (multicast), a ring's bytes may be divided by the number of its hops.
+#: Collectives in which a switch may copy one GPU's bytes to all (multicast): a ring's bytes are then divided by its number of
+#: hops.
 _COPIED = frozenset({"all_gather", "broadcast"})
-#: Collectives in which each pair of GPUs has bytes of its own to exchange; none of them is reduced or copied on the way.
+#: Collectives in which each pair of GPUs exchanges its own bytes, which no switch reduces or copies.
 _PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
-#: From this generation on switches join every pair of GPUs by NVLink; before it (V100) some pairs have none.
+#: From this NVLink generation on, switches join every pair of GPUs; before it (V100), some pairs have no NVLink.
 _SWITCHED = 3
 #: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
-#: NCCL's name for the path between nodes that leaves no bytes to the rails.
+#: NCCL's name for NVLink between nodes: bytes that take this path do not cross the rails.
 _NOT_RAILS = re.compile(r"MNNVL", re.IGNORECASE)
-#: NCCL's name for connections to switches that reduce. A plugin that supports this calls its devices "mlx5_0:1/IB/SHARP"
-#: (NVIDIA/nccl issue 1357), whether or not they are used.
+#: NCCL's name for connections to switches that reduce. "SHARP" is no evidence: a plugin that supports it calls its devices
+#: "mlx5_0:1/IB/SHARP" even if no switch reduces (NVIDIA/nccl issue 1357).
 _SWITCHES = re.compile(r"COLLNET/")
 
 
@@ -60,11 +61,11 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     if not rails:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
-    # With many nodes the line lists only those that sent least, and how many nodes were counted. An absent counter is
-    # not zero: such a node's bytes are unknown.
+    # With many nodes, the line lists only the nodes that sent least or least evenly, and how many nodes were counted. An
+    # absent counter is not zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # A rail's interface belongs to its rail; the front-end interface may have carried everything instead.
+    # These names are the rails'. Any other interface, such as the front end's, may have carried the bytes instead.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -74,7 +75,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
         if node not in unread
         for reason in _node(node, what, {rail: value or 0 for rail, value in by.items()}, sent[node], apart, least)
     ]
-    # Bytes that took another path are more important than how they were copied.
+    # A wrong path matters more than missing GPUDirect RDMA, so the latter is reported only if the path is right.
     reasons = reasons or list(direct.wrong)
     if read_nodes < nodes and not reasons:
         of = f"{', '.join(rails[:3])}{'...' if len(rails) > 3 else ''}"  # noqa: PLR2004
@@ -83,7 +84,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     missing = told.missing or direct.missing
     if missing and not reasons:
         return Check("transport", SKIPPED, (missing, _proof(what, counted, least, moved)))
-    by_switches = ("NCCL connected to switches that reduce (CollNet), so less may have had to leave",) if switches else ()
+    by_switches = ("NCCL connected to switches that reduce (CollNet), which lowers that minimum",) if switches else ()
     return check("transport", reasons, good=(_proof(what, counted, least, moved), *by_switches, *told.proof, *direct.proof))
 
 
@@ -114,12 +115,12 @@ def _rails(asked: Asked) -> tuple[str, ...]:
 def least_bytes(
     plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None, *, in_network: bool = False
 ) -> float:
-    """Return the minimum that each node must send to the others in the runs between the two counter readings, in bytes.
+    """Return how many bytes each node must at least send to other nodes in the runs between the two counter readings.
 
-    These are the steps listed in `counted`; None means the deciding run and all before it.
+    These runs are the steps listed in `counted`; None means the deciding run and all steps before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm, or S where switches reduce
-    (`in_network`); timed and checked operations of both placements count, warm-up operations do not.
+    (`in_network`). Timed and checked operations of both placements count; warm-up operations do not.
     """
     total = 0.0
     for step in steps(plan, shape, nodes):
@@ -139,7 +140,7 @@ def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
 
 
 def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
-    """Return the minimum share of a message that each node sends; switches that reduce also copy one node's bytes to all."""
+    """Return the share of a message that each node must send; switches that reduce can also copy one node's bytes to all."""
     if in_network and name in {"all_reduce", "all_gather"}:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
@@ -215,9 +216,9 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
 def inside_bytes(plan: Measure, shape: Shape) -> float:
     """Return the bytes that all GPUs of one machine together send in its deciding run, timed and checked operations.
 
-    Of messages of S bytes on n GPUs these are, by busbw's own reckoning (nccl-tests' PERFORMANCE.md): all-reduce by a ring
-    2 (n-1) S; all-gather, reduce-scatter, all-to-all, hypercube, broadcast and reduce (n-1) S, since all GPUs but one send or
-    are sent S; gather and scatter (n-1)/n S; sendrecv n S. Where NCCL may let a switch copy, the least is S.
+    By the definition of busbw (nccl-tests' PERFORMANCE.md), n GPUs send for each message of S bytes: 2 (n-1) S in a ring
+    all-reduce; (n-1) S in all-gather, reduce-scatter, all-to-all, hypercube, broadcast and reduce; (n-1)/n S in gather and
+    scatter; n S in sendrecv. If NCCL may let a switch copy, the minimum of all-gather and broadcast is S.
     """
     name, ranks = plan.collective, shape.gpus
     if ranks == 1 or (name in _PAIRWISE and (shape.nvlink_generation or 0) < _SWITCHED):
@@ -234,7 +235,7 @@ def _what(plan: Measure) -> str:
 
 
 def _another_way(said: dict[str, Any]) -> str:
-    """Return why byte counts of the rails prove nothing (NVLink between nodes); empty if they do."""
+    """Return why the rails' byte counts prove nothing: NVLink between nodes was used. Empty if it was not."""
     words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
     found = next((word for word in words if _NOT_RAILS.search(word)), None)
     if found is None:

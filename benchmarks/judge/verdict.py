@@ -30,7 +30,7 @@ __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"
 
 #: At most this many of NCCL's warnings are reasons of a verdict.
 _WARNINGS = 8
-#: A healthy fabric's spread stays within these: coefficient of variation in percent, and p99 / p50 of single operations.
+#: A healthy fabric's spread stays within these: coefficient of variation in percent, and p99 / p50 of individual operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
 
@@ -44,13 +44,13 @@ class Judgement:
         gate: the limit that was applied.
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
-        latency_us: time at its smallest size, out of place.
-        ceiling_gb_s: what the wire (or NVLink) allows, scaled where rehearsed.
+        latency_us: out-of-place time at that collective's smallest size.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale.
         scale: divisor of line rates that the run stated, 1 on real hardware.
         rows: complete rows by collective.
         checks: all checks of the measurement.
-        line: the measurement as read; its other fields are unchecked.
-        died: whether the deciding run died or hung, so that a search must find where.
+        line: the measurement's line as read; fields that appear in no other attribute are unchecked.
+        died: whether the deciding run died or hung, so that a search for the cause is needed.
         looks: the result of the looks at the gate's size; None if there were none.
     """
 
@@ -88,7 +88,7 @@ def judged(found: Measurement, asked: Asked) -> Judgement:
 
 
 def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield all checks of a complete measurement."""
+    """Yield all checks of a complete measurement except `measurement` itself."""
     scale, planned = found.scale, steps(asked.plan, asked.shape, asked.nodes)
     count = sum(len(run.rows) for run in found.runs.values())
     yield check("values", _wrong_values(found), good=(f"all values of {count} rows were correct in both placements",))
@@ -130,7 +130,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
         reason = f"{asked.plan.collective} reached {measured:.4g} GB/s; {source} requires {limit:.4g} GB/s"
         if not asked.past_since:
             yield check("history", [reason] if measured < limit else [], good=(reason,))
-        else:  # the number alone does not show whether the fabric or the changed part is slower
+        else:  # the number by itself does not show whether the fabric or the changed part is slower
             since = f"{reason}; since then {asked.past_since}"
             yield check("upgrade", [since] if measured < limit else [], bad=SKIPPED, good=(since,))
 
@@ -192,10 +192,12 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
         return
     reached = busbw(run.rows[-1])
     if usual is None or share is None:
-        said = f"with NCCL's choice all_reduce reached {reached:.4g} GB/s; {nvls_unknown(asked.shape, asked.plan)}"
+        said = f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; {nvls_unknown(asked.shape, asked.plan)}"
         yield Check("nvls", SKIPPED, (said,))
         return
-    sentence = f"with NCCL's choice all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
+    sentence = (
+        f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
+    )
     yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
 
 
@@ -239,15 +241,15 @@ def _reaches(name: str, bound: Gate, measured: float) -> Check:
 
 def _spread(found: Measurement, asked: Asked) -> Check:
     if not asked.plan.spread_iterations:
-        return Check("spread", SKIPPED, ("the plan times no single operations",))
+        return Check("spread", SKIPPED, ("the plan times no individual operations",))
     run = found.runs.get(SPREAD)
     said = run.spread if run else None
     numbers = [said.get(name) for name in ("p50_us", "p99_us", "cv_pct", "iterations")] if isinstance(said, dict) else []
     if not numbers or not all(is_number(number) for number in numbers) or not numbers[0]:
-        why = run.failed if run and run.failed else "no single operation was timed"
+        why = run.failed if run and run.failed else "no individual operation was timed"
         return Check("spread", UNKNOWN, (why,))
     p50, p99, cv_pct, count = (float(number) for number in numbers if number is not None)
-    sentence = f"{count:.0f} single operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
+    sentence = f"{count:.0f} individual operations vary by {cv_pct:.1f} % (p99 / p50 is {p99 / p50:.2f})"
     if cv_pct <= CV_LIMIT_PCT and p99 <= TAIL_LIMIT * p50:
         return Check("spread", PASS, (sentence,))
     return Check("spread", SHORT, (f"{sentence}; a healthy fabric stays within {CV_LIMIT_PCT:g} % and {TAIL_LIMIT:g}",))

@@ -1,7 +1,7 @@
 """Excuses a rehearsal on a busy machine: if its ranks waited for processors, the processors were measured, not the wires.
 
 Only a rehearsed benchmark reports how long its ranks waited (`waited` in a step). A line from real hardware has no such number;
-if it does, the number is not believed and nothing is excused.
+if it has one, the number is ignored, and nothing is excused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from benchmarks.judge.measurement import Measurement, is_number, of, steps
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: From this share on, the machine determines times of single operations and the shape of a curve.
+#: If ranks waited for this share of their time or more, the machine's load, not its wires, determines the times of individual
+#: operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
 #: Beginning of a check's first reason if this machine's load may explain it.
@@ -25,8 +26,8 @@ BUSY = "this machine: "
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
     """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` checks another measurement: this one as if no rank had waited. A rail at half its rate still misses its
-    limit there, unless ranks waited half of their time.
+    `ask` returns the checks of another measurement: it is called with `found` as it would be if no rank had waited. A rail at
+    half its rate misses its limit in that measurement, too, unless ranks waited for half of their time.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
@@ -62,7 +63,8 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # They are also compared with each other, and the slow ones may be those that waited.
+        # Groups are also compared with each other, and slow groups may be those whose ranks waited. So they are raised by more
+        # than the fastest group, but not above it.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

@@ -1,1 +1,4 @@
-"""Launchers, one module each: they turn ranks as data into the arguments of a command. Python 3.6 without packages."""
+"""Launchers, which turn a description of ranks into a command, and the types of requests and of the runner's lines.
+
+Python 3.6, standard library only.
+"""

@@ -1,6 +1,7 @@
-"""Types of the runner's lines: one JSON line for each request. Python 3.6 or later, because the runner makes them on a node.
+"""Types of the runner's answers: one JSON line for each request. For Python 3.6 or later: the runner makes them on a node.
 
-Absent fields are left out of a line. The judge does not trust a measurement's line (`benchmarks.judge.measurement`).
+A field that is None and whose default is None is left out of the line. The judge treats a measurement's line as untrusted
+input (`benchmarks.judge.measurement`).
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -9,10 +10,10 @@ from benchmarks.launch.protocol import LINE_SCHEMA, BuildLine, Evidence
 
 
 class ScheduleLine(NamedTuple):
-    """The Slurm cluster that was made.
+    """The Slurm cluster that was set up.
 
     Attributes:
-        version: Slurm's.
+        version: Slurm's version.
         controller: name of the node that runs slurmctld.
         nodes: how many nodes take jobs.
         cgroups: whether control groups restrict jobs to their processors and GPUs.
@@ -30,7 +31,7 @@ class ScheduleLine(NamedTuple):
 
 
 class SpreadLine(NamedTuple):
-    """The spread of operations that were timed one by one, over the slowest rank of each."""
+    """The spread of the times of operations that were timed one by one; an operation takes as long as its slowest rank."""
 
     iterations: int
     p50_us: float
@@ -47,10 +48,10 @@ class StepLine(NamedTuple):
         rows: for each size [size_bytes, out of place, in place]; each placement is [time_us, algbw_gb_s, busbw_gb_s, wrong] or
             null.
         program: the collective that the program reports.
-        ranks, hosts: how many took part.
-        problems: inconsistencies in what it printed.
-        waited: in a rehearsal, the share of the time in which a rank waited for a processor.
-        groups_gb_s: busbw of each group by its number; for many groups {count, slowest, most, middle, mad}.
+        ranks, hosts: number of ranks and of hosts that the program lists.
+        problems: inconsistencies in the program's output and in its JSON file.
+        waited: in a rehearsal, the largest share of the time that a rank waited for a processor.
+        groups_gb_s: busbw of each group, by group number; for many groups {count, slowest, most, middle, mad}.
         looks_gb_s: busbw of each look.
     """
 
@@ -77,7 +78,7 @@ class Rehearsed(NamedTuple):
 
 
 class Versions(NamedTuple):
-    """Versions on the head node; None where nobody said."""
+    """Versions on the head node; None if unknown."""
 
     nccl: Optional[str]
     nccl_tests: Optional[str]
@@ -93,7 +94,7 @@ class Differences(NamedTuple):
 
 
 class NvlinkBytes(NamedTuple):
-    """What the node that sent least over NVLink sent, and how many nodes count it."""
+    """Bytes sent over NVLink by the node that sent fewest, and the number of nodes that have a counter for them."""
 
     least: int
     nodes: int
@@ -109,7 +110,7 @@ class PortEvents(NamedTuple):
 
 
 class Warned(NamedTuple):
-    """A warning of NCCL's that a node gave `count` times."""
+    """A warning that NCCL logged `count` times on a node."""
 
     node: str
     said: str
@@ -117,17 +118,17 @@ class Warned(NamedTuple):
 
 
 class Transport(NamedTuple):
-    """What carried the bytes, up to and with the deciding step.
+    """What carried the bytes, up to and including the deciding step.
 
     Attributes:
-        tx_bytes: bytes sent, by node and device; for many nodes only the worst.
+        tx_bytes: bytes sent, by node and device; of many nodes, only those that sent least or least evenly are listed.
         hcas: RDMA devices that were counted.
-        netdevs: the head node's interface of each device.
+        netdevs: the network interface of each device on the head node.
         said: sentences of NCCL's log with their counts, by subject.
         network: the network that NCCL reports.
-        counted_nodes: nodes whose rails were counted.
+        counted_nodes: number of nodes whose rails were counted.
         through_host_memory: nodes where NCCL used no GPUDirect RDMA.
-        steps: names of the steps between the two readings of the counters, if not all.
+        steps: in a retest, names of the steps between the two readings of the counters.
     """
 
     tx_bytes: Dict[str, Dict[str, int]]
@@ -164,11 +165,11 @@ class RailLine(NamedTuple):
 
 
 class ProofsLine(NamedTuple):
-    """What became of every rail by itself.
+    """The results of trying every rail by itself.
 
     Attributes:
-        rails: how many were tried: nodes times rails of a node.
-        reached, measured: how many were reached, and for how many ib_write_bw gave a number.
+        rails: how many rails were tried: the number of nodes times the rails of each.
+        reached, measured: how many rails were reached, and for how many ib_write_bw gave a number.
         worst: first the rails that were not reached, then those without a number, then the slowest; at most 16.
     """
 
@@ -184,10 +185,10 @@ class MeasureLine(NamedTuple):
 
     Attributes:
         started: RFC 3339, UTC.
-        machines: id of each machine by node; for many {count, sha256}.
+        machines: id of each machine by node; for many machines {count, sha256}.
         gpu: the GPU model that the head node reports.
         earlier_looks: looks of the previous measurement on the same machines, in GB/s.
-        proofs: the result of every rail by itself, if requested.
+        proofs: the results of trying every rail by itself, if that was requested.
     """
 
     run_id: str
@@ -209,7 +210,7 @@ class MeasureLine(NamedTuple):
 
 
 class TrialLine(NamedTuple):
-    """One trial: what these nodes reached over these rails, or why they reached nothing."""
+    """One trial: the busbw that the nodes reached over the rails, or why there is none."""
 
     nodes: List[str]
     rails: List[str]
@@ -218,12 +219,12 @@ class TrialLine(NamedTuple):
 
 
 class CulpritLine(NamedTuple):
-    """What is slow.
+    """One cause of slowness that the search found.
 
     Attributes:
-        kind: node, link, rail, rail_plane or between.
-        ratio: its busbw divided by the healthy busbw.
-        flapping: whether it is slow only at times.
+        kind: node, link, rail, rail_plane, group or between (see `benchmarks.search.trials.Culprit`).
+        ratio: the culprit's busbw divided by the healthy busbw.
+        flapping: whether the culprit is slow only at times.
         confidence: from 0 to 1.
         next: the command to type next on the head node.
     """
@@ -253,8 +254,8 @@ class SearchLine(NamedTuple):
     Attributes:
         needed: whether a cause was searched for; if not, the fields of the search are absent.
         complete: whether the search finished within its budget.
-        failed: why it ended early.
-        pairs: [index, index, busbw_gb_s] of each pair that was tried.
+        failed: why the search ended early.
+        pairs: [node index, node index, busbw_gb_s] of each trial of a pair over all rails.
     """
 
     run_id: str
@@ -274,7 +275,7 @@ class SearchLine(NamedTuple):
 
 
 class JobLine(NamedTuple):
-    """What a test job came to.
+    """The result of a test job.
 
     Attributes:
         job: its Slurm job id.
@@ -293,12 +294,12 @@ class JobLine(NamedTuple):
 
 
 class EntryLine(NamedTuple):
-    """What a test of new machines came to.
+    """The result of a test of new machines.
 
     Attributes:
         failed: why the test could not run, so that no machine has passed; empty if it ran.
-        bad: by node, why it has not passed.
-        told: by node, its busbw with each partner.
+        bad: why a node has not passed, by the node's name; nodes that passed are absent.
+        told: a node's busbw with each of its partners, as text, by the node's name.
     """
 
     run_id: str

@@ -1,4 +1,4 @@
-"""Starts ranks with Open MPI's mpirun over SSH; several programs at once are one job with an app context for each."""
+"""Starts ranks with Open MPI's mpirun over SSH; programs that run at once are one MPI job with an app context for each."""
 
 from typing import List, Sequence
 
@@ -31,7 +31,7 @@ def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
 def hostfile(nodes: Sequence[Node], slots: int) -> str:
     """Return the hostfile: one line for each node, with its number of slots.
 
-    A single node is called localhost: none of its interfaces may have the address that others reach it at.
+    A single node is called localhost, because possibly none of its interfaces has the address at which others reach it.
     """
     addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
     return "".join(f"{address} slots={slots}\n" for address in addresses)

@@ -1,6 +1,7 @@
 """Placeholders for nodes and folders in the document of a job, until the job knows them.
 
-Each is a text between two @, which does not occur in any path, address or variable; `filled` replaces them with the values.
+Each placeholder is a text between two @ characters. No path, address or variable contains such a text. `filled` replaces each
+placeholder with its value.
 """
 
 import os
@@ -10,7 +11,7 @@ from typing import Any, Dict
 from benchmarks.launch.protocol import BuildLine
 
 HOME, BINARIES, MPI, CUDA, NCCL, SHELL = "@home@", "@binaries@", "@mpi@", "@cuda@", "@nccl@", "@shell@"
-#: Variable with the program that replaces ssh; `benchmarks.runner.fanout` reads it when it is imported.
+#: Environment variable with the path of the program that replaces ssh; `benchmarks.runner.fanout` reads it on import.
 REMOTE_SHELL = "BUSBAR_REMOTE_SHELL"
 _ANY = re.compile(r"@[a-z]+[0-9]*@")
 
@@ -38,7 +39,7 @@ def built(line: BuildLine) -> Dict[str, str]:
 
 
 def filled(value: Any, known: Dict[str, str]) -> Any:
-    """Return plain data with every placeholder in its texts replaced; KeyError for an unknown one."""
+    """Return plain data with every placeholder in its texts replaced; raise KeyError for an unknown placeholder."""
     if isinstance(value, str):
         return _ANY.sub(lambda found: known[found.group()], value)
     if isinstance(value, list):

@@ -1,14 +1,14 @@
-"""What is asked of the runner, and how a build or a refusal answers: one JSON document each way, typed on both sides.
+"""Types of the requests to the runner, and of its answers to a build and to a request that it refuses; all are JSON documents.
 
-Python 3.6 upward, because the runner imports it on a node. `load` refuses what does not fit; `docs/runner.schema.json` is made
-from these types.
+This module needs only Python 3.6, because the runner imports it on a node. `load` refuses a document that does not fit its
+type; `docs/runner.schema.json` is made from these types.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, Union, cast, get_type_hints
 
-#: Version of requests.
+#: Version of the JSON document that is a request.
 SCHEMA = 2
-#: Version of the measurement's line.
+#: Version of the JSON line that reports a measurement, or why there is none.
 LINE_SCHEMA = 2
 
 T = TypeVar("T")
@@ -38,12 +38,12 @@ class Image(NamedTuple):
     """The image that ranks run in.
 
     Attributes:
-        uri: reference in enroot's form; empty if `path` names a file on the nodes.
+        uri: the image's reference: for containerd without a scheme, otherwise in enroot's form; empty if `path` names a file.
         path: the image's file on the nodes; empty if `uri` is set.
-        sha256: sha256 of the file, if it is pinned.
-        shared: folder that all nodes share, for the imported image's file; empty copies the file to every node.
-        homes: globs for MPI, CUDA and NCCL inside, by variable.
-        runtime: what runs it: enroot or containerd, for which `uri` is without a scheme.
+        sha256: sha256 that the file must have; empty if it is not pinned.
+        shared: folder that all nodes share, for the imported image's file; if empty, the file is copied to every node.
+        homes: globs for the folders of MPI, CUDA and NCCL in the image, by variable, such as MPI_HOME.
+        runtime: the program that runs the image: enroot, containerd or pyxis.
     """
 
     uri: str
@@ -55,7 +55,7 @@ class Image(NamedTuple):
 
 
 class Build(NamedTuple):
-    """Build `programs` from `source` against the folders that `homes` finds, and copy them to every node."""
+    """Build `programs` from `source` against the folders that match the globs in `homes`; copy the programs to every node."""
 
     run_id: str
     timeout_s: float
@@ -69,12 +69,12 @@ class Build(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """Make the first node Slurm's controller, and all nodes its machines.
+    """Set up a Slurm cluster: the first node becomes its controller, and all nodes run its jobs.
 
     Attributes:
         queue: the partition, which contains all nodes.
         gpu: the GPU model of the shape.
-        gpus: GPUs of each node.
+        gpus: number of GPUs in each node.
     """
 
     run_id: str
@@ -94,11 +94,11 @@ class Launch(NamedTuple):
         kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm,
             remote_shell or pyxis.
         mpi_home: Open MPI's folder on every node.
-        bind_to: the unit to which mpirun binds ranks.
+        bind_to: the unit that mpirun binds each rank to.
         mca: Open MPI's parameters by name.
-        prefix: whether to tell mpirun where it was moved to.
+        prefix: whether to give mpirun `mpi_home` with --prefix, because Open MPI was moved after it was built.
         hostfile: path of the hostfile on the head node.
-        start: words that start a command inside the container; empty on the nodes themselves.
+        start: words that start a command inside the container; empty if ranks run on the nodes themselves.
         queue: the Slurm partition; empty without Slurm.
     """
 
@@ -116,10 +116,10 @@ class Ranks(NamedTuple):
     """Ranks of one program.
 
     Attributes:
-        program: its path on every node.
-        arguments: its arguments.
-        environment: variables of every rank.
-        per_node: ranks on each node.
+        program: path of the program on every node.
+        arguments: the program's arguments.
+        environment: environment variables of every rank.
+        per_node: number of ranks on each node.
         nodes: indices of the nodes, in rank order; None for all.
     """
 
@@ -136,12 +136,12 @@ class Ranks(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """What a step reaches on healthy wires, for the progress display.
+    """What a step reaches on a healthy fabric, for the progress display.
 
     Attributes:
-        busbw_factor: busbw over size / time.
-        wire_gb_s: busbw that the wire allows, on real wires; 0 if unknown.
-        seconds: time that its operations take there.
+        busbw_factor: busbw divided by (size / time), which is algbw in most tests.
+        wire_gb_s: busbw that the rails, or NVLink inside a node, allow outside a rehearsal; 0 if unknown.
+        seconds: time that the step's operations take at that busbw; 0 if unknown.
     """
 
     busbw_factor: float
@@ -158,11 +158,12 @@ class Step(NamedTuple):
         collective: the collective that runs.
         ranks: the ranks that run it.
         result: path of the JSON file that the first rank writes.
-        groups: how many groups run at once.
+        groups: how many groups of ranks run at the same time.
         cycles: how often each size is measured.
-        decides: whether no further step runs if this one returns nothing.
-        silence_s: how long it may print nothing before it counts as hung, on real wires; 0 for the measurement's own limit.
-        pace: what it reaches on healthy wires; None if that is not shown.
+        decides: whether the later steps are skipped if this step returns no result.
+        silence_s: how long the step may print nothing, outside a rehearsal, before it counts as hung; 0 if only the
+            measurement's own time limit counts.
+        pace: what the step reaches on a healthy fabric; None if the progress display is not to use it.
     """
 
     name: str
@@ -188,9 +189,9 @@ class Proofs(NamedTuple):
     """Try every rail by itself between neighbours in the ring, before the first step.
 
     Attributes:
-        rails: RDMA devices; interfaces if the rails have none.
+        rails: names of the RDMA devices, or of the network interfaces if the rails have no RDMA devices.
         rdma: whether `rails` are RDMA devices.
-        seconds: how long ib_write_bw sends over each.
+        seconds: how long ib_write_bw sends over each rail.
     """
 
     rails: List[str]
@@ -202,20 +203,20 @@ class Measure(NamedTuple):
     """Run `steps` in their order.
 
     Attributes:
-        gpus: GPUs that each node must show.
+        gpus: number of GPUs that each node must have.
         hcas: RDMA devices whose bytes are counted.
-        fabric: interfaces that must carry NCCL's sockets; if one is absent, ranks leave the choice to NCCL.
-        deciding: name of the step before and after which counters are read.
-        results: folder for the JSON files.
+        fabric: interfaces that NCCL's sockets must use; if one is down or absent on any node, NCCL chooses the interfaces.
+        deciding: name of the deciding step; counters are read before the first step and after this one.
+        results: folder on the head node for the JSON files that the steps write.
         logs: folder on every node for NCCL's logs.
         evidence: the first measurement's evidence, if this is a retest.
         gpu: the GPU model of the shape; empty if unknown.
-        gpu_pcie: generation and lanes of its PCIe link by its data sheet; empty if unknown.
+        gpu_pcie: PCIe generation and number of lanes in the GPU's data sheet; empty if unknown.
         port_gbit_s: line rate of each rail of the shape; 0 if the rate that drivers report cannot be compared with it.
         binaries: folder of the programs on every node.
-        programs: sha256 of each file that the build put there, by name; checked before the first step.
-        proofs: what is tried of each rail before the first step; None for nothing.
-        nccl_home: folder of the NCCL on every node, whose client says which ranks lag; empty if NCCL is in an image.
+        programs: sha256 of each file that the build put into `binaries`, by file name; checked before the first step.
+        proofs: how each rail is tried by itself before the first step; None if no rail is tried.
+        nccl_home: NCCL's folder on every node, whose ncclras reports which ranks lag; empty if NCCL is in an image.
     """
 
     run_id: str
@@ -245,15 +246,15 @@ class Trials(NamedTuple):
     """What a search tries.
 
     Attributes:
-        gpus: ranks on each node.
-        rails: what can be tried separately, each as a list of RDMA devices.
+        gpus: number of ranks on each node.
+        rails: the rails, or groups of rails, that can be tried separately, each as a list of RDMA devices.
         by_gpu: whether a GPU's number selects its rails, because NCCL's plugin does not accept a list of devices.
         launch: how ranks start.
         ranks: program and environment of every trial.
         size_bytes: message size of a trial over all rails.
-        iterations: timed operations of a trial.
-        pair_limit_gb_s: what a healthy pair must reach; None if unknown.
-        whole_gb_s: what the full ring reached; None if another collective was measured.
+        iterations: number of timed operations in a trial.
+        pair_limit_gb_s: busbw that a healthy pair must reach; None if unknown.
+        whole_gb_s: busbw that the full ring reached; None if another collective than all-reduce was measured.
         off_ring: whether an all-to-all is slow, so that pairs outside the ring are tried too.
     """
 
@@ -274,7 +275,7 @@ class Search(NamedTuple):
 
     Attributes:
         budget_s: time limit of the trials.
-        again: what is measured again; None for nothing.
+        again: the request of the retest; None if nothing is measured again.
         trials: how trials run; None if no cause needs to be found.
     """
 
@@ -289,11 +290,11 @@ class Search(NamedTuple):
 
 
 class Job(NamedTuple):
-    """Build and measure in a job of Slurm, on nodes that nobody knows before the job runs.
+    """Build and measure in a Slurm job, whose nodes are known only when the job runs.
 
     Attributes:
         nodes: how many nodes the job must have.
-        keep: folder on all nodes that outlives them; the result is kept there, in RUN_ID.json.
+        keep: folder that all nodes share and that outlives them; the result is kept in it as RUN_ID.json.
         build, measure: requests with placeholders for nodes and folders, see `benchmarks.launch.placeholders`.
     """
 
@@ -307,19 +308,19 @@ class Job(NamedTuple):
 
 
 class PairLimit(NamedTuple):
-    """What a healthy pair reaches with messages of `size_bytes` and more, on real wires."""
+    """The busbw that a healthy pair reaches outside a rehearsal, with messages of `size_bytes` or more."""
 
     size_bytes: int
     busbw_gb_s: float
 
 
 class EntryTest(NamedTuple):
-    """Test machines that nobody knows yet in pairs, before they become nodes.
+    """Test new machines in pairs before they become nodes; the machines are known only when the test runs.
 
     Attributes:
-        timeout_s: limit of the whole test.
+        timeout_s: time limit for the whole test.
         build, trials: how nccl-tests is built and how trials run, with placeholders for folders and without nodes.
-        limits: what each pair must reach, by message size.
+        limits: busbw that each pair must reach, by message size.
     """
 
     run_id: str
@@ -351,11 +352,11 @@ class BuildLine(NamedTuple):
 
     Attributes:
         home: home folder on every node.
-        shared: path (in ssh's notation) of the socket of a connection that the runner keeps open; empty for none.
+        shared: path, in ssh's notation, of the sockets of SSH connections that the runner keeps open; empty if it keeps none.
         binaries: folder of the programs on every node.
-        hashes: sha256 of each file in that folder.
+        hashes: sha256 of each file in that folder, and of the image if there is one, by name.
         mpi_home, cuda_home, nccl_home: folders that were found; CUDA's and NCCL's are inside the image if there is one.
-        versions: by name.
+        versions: versions of nccl-tests, MPI, CUDA and other components, by the component's name.
     """
 
     run_id: str
@@ -374,7 +375,7 @@ class BuildLine(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """The engine's answer when the runner refused, or its work ended without a result: the reason, in one sentence."""
+    """The answer if the runner refused or ended without a result: the reason, in one sentence."""
 
     run_id: str
     failed: str
@@ -395,7 +396,7 @@ def request(value: Any) -> Request:
     """Return the request that plain data describes.
 
     Raises:
-        UnfitError: it is not a request, or its version is unknown.
+        UnfitError: `value` is not a request, or its version is unknown.
     """
     kind = value.get("kind") if isinstance(value, dict) else None
     if not isinstance(kind, str) or kind not in REQUESTS:
@@ -406,7 +407,7 @@ def request(value: Any) -> Request:
 
 
 def data(value: Any, *, sparse: bool = False) -> Any:
-    """Return a NamedTuple and all inside it as plain data; if `sparse`, without the optional fields that are None."""
+    """Return a NamedTuple and all inside it as plain data; if `sparse`, leave out fields that have a default and are None."""
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         absent = getattr(value, "_field_defaults", {}) if sparse else {}
         fields = [name for name in value._fields if name not in absent or getattr(value, name) is not None]

@@ -1,4 +1,4 @@
-"""Ranks in a job of Slurm, all in containers: one `srun` starts them, and Slurm's plugin Pyxis puts each into the image.
+"""Starts the ranks of a Slurm job in containers: one `srun` starts all ranks, and Slurm's plugin Pyxis puts each in the image.
 
 There is no mpirun: the ranks find each other through Slurm's PMIx server.
 """
@@ -12,7 +12,7 @@ _DAEMONS = ("plm_", "oob_", "orte_", "prte_")
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts the ranks of one program on all nodes of the job, typed on the first one."""
+    """Return the command that starts the ranks of one program on all nodes of the job; it runs on the first node."""
     if "srun" not in launch.start:
         raise ValueError("launch.start has no srun; pyxis needs the words that start tasks in the container")
     if len(contexts) != 1 or contexts[0].nodes is not None:
@@ -25,7 +25,7 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
 
 
 def placed(start: Sequence[str], nodes: Sequence[Node], per_node: int) -> List[str]:
-    """Return the arguments that start tasks in the container on these nodes, in Slurm's order."""
+    """Return the command `start` with options that set the nodes and the number of tasks; Slurm orders the nodes itself."""
     at = list(start).index("srun") + 1
     count, names = len(nodes), ",".join(node.name for node in nodes)
     where = [f"--nodes={count}", f"--ntasks={count * per_node}", f"--ntasks-per-node={per_node}", f"--nodelist={names}"]

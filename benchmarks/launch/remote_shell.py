@@ -1,6 +1,6 @@
-"""Ranks that mpirun starts through a replacement of ssh: `kubectl exec` into pods, or `srun` within a Slurm job.
+"""Starts ranks with mpirun through a program that replaces ssh: `kubectl exec` into pods, or `srun` within a Slurm job.
 
-The program takes ssh's arguments, an address and a command, as in MPI Operator's first version, so no machine needs sshd.
+That program takes ssh's arguments, an address and a command, as in MPI Operator's first version, so no machine needs sshd.
 """
 
 from typing import List, Sequence
@@ -10,7 +10,7 @@ from benchmarks.launch.protocol import Launch, Node, Ranks
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts `contexts` on `nodes`, typed on the first one."""
+    """Return the command that starts `contexts` on `nodes`; it runs on the first node."""
     if "plm_rsh_agent" not in launch.mca:
         raise ValueError(
             "launch.mca has no plm_rsh_agent; remote_shell needs the program that starts a command on another node"

@@ -55,7 +55,7 @@ class Asked:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
     def name(self, index: int) -> str:
-        """Return the host name of node `index`, or `node` and its index before it has a name."""
+        """Return the host name of node `index`, or, before the node has a name, `node` and the index."""
         return self.names[index] if index < len(self.names) else f"node {index}"
 
     @classmethod
@@ -65,7 +65,7 @@ class Asked:
 
     @property
     def ranks(self) -> int:
-        """Return how many ranks take part: one for each GPU."""
+        """Return the number of ranks: one for each GPU."""
         return self.nodes * self.shape.gpus
 
     @property

@@ -119,7 +119,10 @@ def inside_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[fl
 
 
 def parts(name: str, shape: Shape, nodes: int, scale: int = 1) -> tuple[tuple[str, float], ...]:
-    """Return every link that limits the busbw of `name`, with its bound in GB/s; empty if no bound is known."""
+    """Return every link that limits the busbw of `name`, with its bound in GB/s; links without a known bound are left out.
+
+    If the bound of the rails between nodes is unknown, return nothing.
+    """
     rails = rails_gb_s(name, shape, nodes, scale)
     link, what = inside_gb_s(name, shape, nodes, scale)
     if nodes > 1 and rails is None:
@@ -134,7 +137,7 @@ def bound_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
 
 
 def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool) -> float | None:
-    """Return the highest busbw in GB/s of any algorithm over these links, or of a ring if `ring` is true (NCCL forced to it).
+    """Return the highest busbw in GB/s of any algorithm on `shape`, or of a ring if `ring` is true (NCCL must use one).
 
     It is None if no such bound is known, and on one rehearsed node, where memory replaces NVLink.
     """

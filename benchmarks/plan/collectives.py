@@ -1,4 +1,4 @@
-"""The collectives of nccl-tests: how time becomes busbw, which sizes actually run, and what the wire allows.
+"""The collectives of nccl-tests: how busbw follows from time, which sizes actually run, and how much line rates allow.
 
 Formulas follow nccl-tests 2.19.6 (the GetBw and GetCollByteCount functions of each test).
 """
@@ -20,7 +20,7 @@ class Collective:
         name: the test's name, without `_perf`.
         busbw_factor: busbw / algbw over `ranks` ranks.
         wire_share: highest busbw over `ranks` ranks, `gpus` per node, as a share of one node's summed line rate in one
-            direction; None if a node's rails together are not what limits it.
+            direction; None if something other than a node's rails together limits busbw.
         shared: whether each rank has a share of the message.
         power_of_two: whether the test runs only on 2, 4, 8 ... ranks.
         algbw_share: algbw as a share of size / time, over `ranks` ranks.
@@ -45,7 +45,7 @@ class Collective:
         return asked_bytes // ranks // _ALIGNMENT_BYTES * _ALIGNMENT_BYTES * ranks
 
     def runs_on(self, ranks: int) -> bool:
-        """Tell whether `ranks` ranks can run it."""
+        """Tell whether `ranks` ranks can run the test."""
         return not self.power_of_two or ranks & (ranks - 1) == 0
 
 

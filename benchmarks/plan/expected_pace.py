@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: Out of place and in place; before each, the program runs one more operation to check values.
+#: Each size runs out of place and in place; for each placement, the program runs one more operation to check values.
 _PLACEMENTS, _CHECKS = 2, 1
 
 
@@ -29,7 +29,7 @@ def pace(step: Step, factor: int, shape: Shape, nodes: int) -> Pace:
 
 
 def _wire_gb_s(step: Step, shape: Shape, nodes: int) -> float | None:
-    """Return the busbw that the wire of `step` allows: NVLink inside a node, one GPU's share of the rails, or all rails."""
+    """Return the busbw that the links of `step` allow: NVLink inside a node, one GPU's share of the rails, or all rails."""
     if step.stage == NODE:
         return ceiling.nvlink_gb_s(shape)
     whole = ceiling.bound_gb_s(step.collective, shape, nodes)

@@ -20,12 +20,13 @@ _MIB = 1024**2
 #: that NVLink limits, and far above every broken one (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
 #: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
-#: nodes. Each is 6 to 9 % below the lowest value in `catalogue.published`. Where an entry is missing, nothing is published: for
-#: all of V100 (2), and for parts of A100 (3), H100 and H200 (4). A pair that fell back to PCIe reaches 0.1.
+#: nodes. Each share is 6 to 9 % below the lowest value in `catalogue.published`; the comments give the published shares.
+#: Nothing is published where an entry is missing: for all collectives of V100 (2), and for some of A100 (3), H100 and H200 (4).
+#: A pair of GPUs that fell back to PCIe reaches 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     # 0.77 to 0.78 at 4 GiB and more, 0.76 at 1 GiB, 0.71 at 256 MiB.
     ("all_reduce", 3): ((4096 * _MIB, 0.72), (1024 * _MIB, 0.70), (256 * _MIB, 0.65)),
-    # 0.81 to 0.82 at 4 GiB and more, but 0.77 on two GPUs and 0.74 across nodes; two reach 0.73 at 1 GiB, 0.66 at 256 MiB.
+    # 0.81 to 0.82 at 4 GiB and more, but 0.77 on two GPUs and 0.74 across nodes; two GPUs reach 0.73 at 1 GiB, 0.66 at 256 MiB.
     ("all_reduce", 4): ((4096 * _MIB, 0.72), (1024 * _MIB, 0.68), (256 * _MIB, 0.61)),
     # 0.75 at 4 GiB and more, 0.72 at 1 GiB, 0.66 at 256 MiB.
     ("all_reduce", 5): ((4096 * _MIB, 0.70), (1024 * _MIB, 0.67), (256 * _MIB, 0.61)),
@@ -47,8 +48,8 @@ _ALL_GATHER: Rows = ((4096 * _MIB, 0.80),)
 #: All-to-all: 0.773 (GB300), 0.844 (p5), 0.93 (GB200), at 16 GB, without NVLink between nodes.
 _ALL_TO_ALL: Rows = ((4096 * _MIB, 0.75),)
 _OVER_RAILS: dict[str, Rows] = {"all_reduce": ALL_REDUCE, "all_gather": _ALL_GATHER, "alltoall": _ALL_TO_ALL}
-#: Share of its own ceiling that any collective must reach at 1 GiB and more. It is low because little is published; half the
-#: rails, or a fallback to TCP, stays below it because of other losses.
+#: Share of its own ceiling that any collective must reach at 1 GiB and more. It is low because little is published; a run that
+#: fell back to TCP stays below it.
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
 #: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks requires 0.89 to
 #: 0.96.
@@ -57,7 +58,7 @@ NVLS: Rows = ((4096 * _MIB, 0.93),)
 _IN_NETWORK_BYTES = 4096 * _MIB
 #: A rack's runs over NVLink between its nodes are judged from this size on.
 _RACK_BYTES = 16 * 10**9
-#: A rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although it is 2 % less.
+#: A rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although 4000 MiB are 2 % less.
 _ROUNDING = 1.03
 
 
@@ -70,13 +71,13 @@ def published(name: str, part: str, shape: Shape) -> Rows:
 
 
 def in_network(shape: Shape) -> Rows:
-    """Return such rows for an all-reduce that the switches between nodes of `shape` reduce."""
+    """Return the rows (smallest size in bytes, share) for an all-reduce that switches between nodes of `shape` reduce."""
     share = gpus.in_network_share(shape.gpu)
     return () if share is None else ((_IN_NETWORK_BYTES, share),)
 
 
 def rack(name: str) -> Rows:
-    """Return such rows for `name` over NVLink between the nodes of a rack."""
+    """Return the rows (smallest size in bytes, share) for `name` over NVLink between the nodes of a rack."""
     share = gpus.RACK_SHARES.get(name)
     return () if share is None else ((_RACK_BYTES, share),)
 

@@ -49,9 +49,9 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     Args:
         plan: its first collective at its largest size decides.
         shape: the slowest of its rails, NVLink and PCIe sets the ceiling.
-        nodes: number of machines; on fewer than 4 the plan forces the ring, so this ceiling applies.
+        nodes: number of machines. The ring's ceiling applies to any number of them; on fewer than 4, the plan forces the ring.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as one of 4
-            GiB over real ones, so sizes scale by it, too.
+            GiB over real ones, so sizes count as multiplied by the scale.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.
     """
     size, name = plan.sizes_bytes[-1], plan.collective
@@ -65,15 +65,15 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     if not published(name, least, shape):
         which = f"{least} of generation {shape.nvlink_generation}" if least == ceiling.NVLINK else least
         why = (
-            f"no source publishes what a healthy {name} reaches where the bound is {which}; the stack may set its own limit, "
-            "accept.gate"
+            f"no source publishes what a healthy {name} reaches where {which} is the bottleneck; the stack may set its own "
+            "limit, accept.gate"
         )
         return Gate(name, size, None, why)
     asked = [(fraction(size, rows, scale), part, bound) for part, bound in parts if (rows := published(name, part, shape))]
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
         needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
-        return Gate(name, size, None, f"the largest size is {size_text(size)}, and the gate needs at least {needed}")
+        return Gate(name, size, None, f"the largest size is {size_text(size)}, but the gate needs at least {needed}")
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
@@ -85,11 +85,11 @@ def nvls_unknown(shape: Shape, plan: Measure) -> str:
     if nvls_gb_s(shape, plan) is None:
         return (
             f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
-            "(NVLS), so whether its switch does is unknown"
+            "(NVLS), so whether its switch reduces is unknown"
         )
     if fraction(plan.end_bytes, NVLS) is None:
         least = size_text(NVLS[-1][0])
-        return f"nobody publishes what it reaches below {least} where the NVLink switch reduces (NVLS), so that is unknown"
+        return f"nobody publishes what such a machine reaches below {least} with NVLS, so whether it uses NVLS is unknown"
     return ""
 
 
@@ -108,7 +108,7 @@ def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate
     if bound is not None and own > bound:
         notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: it cannot be met")
     if bound is not None and own < _LAX * bound:
-        notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half the fabric would pass")
+        notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half a fabric would pass")
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     flagged = "".join(f"; {note}" for note in notes)
     why = f"the stack asks for {limit.busbw_gb_s:g} GB/s{scaled}{flagged}"

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 def unpassable(stack: Stack) -> Iterator[str]:
     """Yield why `stack` could never pass; each sentence begins with the key to change.
 
-    If the shape comes from the machines themselves, the gate's needs are not known yet.
+    If the shape is detected on the machines, the gate is not checked, because the size that it needs is not known yet.
     """
     plan, accept = stack.measure, stack.accept
     for key, wanted, check, what in (
-        ("measure.spreadIterations", plan.spread_iterations, "spread", "times no single operations"),
+        ("measure.spreadIterations", plan.spread_iterations, "spread", "times no individual operations"),
         ("measure.looks", plan.looks, "looks", "takes no looks"),
     ):
         if not wanted and check not in accept.allow_skipped:
@@ -37,7 +37,7 @@ def unpassable(stack: Stack) -> Iterator[str]:
     if least := smallest_bytes(plan, shape, nodes):
         needed = MESSAGE.show(-(-least // accept.scale))
         yield (
-            f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, and no source says what {nodes} x {shape.name} reach below "
+            f"measure.sizes.to is {MESSAGE.show(plan.end_bytes)}, but no source says what {nodes} x {shape.name} reach below "
             f"{needed}, so {instead}, or measure {needed} or more"
         )
     else:

@@ -1,4 +1,4 @@
-"""Selects the rails to try by themselves before the collectives."""
+"""Selects the rails that are tested individually before the collectives run."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from benchmarks.launch.protocol import Proofs
 if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
-#: How long (s) ib_write_bw sends on each rail; it does not count its first and last two seconds (perftest, --margin).
+#: How long (s) ib_write_bw sends on each rail; it ignores the first two and the last two seconds (perftest, --margin).
 _SECONDS = 6
 
 
 def proofs(asked: Asked) -> Proofs | None:
-    """Return what to try of each rail; None if it was not requested, or if no rail is between nodes."""
+    """Return which rails to test and how; None if the test was not requested, or if there is only one node."""
     if not asked.plan.prove_rails or asked.nodes == 1:
         return None
     devices = asked.shape.rdma.hca if asked.shape.rdma else ()

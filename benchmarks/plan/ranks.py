@@ -32,7 +32,7 @@ class Place:
         fabric: interfaces for NCCL's sockets, which carry everything if there is no RDMA; empty lets NCCL choose.
         plan: name of the plan's folder on the head node.
         queue: the Slurm partition that ranks run in; empty without Slurm.
-        remote_shell: the program that starts a command on another node in ssh's place; empty for ssh.
+        remote_shell: the program that starts a command on another node instead of ssh; empty if ssh is used.
         refused: why there are no programs, so that nothing can run; empty if there are programs.
     """
 
@@ -57,7 +57,7 @@ class Place:
 
     @property
     def start(self) -> list[str]:
-        """Words that start a command in the container; empty if ranks run on the nodes themselves."""
+        """The words before a command that start it in the container; empty if ranks run on the nodes themselves."""
         return self.built.container.start if self.built.container else []
 
 
@@ -71,9 +71,12 @@ def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) ->
 
 
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the variables of every rank on `nodes` nodes of `shape`; `own` are the stack's and take precedence."""
+    """Return the environment of every rank on `nodes` nodes of `shape`; variables in `own`, the stack's, take precedence.
+
+    NVLink between nodes is disabled even if `own` enables it.
+    """
     if shape.environment is None:
-        msg = f"the catalogue has no NCCL environment for {shape.name}, so ranks cannot start there"
+        msg = f"the catalogue has no NCCL environment for {shape.name}, so ranks cannot start on it"
         raise ValueError(msg)
     environment = ENVIRONMENTS[shape.environment]
     variables = dict(environment.exports)
@@ -108,7 +111,7 @@ def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> 
         mca |= {
             "btl_tcp_if_include": place.network,
             "oob_tcp_if_include": place.network,
-            "prte_if_include": place.network,  # Open MPI 5's name for the line above; 4 ignores it
+            "prte_if_include": place.network,  # Open MPI 5's name for the parameter above; Open MPI 4 ignores it
             "plm_rsh_args": f"-o BatchMode=yes -o StrictHostKeyChecking=yes {known} -o ConnectTimeout=15{shared}",
             "plm_rsh_no_tree_spawn": "1",
         }
@@ -140,13 +143,14 @@ def ranks(step: Step, plan: Measure, place: Place, shape: Shape) -> Ranks:
     """Return the ranks of `step` on all nodes of `place`."""
     variables = exports(shape, len(place.nodes), place, plan.exports)
     if step.split:
-        variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}  # the same in all, to compare groups
+        # All groups use the same algorithm, so that they can be compared.
+        variables |= {"NCCL_TESTS_SPLIT": step.split, "NCCL_ALGO": RING}
     if step.stage in {FREE, NVL}:
         variables.pop("NCCL_ALGO", None)
     if step.stage == NVL:
         variables[MNNVL] = "1"
     if step.name == plan.collective:
-        # To files, because on standard output a line of NCCL's log could interrupt a row of the table.
+        # NCCL logs to files, because on stdout a line of its log could interrupt a row of the table.
         variables |= {
             "NCCL_DEBUG": "INFO",
             "NCCL_DEBUG_SUBSYS": "INIT,NET",

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: A row may take this many times as long as on a healthy fabric. NCCL over TCP on machines with 3,200 Gb/s of rails reaches
-#: 0.008 of the rails' rate (NVIDIA/aicr issue 2689: 3 GB/s where rails reach 489), and such a run must still produce a number.
+#: A row may take this many times as long as on a healthy fabric. NCCL over TCP on machines with 3,200 Gb/s (400 GB/s) of rails
+#: reaches 3 GB/s (NVIDIA/aicr issue 2689), and such a run must still produce a number. The healthy busbw that `ceiling`
+#: predicts for these machines is at most 380 GB/s, 127 times as much.
 _SLOWEST = 150
-#: Start-up time (mpirun, NCCL's initialisation, filling buffers), and what each node adds to it, in s.
+#: Start-up time in s (mpirun, NCCL's initialisation, filling buffers), and how many s each node adds to it.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
@@ -24,7 +25,7 @@ _INSTEAD = ("alltoall", "all_reduce")
 
 
 def silence_s(step: Step, shape: Shape, nodes: int) -> float:
-    """Return how many seconds `step` may print nothing; 0 if no rate between the nodes is known."""
+    """Return how many seconds `step` may print nothing; 0 if the time of an operation cannot be predicted."""
     known = (_operation_s(name, step.end_bytes, shape, nodes) for name in (step.collective, *_INSTEAD))
     operation_s = next((one for one in known if one), None)
     if operation_s is None:

@@ -12,27 +12,28 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: Below this many nodes the ring is forced: NCCL may choose a tree, which moves less over the rails, and the number would
+#: Below this many nodes the ring is forced. NCCL might choose a tree, which moves fewer bytes over the rails, so busbw would
 #: flatter the fabric (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
 RING_BELOW_NODES = 4
 #: Message size of the run inside each node: large enough for NVLink's full rate, small enough to finish quickly.
 _NODE_BYTES = 1024**3
-#: Operations that the median of a group or a trial needs: a busy processor disturbs single operations.
+#: Number of timed operations that the median of a group or of a trial needs, because a busy processor disturbs individual ones.
 MEDIAN_ITERATIONS = 12
 #: GPUs on a full board with NVLink switches.
 _BOARD = 8
-#: From this generation of NVLink on (H100) its switches can reduce (NVLS).
+#: The first NVLink generation (H100) whose switches can reduce (NVLS).
 _REDUCING = 4
-#: Size of a float, the smallest message.
+#: Size of one float, which is the smallest message.
 _FLOAT_BYTES = 4
 
 NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "free", "looks", "nvl"
-#: NCCL's switch for NVLink between nodes (multi-node NVLink), and the message size of that run: published results use 16 GB.
+#: NCCL's variable that enables NVLink between nodes (multi-node NVLink). Published results over it use messages of 16 GB.
 MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
-#: A plan that ends below this size has no gate on real wires, or belongs to a rehearsal: it gets no run of 16 GiB.
+#: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives it a gate on real hardware, and
+#: plans that small are usually a rehearsal's.
 _LEAST_FOR_NVL_BYTES = 512 * 1024**2
-#: The two points of a plan at which looks are taken.
+#: Names of the two steps that take looks (short measurements of the deciding size): one early, one at the end.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
 #: At most this many operations are timed in one look.
 _LOOK_ITERATIONS = 5
@@ -46,10 +47,11 @@ class Step:
 
     Attributes:
         name: unique within the plan; letters, digits and underscores.
-        stage: `node` runs inside all nodes at once, `rails` over one GPU of each node (all GPUs at once), `all` over all ranks,
-            `spread` the same with every operation timed, `free` with NCCL's own choice of algorithm (for information on 2 and
-            3 nodes; on one node it shows whether the NVLink switch reduces), `looks` the deciding size many times, `nvl` over
-            NVLink between nodes (all other steps use only the rails).
+        stage: `node` runs one group inside each node, all groups at once. `rails` runs one group for each GPU index, over
+            that GPU of every node, all groups at once. `all` runs over all ranks. `spread` is like `all`, but times every
+            operation. `free` lets NCCL choose the algorithm (for information on 2 and 3 nodes; on one node it shows whether
+            the NVLink switch reduces). `looks` measures the deciding size many times. `nvl` uses NVLink between nodes (all
+            other steps between nodes use only the rails).
         collective: the collective that runs.
         begin_bytes: smallest size.
         end_bytes: largest size.
@@ -58,7 +60,7 @@ class Step:
         iterations: timed operations per size.
         warmup: untimed operations per size.
         cycles: how often each size is measured.
-        one_by_one: whether every single operation is timed (`-I 1`).
+        one_by_one: whether every operation is timed individually (`-I 1`).
     """
 
     name: str
@@ -75,7 +77,7 @@ class Step:
 
 
 def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
-    """Return the steps of `plan` on `nodes` nodes of `shape`, cheapest first."""
+    """Return the steps of `plan` on `nodes` nodes of `shape`, in the order in which they run."""
     found = []
     if nodes > 1 and shape.gpus > 1:
         found += [_inside_nodes(plan, shape, nodes), _by_rail(plan, shape)]
@@ -99,25 +101,25 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink between nodes is measured too: it joins them, they fit in one rack, and the plan has a gate."""
+    """Tell whether NVLink between nodes is measured too: it joins the nodes, they fit in one rack, and a limit is known."""
     whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 
 
 def is_joined(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink may join the nodes: their GPUs can, and it is not switched off."""
+    """Tell whether NVLink may join the nodes: their GPUs support this, and the plan does not disable it."""
     return nodes > 1 and gpus.spans_nodes(shape.gpu) and plan.exports.get(MNNVL) != "0"
 
 
 def _looks(plan: Measure, name: str, count: int) -> list[Step]:
-    """Return the step of `count` looks at the gate's size, each in its own cycle; no step for no looks."""
+    """Return a step that takes `count` looks at the gate's size, one in each cycle; return no step if `count` is 0."""
     size, timed = plan.sizes_bytes[-1], min(plan.iterations, _LOOK_ITERATIONS)
     step = Step(name, LOOKS, plan.collective, size, size, None, 1, timed, min(plan.warmup, 1), cycles=count)
     return [step] if count else []
 
 
 def may_reduce_inside(shape: Shape, plan: Measure) -> bool:
-    """Tell whether a machine's NVLink switch can reduce and is not disabled; only full boards count."""
+    """Tell whether a machine's NVLink switch may reduce the plan's all-reduce: on full boards, unless the plan prevents it."""
     off = plan.exports.get("NCCL_NVLS_ENABLE") == "0" or "NCCL_ALGO" in plan.exports
     whole = shape.gpus == _BOARD or (gpus.spans_nodes(shape.gpu) and shape.gpus > 1)
     able = (shape.nvlink_generation or 0) >= _REDUCING and whole
@@ -131,7 +133,7 @@ def nvls_gb_s(shape: Shape, plan: Measure) -> float | None:
 
 
 def repeated(step: Step) -> Step:
-    """Return `step` as the retest runs it: with enough operations for a median where a median decides."""
+    """Return `step` as the retest runs it: with more looks, or with enough operations for a median where a median decides."""
     if step.stage == LOOKS:
         return replace(step, cycles=_MORE_LOOKS * step.cycles)
     if step.stage not in {NODE, RAILS}:
@@ -146,7 +148,7 @@ def _inside_nodes(plan: Measure, shape: Shape, nodes: int) -> Step:
 
 
 def _by_rail(plan: Measure, shape: Shape) -> Step:
-    """Return the step with one group per GPU, whose message is smaller in proportion to its share of the rails."""
+    """Return the step with one group per GPU index. A group has only its share of the rails, so its messages are smaller."""
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
     return Step(RAILS, RAILS, "all_reduce", size, size, split, shape.gpus, plan.iterations, plan.warmup, one_by_one=True)

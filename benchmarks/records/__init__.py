@@ -1,1 +1,1 @@
-"""Records beside the stack's state: history, certificate, and the program that verifies one."""
+"""Records beside the stack's state: history and certificate, and the program that verifies a certificate."""

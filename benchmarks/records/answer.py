@@ -21,7 +21,7 @@ _MADE_FROM = "made-from.txt"
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Return the answer to `request`; errors of a disk, a store or a key are part of it."""
     if request.get("schema") != SCHEMA or request.get("kind") not in _WORK:
-        return {"schema": SCHEMA, "failed": "records: the request is of a kind or version that is not known here"}
+        return {"schema": SCHEMA, "failed": "records: the request has an unknown kind or version"}
     return {"schema": SCHEMA, "kind": request["kind"]} | _WORK[request["kind"]](request)
 
 
@@ -64,7 +64,7 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
 
 
 def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
-    """Copy all transcripts of the run from the head node to the history; return the path of the one that decided."""
+    """Copy all transcripts of the run from the head node to the history; return the path of the copy of the deciding one."""
     if not request["evidence"] or not request["history"]:
         return None
     way = {name: value for name, value in request["evidence"].items() if name != "evidence"}
@@ -82,7 +82,7 @@ def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
 def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | None:
     if request["certificate"] is None:
         return None
-    from benchmarks.records import certificate  # noqa: PLC0415 - a tenth of a second that most runs need not spend
+    from benchmarks.records import certificate  # noqa: PLC0415 - costs a tenth of a second, which most runs can save
 
     try:
         key = certificate.private_key(Path(request["certificate"]["key"]).expanduser())
@@ -93,7 +93,7 @@ def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | No
 
 
 def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[str], warnings: list[str]) -> str | None:
-    """Draw the report unless it exists; return the page's path."""
+    """Draw the report unless it was drawn from the same inputs before; return the page's path."""
     if not request["report"]:
         return None
     folder = Path(request["report"]).expanduser()
@@ -103,7 +103,7 @@ def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[s
     made = folder / _MADE_FROM
     try:
         if not made.exists() or made.read_text() != name:
-            from benchmarks.report import web_page  # noqa: PLC0415 - a second that a run without a report need not spend
+            from benchmarks.report import web_page  # noqa: PLC0415 - costs a second, which runs without a report save
 
             web_page.write(request["outputs"], folder, past, tuple(changes))
             made.write_text(name)

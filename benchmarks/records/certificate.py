@@ -1,6 +1,7 @@
 """Attests a pass: an in-toto statement about a cluster, signed with an ed25519 key.
 
-The same measurement gives the same bytes: the time of issue is the start of the run. `benchmarks.records.verify` checks it.
+The same measurement gives the same bytes: the time of issue is the start of the run. `benchmarks.records.verify` checks such a
+certificate.
 """
 
 from __future__ import annotations
@@ -37,27 +38,29 @@ class Acceptance:
     """The facts about one run that a certificate attests.
 
     Attributes:
-        stack: owner of the machines: organization/project/stack.
+        stack: the stack that owns the machines, as organization/project/stack.
         cluster: identity of machines, image and shape; a digest of it is the first subject.
-        nodes: identity by node name, such as the machine's id or its address; the other subjects.
+        nodes: identity by node name, such as the machine's id or its address; their digests are the other subjects.
         target: kind of cluster, such as oci.
         shape: the vendor's name of the nodes' shape.
-        versions: by name.
+        versions: versions of software, by name.
         plan: the plan that was run, as data.
         inputs: everything that the measurement depends on; only its digest is attested.
-        transcript_sha256: of the complete transcript of the measurement that decided.
-        others: {of, sha256} of the other transcripts: `first` is the measurement that a retest replaced.
+        transcript_sha256: sha256 of the complete transcript of the measurement that decided.
+        others: the other transcripts as {of, sha256}; `of` is `first` for the measurement that a retest replaced, and `retest`
+            for a retest that did not count.
         results: rows by collective, as in the outputs; only their digest is attested.
         verdict: anything but `pass` cannot be attested.
         gate: the limit that was reached, as in the outputs.
         busbw_gb_s: measured busbw at the gate's size, in GB/s.
         scale: divisor of line rates, 1 on real hardware.
-        run_id: of the measurement.
+        run_id: id of the measurement.
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped one proves nothing.
         own_gate: whether the limit was the stack's own and not the rule's.
-        looks: separate looks at the gate's size, {slow, of, places}, with the busbw of each in GB/s; None if there were none.
-        retested: whether short results were measured once more.
+        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each in GB/s; None if
+            there were none.
+        retested: whether a retest of short results led to the pass.
         asked: digest of what was requested, as in the outputs.
         valid_days: period of validity.
     """

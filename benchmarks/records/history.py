@@ -1,7 +1,8 @@
-"""Keeps runs and compares a run with earlier ones of its kind: the limit from them, and what changed since the last one.
+"""Keeps runs, sets a limit from earlier runs of the same kind, and reports what changed since the last of these.
 
-Only passes with the same plan and versions set a limit that the fabric alone must meet. Until there are enough of them, passes
-with other versions set one, too, and the differences are listed with it. There is one file for each run; files are only added.
+Passes with the same plan and versions set a limit; a run below it is short. Until there are enough of them, passes with other
+versions set a limit, too; a run below that one is not short, but the differences are reported. There is one file for each run;
+files are only added.
 """
 
 from __future__ import annotations
@@ -70,14 +71,14 @@ class Record:
     Attributes:
         run_id: letters and digits, as the runner names it.
         started: UTC, such as 2025-11-21T04:49:00Z.
-        key: which runs it is comparable with.
+        key: what comparable runs have in common with it.
         verdict: pass, short or unknown.
-        busbw_gb_s: at the gate's size, as measured; None if it was not measured.
-        peak_busbw_gb_s: the highest of the gate's collective.
-        latency_us: at its smallest size.
-        versions: by name.
+        busbw_gb_s: busbw at the gate's size, as measured; None if it was not measured.
+        peak_busbw_gb_s: highest busbw of the gate's collective.
+        latency_us: time at that collective's smallest size.
+        versions: versions of software, by name.
         rows: rows of the gate's collective, as the outputs show them.
-        plan: parameters of the deciding run, by name; empty in records of versions that did not keep them.
+        plan: parameters of the deciding run, by name; empty in records that older versions of busbar wrote.
     """
 
     run_id: str
@@ -124,13 +125,13 @@ class Record:
         try:
             found = cls(**values | {"key": Key(**values["key"]), "rows": tuple(values["rows"])})
         except (KeyError, TypeError) as error:
-            raise HistoryError(f"its fields are not those of a record ({error})") from None
+            raise HistoryError(f"its fields are not a record's ({error})") from None
         numbers = (found.busbw_gb_s, found.peak_busbw_gb_s, found.latency_us)
         if any(not (number is None or _is_number(number)) for number in numbers):
             raise HistoryError(f"its numbers are not valid: {numbers}")
         named = all(isinstance(one, dict) for one in (*found.rows, found.versions, found.plan))
         if not named:
-            raise HistoryError("its rows, versions or plan are not what a record holds")
+            raise HistoryError("its rows, versions or plan have other types than a record's")
         return found
 
 
@@ -208,7 +209,7 @@ def _cluster(machines: Any) -> str:
 def append(folder: str, one: Record) -> bool:
     """Add a record to `folder` (a path or a URL that fsspec knows); return whether it was new.
 
-    A run that is already there is not changed.
+    A record that already exists is not changed.
 
     Raises:
         HistoryError: it could not be written.
@@ -223,12 +224,12 @@ def append(folder: str, one: Record) -> bool:
 
 
 def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
-    """Return the runs of `key` that precede `before` (start and run id); of very many the first `OLDEST` and the last `NEWEST`.
+    """Return the runs of `key` that precede `before` (start and run id); of very many, the first `OLDEST` and last `NEWEST`.
 
     Later runs are ignored, so judging a run again gives the same result.
 
     Raises:
-        HistoryError: the folder cannot be reached; one that does not exist is empty.
+        HistoryError: the folder cannot be reached; a folder that does not exist counts as empty.
     """
     prefix = key.digest()
     limit = (re.sub("[-:]", "", before[0]), before[1])
@@ -252,8 +253,8 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
 def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
     """Return the limit for a run with `versions` and `plan` from earlier passes; None with fewer than `NEEDED` passes.
 
-    Passes with the same versions decide. If there are too few, all passes of the plan do; otherwise each upgrade would hide
-    earlier decay.
+    Passes with the same versions and plan decide. If there are too few, all passes that have the same plan or state no plan
+    decide, because otherwise each upgrade would hide earlier decay.
     """
     passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     passed = [one for one in passed if not one.plan or one.plan == plan]
@@ -274,7 +275,7 @@ def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
         if old:
             found.append(f"{name} went from {' and '.join(old)} to {new or 'nothing'}")
     if not all(one.plan for one in compared):
-        found.append("some of them do not say which plan and launcher they had")
+        found.append("some of those passes do not state their plan and launcher")
     return ", ".join(found)
 
 
@@ -334,7 +335,7 @@ def _read(name: str, data: bytes | str, key: Key) -> Record:
     except (ValueError, RecursionError) as error:
         raise HistoryError(f"it is not JSON ({error})") from None
     if found.key != key or found.name() != name:
-        raise HistoryError("it holds the record of another run")
+        raise HistoryError("it contains the record of another run")
     return found
 
 

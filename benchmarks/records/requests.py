@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 #: Version of requests and answers.
 SCHEMA = 1
-#: If one place has more looks than this, only their digest is attested.
+#: If one place of the plan has more looks than this, only their number and digest are attested.
 _LISTED = 128
 
 
@@ -84,7 +84,7 @@ def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> s
 
 
 def nothing() -> str:
-    """Return an empty request, because nothing was measured."""
+    """Return an empty request, for the case that there is no run."""
     return json.dumps({"schema": SCHEMA, "kind": "look-up"}, sort_keys=True)
 
 
@@ -156,7 +156,7 @@ def kept(answer: str) -> Kept:
 
 
 def inputs(asked: Asked, identity: str, built: BuildLine) -> dict[str, str]:
-    """Return the inputs of a measurement; a certificate does not hold for others."""
+    """Return the inputs of a measurement; a certificate holds only for these inputs."""
     hashes = json.dumps(built.hashes, sort_keys=True)
     return {
         "cluster": identity,
@@ -169,7 +169,7 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> h
     if not keeping.records.history:
         return None
     try:
-        # A ring is slower than switches that reduce; neither result is a fault, so they are not compared.
+        # A ring is slower than switches that reduce; neither result shows a fault, so the two are not compared.
         by_switches = switches_reduced(found.line.get("transport"), asked)
         chosen = "CollNet" if by_switches else algorithm(asked.shape, asked.nodes, asked.plan.exports)
         installed = versions(found.line, where.built)
@@ -195,7 +195,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
     where: Place,
     outputs: dict[str, Any],
 ) -> dict[str, Any]:
-    """Return the fields of `certificate.Acceptance` but the stack's name."""
+    """Return all fields of `certificate.Acceptance` except the stack's name."""
     machines = found.line.get("machines")
     known = machines if isinstance(machines, dict) else {}
     return {
@@ -225,7 +225,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
 
 
 def _looks(found: Judgement) -> dict[str, Any] | None:
-    """Return the busbw of every look, the number of slow ones at each place of the plan, and the looks of the run before."""
+    """Return the busbw of every look, the number of slow ones at each place of the plan, and the previous run's looks."""
     if found.looks is None:
         return None
     places = {one.name: {"slow": one.slow, "gb_s": _listed(one.gb_s)} for one in found.looks.places}
@@ -234,7 +234,7 @@ def _looks(found: Judgement) -> dict[str, Any] | None:
 
 
 def _listed(looks: Sequence[float]) -> Any:
-    """Return the looks in GB/s; of very many their number and digest, because outputs have to stay small."""
+    """Return the looks in GB/s; if there are very many, only their number and digest, because outputs must stay small."""
     rounded = [round(float(one), 6) for one in looks]
     if len(rounded) <= _LISTED:
         return rounded
@@ -242,7 +242,7 @@ def _listed(looks: Sequence[float]) -> Any:
 
 
 def _inside(found: Judgement, asked: Asked) -> list[float]:
-    """Return busbw inside each node (GB/s); empty where it was not measured for each, or is only memory's in a rehearsal."""
+    """Return busbw inside each node (GB/s); empty if a node has no number, or in a rehearsal, where memory replaces NVLink."""
     listed = found.line.get("steps")
     for step in listed if isinstance(listed, list) and found.scale == 1 else []:
         groups = step.get("groups_gb_s") if isinstance(step, dict) and step.get("stage") == NODE else None

@@ -1,6 +1,6 @@
 """Stores small files in a local folder, or behind a URL through fsspec; files are added, never changed or deleted.
 
-A local folder needs only the standard library. Every call to a URL has a time limit.
+A local folder needs only the standard library. Every call to a URL has a timeout.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Larger files are not read or written.
+#: Larger files are not read, and larger records are not written.
 MAX_BYTES = 4 * 1024 * 1024
-#: Time limit of one call to a URL.
+#: Timeout of one call to a URL, in s.
 TIMEOUT_S = 30.0
 
 T = TypeVar("T")
@@ -33,7 +33,7 @@ class Store(Protocol):
         """Write the whole file or nothing; return False if it already exists."""
 
     def names(self, folder: str) -> list[str]:
-        """Return the names of the files in `folder`; none if it does not exist."""
+        """Return the names of the files in `folder`; an empty list if the folder does not exist."""
 
     def read(self, names: Iterable[str]) -> dict[str, bytes | str]:
         """Return the bytes of each file, or a text with the reason why it cannot be read."""
@@ -147,7 +147,7 @@ class _Remote:
         return found if len(found) <= MAX_BYTES else f"it is larger than {MAX_BYTES} bytes"
 
     def _bounded(self, what: str, call: Callable[[], T]) -> T:
-        """Return what `call` returns; raise StoreError after TIMEOUT_S, because not every driver has a limit."""
+        """Return what `call` returns; raise StoreError after TIMEOUT_S, because not every driver has a timeout."""
         done: list[T] = []
         failed: list[Exception] = []
 

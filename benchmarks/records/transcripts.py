@@ -17,9 +17,9 @@ from benchmarks.records.store import StoreError, store
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Folder of the history with the transcripts, each named by the sha256 of its text.
+#: Folder of the history that contains the transcripts; each is named by the sha256 of its text.
 FOLDER = "evidence"
-#: Transcripts of hundreds of nodes are some megabytes.
+#: Transcripts of hundreds of nodes have a few megabytes.
 _MAX_BYTES = 64 * 1024 * 1024
 _TIMEOUT_S = 120
 #: The first line of a retest's transcript, which names the measurement before it.
@@ -42,13 +42,13 @@ class TranscriptError(RuntimeError):
 def bring(
     shell: str, known_hosts: str, evidence: dict[str, str], history: str, read: Callable[[str, str, str], bytes] | None = None
 ) -> str:
-    """Copy `evidence`, and the first measurement's if it is a retest's, to the history; return the copy's path.
+    """Copy the transcript `evidence` to the history; if it is a retest's, the first measurement's, too. Return the copy's path.
 
     Args:
         shell: the command that opens a shell on the head node; it begins with ssh.
-        known_hosts: lines that pin the machines on the way.
+        known_hosts: lines that pin the host keys of the machines on the way.
         evidence: the path on the head node, and the sha256 of the text.
-        history: a path or a URL that fsspec knows. Files that it already has are not requested again.
+        history: a path or a URL that fsspec knows. Transcripts that it already has are not copied again.
         read: replaces ssh; takes shell, known_hosts and path.
 
     Raises:

@@ -1,9 +1,11 @@
-"""Checks a busbar certificate offline: who signed it, what it is about, and whether it still holds.
+"""Checks a busbar certificate offline: who signed it, what it attests, and whether it still holds.
 
     python -m benchmarks.records.verify CERT.json --key KEY.pub [--inputs-digest HEX] [--allow-rehearsed] [--json]
 
-CERT.json is the stack output `measured.certificate` (`-` reads standard input). Exit: 0 it holds, 1 it does not, 2 it could
-not be checked. This file needs only the standard library and `cryptography`, so that others can copy it beside their program.
+CERT.json is the stack output `measured.certificate` (`-` reads standard input). Exit status: 0 if the certificate holds, 1 if
+it does not, 2 if it could not be checked. This file needs only the standard library and `cryptography`, so that others can copy
+it beside their program.
+
 Formats: in-toto Statement v1 in a DSSE envelope v1, ed25519.
 """
 
@@ -70,7 +72,7 @@ def public_key(text: str | bytes) -> Ed25519PublicKey:
     """Read an ed25519 public key: PEM, or a line `ssh-ed25519 AAAA...`.
 
     Raises:
-        UnusableError: it is no such key.
+        UnusableError: `text` is no such key.
     """
     data = text.encode() if isinstance(text, str) else text
     try:
@@ -104,8 +106,8 @@ def verify(
 ) -> Verification:
     """Check `envelope` (the parsed JSON) at the time `now`; never raises on its content.
 
-    With `inputs_digest` the certificate must be of exactly these inputs. Failures are named: malformed, bad_signature, expired,
-    not_yet_valid, other_inputs, not_a_pass, rehearsed.
+    With `inputs_digest`, the certificate must be for exactly these inputs. Names of failures: malformed, bad_signature,
+    expired, not_yet_valid, other_inputs, not_a_pass, rehearsed.
     """
     try:
         payload, signatures = _opened(envelope)

@@ -1,4 +1,4 @@
-"""The top of the report page: which run it describes and, where it is short, what is to blame."""
+"""The top of the report page: which run the page describes and, if that run is short, what is to blame."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def top(outputs: dict[str, Any]) -> str:
 def cards(outputs: dict[str, Any]) -> str:
     """Return a card for each culprit: what it is, its own number, its rails or pairs, and what to type next.
 
-    If the search found no culprit, or did not complete, the card reports that.
+    If the search found no culprit, or did not complete, a paragraph reports that. Without a search, return an empty text.
     """
     search = outputs.get("search")
     if not search:
@@ -96,7 +96,7 @@ def _card(culprit: dict[str, Any]) -> str:
 
 
 def _healthy(culprit: dict[str, Any]) -> float:
-    """Return the healthy busbw (GB/s), which fills a bar; where every trial is slow, it follows from the culprit's share."""
+    """Return the healthy busbw (GB/s), shown as a full bar; if every trial is slow, compute it from the culprit's ratio."""
     found = numbers(culprit)
     blamed = [number for _, number, is_blamed in found if is_blamed and number]
     ratio = culprit.get("ratio") or 0.0

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 #: Longest cause in a headline, in characters; the complete sentence follows further down.
 _LONGEST = 200
-#: The check that repeats the verdict's own numbers.
+#: The check whose reasons repeat the numbers of the headline.
 _SAID = "bandwidth"
 
 
@@ -52,7 +52,7 @@ class Next:
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
     """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause with its own number.
 
-    The command plugin quotes it as Go's %q does, so it has no double quote and no backslash.
+    Pulumi's command plugin quotes the headline as Go's %q does, so it must have no double quote and no backslash.
     """
     cause = "" if judged.verdict == PASS else _cause(judged, searched)
     text = f"{summary.sentence(judged)}{'; ' if cause else ''}{cause}"
@@ -71,7 +71,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
 
 
 def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return why it is not a pass: the first culprit, or the reason of the first check that adds something to the number."""
+    """Return why the verdict is not a pass: the first culprit, or the reason of the first check that adds something."""
     named = outputs.culprits(searched)
     if named:
         more = f", and {len(named) - 1} more" if len(named) > 1 else ""
@@ -96,7 +96,7 @@ def _number(culprit: dict[str, Any]) -> str:
 
 
 def _why(judged: Judgement, searched: dict[str, Any]) -> list[str]:
-    """Return the reasons, the next command of each culprit but the first, and checks that were retested or skipped."""
+    """Return the reasons, the next command of each culprit except the first, and checks that were retested or skipped."""
     twice = [f"{one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     named = outputs.culprits(searched)
     whole = [outputs.culprit_sentence(one) for one in named]
@@ -151,9 +151,9 @@ def _running(following: Next, *, rehearsed: bool) -> str:
 
 
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
-    """Return the line about an update that measured nothing, if `judged` is the run that the stack had before it.
+    """Return a line that says that this update measured nothing, if the stack had the run `judged` before the update.
 
-    A run that was refused has the same id as its next attempt, and no start.
+    The start is compared, too: a run that was refused has the same id as its next attempt, but no start.
     """
     run, started = judged.line.get("run_id"), judged.line.get("started")
     if not run or (run, started) != (last.get("run"), last.get("measured_at")):

@@ -22,8 +22,8 @@ _SHOWN_SIZES = 6
 def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     """Return the lines of a preview: what a good run looks like and what it costs.
 
-    In a rehearsal they have the numbers that its update will show and require: rates are divided by the scale that the stack
-    states. `rents`: whether the stack rents the nodes; if it does, an unknown price is mentioned too.
+    In a rehearsal, they have the numbers that the update will show and require: rates are divided by the scale that the
+    stack states. `rents`: whether the stack rents the nodes; if it does, an unknown price is mentioned too.
     """
     name, scale = asked.plan.collective, asked.accept.scale
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)
@@ -43,7 +43,7 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
 
 
 def _in_switch(asked: Asked) -> list[str]:
-    """Return what one machine whose NVLink switch reduces must reach beside the ring's gate, or that nobody knows."""
+    """Return what one machine whose NVLink switch reduces must reach in addition to the gate, or that this is unknown."""
     if asked.nodes != 1 or asked.accept.scale != 1 or not may_reduce_inside(asked.shape, asked.plan):
         return []
     if unknown := nvls_unknown(asked.shape, asked.plan):

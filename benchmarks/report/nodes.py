@@ -29,8 +29,8 @@ class NodeRow:
         inside_gb_s: busbw inside the node.
         worst_pair_gb_s: the lowest busbw of its pairs in the search; 0.0 if a pair has no number.
         middle_pair_gb_s: the median busbw of its pairs.
-        sent_gb: decimal GB that its rails sent during the deciding run.
-        least_rail_gb: decimal GB that its least used rail sent.
+        sent_gb: decimal GB that its rails sent from the start of the measurement to the end of the deciding run.
+        least_rail_gb: decimal GB that its least used rail sent in the same time.
         is_blamed: whether the search blames it, by itself or with other nodes.
     """
 
@@ -70,7 +70,7 @@ def rows(outputs: dict[str, Any]) -> list[NodeRow]:
 
 
 def table(outputs: dict[str, Any]) -> str:
-    """Return the table. A click on a heading sorts it without a script: each row carries its place in every order."""
+    """Return the table. A click on a heading sorts the table without a script: each row has its position in every order."""
     found = rows(outputs)
     shown = [(name, heading) for name, heading in _NUMBERS if any(getattr(row, name) is not None for row in found)]
     orders = {"name": _order([row.name for row in found])}
@@ -109,7 +109,7 @@ def _least_first(value: float | None) -> tuple[bool, float]:
 
 
 def _order(values: list[Any]) -> list[int]:
-    """Return the place of each value among all."""
+    """Return the position of each value in sorted order."""
     places = [0] * len(values)
     for place, index in enumerate(sorted(range(len(values)), key=lambda each: values[each])):
         places[index] = place

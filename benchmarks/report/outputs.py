@@ -203,8 +203,8 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
         "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; its other rails are fine",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
         "group": f"{nodes} are slow together, and no smaller group of them is",
-        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: the links between leaves that they "
-        "share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
+        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: the links between leaf "
+        "switches that they share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
     numbers = [
         f"{' - '.join(one['nodes'])}{' on ' + ', '.join(one['rails']) if one['rails'] else ''} "
@@ -246,7 +246,7 @@ def _text(value: Any) -> str | None:
 
 
 def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the path on the head node of the transcript that decided, and of the others; no copy of it is known yet.
+    """Return the paths on the head node of the transcript that decided and of the others; no copy is known yet.
 
     If there were two measurements, one decides; the other is the first one, or the retest that did not count.
     """

@@ -30,7 +30,7 @@ class Pairs:
     Attributes:
         names: host names, in the order of rows and columns.
         measured: all_reduce busbw (GB/s) by pair of indices, lower first; 0.0 for a pair without a number.
-        ceiling_gb_s: end of the scale: what the wire allows, or what a healthy pair reaches if that is unknown.
+        ceiling_gb_s: end of the scale: the ceiling, or what a healthy pair reaches if no ceiling is known.
         limit_gb_s: a pair below it is red.
         blamed: pairs that contain a culprit.
     """

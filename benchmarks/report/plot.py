@@ -18,7 +18,7 @@ _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"
 _WIDTH_IN, _HEIGHT_IN, _DPI = 9.6, 7.6, 110
-#: The busbw axis ends at this share of the ceiling: bursts through a shaped wire would otherwise flatten everything else.
+#: The busbw axis ends at this multiple of the ceiling: a rehearsal's bursts would otherwise flatten everything else.
 _HEADROOM = 1.2
 STYLE: Any = {
     "font.size": 10,
@@ -89,11 +89,11 @@ def _axes(bandwidth: Axes, time: Axes, top: float | None) -> None:
     time.set_ylabel("time, us")
     time.set_yscale("log")
     time.set_xlabel(
-        "message size; both out of place" + ("; a triangle at the upper edge: higher than the scale" if top else "")
+        "message size; both plots show out-of-place results" + ("; a triangle marks a value above the axis" if top else "")
     )
     time.set_xscale("log", base=2)
     time.xaxis.set_major_formatter(lambda value, _position: size(int(value)))
-    # Labels are plain numbers: powers, and a label for each minor step, would take most of the drawing's time.
+    # Labels are plain numbers, because powers of ten, and labels of minor ticks, would take most of the drawing's time.
     time.yaxis.set_major_formatter(lambda value, _position: f"{value:,.15g}")
     lowest, highest = time.get_ylim()
     time.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if highest < 1000 * lowest else (1,)))
@@ -122,7 +122,7 @@ def svg(figure: Figure) -> str:
 
 def _save(figure: Figure, target: IO[Any], **how: Any) -> None:
     figure.savefig(target, **how)
-    figure.set_layout_engine("none")  # the layout is done; later draws must keep it
+    figure.set_layout_engine("none")  # the layout is finished, and later drawings must keep it
 
 
 def size(size_bytes: int) -> str:

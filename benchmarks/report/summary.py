@@ -1,4 +1,4 @@
-"""Writes what people read of a finished run: its table, its verdict in a sentence, and the page of the stack."""
+"""Writes what people read about a finished run: its table, its verdict in a sentence, and the page of the stack."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return sizes, times and bandwidths of the deciding collective, the best of the others, and the verdict."""
+    """Return sizes, times and bandwidths of the deciding collective, the others at their largest size, and the verdict."""
     lines = [*rows(judged), sentence(judged)]
     lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     lines += skipped(judged)
@@ -25,7 +25,7 @@ def table(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def skipped(judged: Judgement) -> list[str]:
-    """Return a line for each reason why a check was skipped and the verdict is a pass: a pass does not cover these."""
+    """Return a line for each reason why a check of a pass was skipped, because the pass does not cover it."""
     if judged.verdict != PASS:
         return []
     return [f"  - {one.name}, skipped: {why}" for one in judged.checks if one.state == SKIPPED for why in one.why]

@@ -2,7 +2,7 @@
 
     python -m benchmarks.report.web_page OUTPUTS.json FOLDER [LAST.json]
 
-writes `report.html`, `busbw.png` if a size was measured and `pairs.png` if pairs were searched into FOLDER. OUTPUTS.json is
+writes into FOLDER: `report.html`; `busbw.png`, if a size was measured; `pairs.png`, if pairs were measured. OUTPUTS.json is
 what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the page.
 """
 
@@ -93,7 +93,7 @@ def _picture(title: str, figure: Figure | None, caption: str = "", kind: str = "
 
 
 def _lead(outputs: dict[str, Any]) -> str:
-    rehearsed = f" Rehearsed: every wire was slowed down by {outputs['scale']}." if outputs["rehearsed"] else ""
+    rehearsed = f" Rehearsed: every wire was slowed down by a factor of {outputs['scale']}." if outputs["rehearsed"] else ""
     return f"The gate: {outputs['gate']['why']}.{rehearsed}"
 
 

@@ -1,16 +1,16 @@
 """The runner's command line.
 
     run            read a request (JSON) from standard input, start it unless it is running or done, wait, print one JSON line
-    ask            the same for the engine, which keeps what is printed: a refusal is also a line, not a failure
+    ask            `run` for Pulumi, which keeps the printed line: a refusal is also printed as a JSON line
     submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
     worker FOLDER  the detached work itself (started by `run`)
-    entry FILE     test the machines on standard input in pairs before they are nodes, as the document FILE says
-    job FILE       build and measure in the Slurm job that runs this, as the document FILE says
+    entry FILE     test the machines listed on standard input in pairs before they become nodes, as the document FILE describes
+    job FILE       build and measure in the Slurm job that runs this command, as the document FILE describes
 
-Exit status: 0 with one JSON line on standard output, or (but for `ask`) 1 with one sentence on standard error. Rows and
-progress go to standard error while the work runs.
+Exit status of `run`, `ask`, `wait` and `entry`: 0 with one JSON line on standard output, or 1 with one sentence on standard
+error (`ask` exits with 0 in both cases). Rows and progress go to standard error while the work runs.
 """
 
 import importlib
@@ -24,7 +24,7 @@ from benchmarks.runner.refusal import Refusal
 
 #: At most this many characters of a refusal go into a line.
 _SENTENCE = 4000
-#: Modules by kind of work and by command. The runner is not compiled on nodes, so a start imports only the one that it needs.
+#: Modules by kind of request and by command. The runner is not compiled on nodes, so each start imports only the one it needs.
 _MODULES = {
     "build": "build", "schedule": "schedule", "measure": "measure", "search": "search_run",
     "job": "slurm_job", "entry": "entry_test",
@@ -76,7 +76,7 @@ def _ask(text: str) -> int:
         request = _request(text)
         jobs.submit(request)
         return jobs.wait(request.run_id, request.timeout_s)
-    except (Refusal, OSError) as refusal:  # for example, a full disk leaves no folder to work in
+    except (Refusal, OSError) as refusal:  # an OSError, for example, if a full disk has no room for the run's folder
         print(f"busbar: {refusal}", file=sys.stderr)
         print(json.dumps(protocol.data(_refused(text, str(refusal)[:_SENTENCE])), sort_keys=True))
         return 0
@@ -96,4 +96,4 @@ def _request(text: str) -> protocol.Request:
     try:
         return protocol.request(json.loads(text))
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"the request is not one: {error}") from None
+        raise Refusal(f"the request is invalid: {error}") from None

@@ -1,4 +1,4 @@
-"""Compares what a run reports twice: text and JSON row by row, closing lines and rows, elements and bytes, ranks and GPUs.
+"""Compares what a run reports twice: text with JSON, closing lines with rows, elements with bytes, ranks with GPUs.
 
 nccl-tests writes text and JSON from the same variables, so a difference means that one of them was damaged.
 """
@@ -7,11 +7,13 @@ from typing import Iterator, List, Optional
 
 from benchmarks.runner.transcript import Device, Placement, Row, Transcript
 
-#: nccl-tests prints text with two decimals (times of 100,000 us and more with none), and JSON with six.
+#: Differences that rounding explains, as a number and as a share: nccl-tests prints text with two decimals (times of 100,000 us
+#: and more with none), but JSON with six.
 _PRINTED, _SHARE = 0.011, 0.005
-#: The data type that is measured here, as nccl-tests names it, and its size.
+#: The only data type that the runner measures, as nccl-tests names it, and its size.
 _FLOAT, _FLOAT_BYTES = "float", 4
-#: Tests that nccl-tests does not check in place, because NCCL does not support one buffer there (their InitData functions).
+#: Tests that nccl-tests does not check in place, because they cannot send from and receive into one buffer (see their InitData
+#: functions).
 _OUT_OF_PLACE_ONLY = ("alltoall", "sendrecv")
 
 

@@ -1,7 +1,7 @@
-"""Builds nccl-tests once on the head node, and copies the binaries to every node by checksum.
+"""Builds nccl-tests once on the head node, and copies the binaries to every node, which checks their checksums.
 
-The source archive must have the sha256 that the request gives. If ranks run in a container, the build runs in it, too,
-against its libraries.
+The source archive must have the sha256 that the request gives. If ranks run in a container, the build also runs in the
+container, against its libraries.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Op
 
 
 def _mpi_home(found: Dict[str, str], box: Optional[container_image.Inside]) -> str:
-    """Return the folder of the MPI that starts the ranks; if Slurm starts them, of the image's MPI."""
+    """Return the folder of the MPI that starts the ranks; with containerd and Pyxis, that is the image's own MPI."""
     if box and box.runtime != "enroot":
         return box.mpirun_home or box.homes["MPI_HOME"]
     return installed.with_mpirun(found["MPI_HOME"])
@@ -139,11 +139,11 @@ def _make(found: Dict[str, str]) -> List[str]:
 
 
 def _architecture() -> List[str]:
-    """Return the make setting that compiles only for this node's GPU: all architectures take minutes instead of seconds."""
+    """Return the make setting that compiles only for this node's GPU: compiling for all GPUs takes minutes, not seconds."""
     found = _first_line(["nvidia-smi", "--query-gpu=compute_cap", "--format=csv,noheader"])
     match = re.match(r"^(\d+)\.(\d+)$", found)
     if not match:
-        return []  # an old nvidia-smi does not report it; the Makefile's default works
+        return []  # an old nvidia-smi does not report the compute capability; the Makefile's default works
     number = match.group(1) + match.group(2)
     return [f"NVCC_GENCODE=-gencode=arch=compute_{number},code=sm_{number}"]
 
@@ -204,7 +204,7 @@ def _run_make(request: Build, words: List[str], source: str, here: str, say: job
 
 
 def _collect(built: str, binaries: str) -> Dict[str, str]:
-    """Keep the executables; return their checksums by name."""
+    """Copy the executables from `built` to `binaries`; return their checksums by name."""
     jobs.fresh(binaries)
     hashes = {}
     for name in sorted(os.listdir(built) if os.path.isdir(built) else []):
@@ -223,8 +223,8 @@ def _sha256(path: str) -> str:
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
     """Copy the binaries to the same folder on every node that lacks them, and let each node check them.
 
-    Nodes may share a home folder, so a complete file is not written again while others read it, and a new one is moved into
-    place when it is complete.
+    Nodes may share a home folder, so another node may be reading a file. Therefore a complete file is not written again, and a
+    new file gets its name only when it is complete.
     """
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()

@@ -10,7 +10,7 @@ _TIMEOUT_S = 60
 
 
 def command(folder: str, hashes: Dict[str, str]) -> str:
-    """Return a command that fails, and names the file, if one in `folder` is missing or has another sha256."""
+    """Return a command that fails and names the file if a file in `folder` is missing or has another sha256."""
     sums = "".join(f"{hashed}  {name}\n" for name, hashed in sorted(hashes.items()))
     return f"cd {shlex.quote(folder)} && printf %s {shlex.quote(sums)} | sha256sum --check --quiet --strict -"
 

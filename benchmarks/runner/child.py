@@ -18,7 +18,7 @@ _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 class Bounded:
     """A started command; `lines` reads what it prints, `late` tells whether a time limit stopped it.
 
-    It may print nothing for `silence_s`, which the reader may change.
+    The command is stopped when it has printed nothing for `silence_s`; the reader may change this limit.
     """
 
     def __init__(self, process: "subprocess.Popen[bytes]", silence_s: float) -> None:
@@ -28,21 +28,21 @@ class Bounded:
         self.heard = time.monotonic()
 
     def lines(self) -> Iterator[str]:
-        """Yield its output line by line, to the end."""
+        """Yield the command's output line by line, to the end."""
         assert self._process.stdout is not None  # noqa: S101 - a pipe was requested
         for raw in self._process.stdout:
             self.heard = time.monotonic()
             yield raw.decode("utf-8", "replace").rstrip("\n")
 
     def status(self) -> int:
-        """Wait for it to finish; return its exit status."""
+        """Wait for the command to finish; return its exit status."""
         return self._process.wait()
 
     def stop(self) -> None:
-        """Stop its process group: first with SIGTERM, so that mpirun stops its ranks on other nodes, then with SIGKILL.
+        """Stop the command's process group: first with SIGTERM, so that mpirun stops its ranks on other nodes, then SIGKILL.
 
-        A suspended process reacts only to the second, and would keep the output open for ever. A process started by sudo runs
-        as root, so sudo stops it.
+        A suspended process reacts only to SIGKILL; without it, the process would keep the output open for ever. A process that
+        sudo started runs as root, so this process needs sudo to stop it.
         """
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:
@@ -69,10 +69,10 @@ def bounded(
     before_end: Callable[[], None] = lambda: None,
     **options: Any,
 ) -> Iterator[Bounded]:
-    """Run `argv` in its own process group, standard error on standard output; stop it on leaving.
+    """Run `argv` in its own process group, with standard error on standard output; stop it when the context ends.
 
-    It may run for `timeout_s`, and print nothing for `silence_s`; before a limit stops it, `before_end` is called. If this
-    process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.
+    The command may run for `timeout_s`, and print nothing for `silence_s`; before a limit stops it, `before_end` is called. If
+    this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.
     """
     process = subprocess.Popen(
         argv,

@@ -1,6 +1,6 @@
 """Installs a container image on every node with enroot: imports it once, checks its sha256, unpacks it, reads its versions.
 
-As with Slurm's Pyxis, an image's entry point is not run: NVIDIA's prints a banner for each rank.
+As with Slurm's Pyxis, an image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
 """
 
 import hashlib
@@ -33,15 +33,15 @@ class Inside(NamedTuple):
 
     Attributes:
         name: the name of its container on every node.
-        conf: text of enroot's configuration file for it, or of the script that starts it in containerd: environment, mounts and
-            command.
+        conf: text of enroot's configuration file for the image (environment, mounts and command), or of the script that runs a
+            command in it with containerd or Pyxis.
         homes: folders of MPI, CUDA and NCCL in the image.
         image: reference, file, sha256 and bytes.
-        versions: by name, as far as they could be read.
-        mpirun_home: folder in the image of the mpirun that starts ranks; empty where the node's mpirun does.
-        runtime: what runs it: enroot, containerd or pyxis.
-        srun: with pyxis, the command that starts tasks in it, without their number and nodes.
-        node: with pyxis, the node that builds in it.
+        versions: versions of the components in the image, by name, as far as they could be read.
+        mpirun_home: folder in the image of the mpirun that starts ranks; empty if the node's mpirun or Slurm starts them.
+        runtime: the program that runs the image: enroot, containerd or pyxis.
+        srun: with pyxis, the command that starts tasks in the image, without the number of tasks and the nodes.
+        node: with pyxis, the node on which the programs are built in the image.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Inside(NamedTuple):
         return ["sh", conf] if self.runtime == "containerd" else _start(self.name, conf)
 
     def alone(self, conf: str) -> List[str]:
-        """Return the prefix of a command that runs once, on this node."""
+        """Return the prefix of a command that runs in the image once, on this node."""
         return pyxis.placed(self.start(conf), [self.node], 1) if self.node else self.start(conf)
 
 
@@ -177,10 +177,10 @@ def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tup
 
 
 def _own(*folders: str) -> None:
-    """Create `folders`, each in the previous one, accessible only to the login user: others may write to their file system.
+    """Create `folders`, each in the previous one, accessible only to the login user, because the file system is shared.
 
     Raises:
-        Refusal: somebody else made one first, and could put another image there.
+        Refusal: another user created one of them first or can write to it, and so could put another image into it.
     """
     os.makedirs(os.path.dirname(folders[0]), exist_ok=True)
     for folder in folders:
@@ -190,13 +190,13 @@ def _own(*folders: str) -> None:
             found = os.lstat(folder)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 raise Refusal(
-                    f"{folder} may be written by others than the login user, so the image in it proves nothing; "
-                    "remove it; nothing was started"
+                    f"{folder} may be written by users other than the login user, so the image in it cannot be trusted; "
+                    "remove this folder; nothing was started"
                 ) from None
 
 
 def cause(said: List[str]) -> str:
-    """Return enroot's own reason why it failed."""
+    """Return the reason that enroot printed for its failure."""
     errors = [line for line in said if "[ERROR]" in line] or [line for line in said if line.strip()][-1:] or ["no output"]
     return errors[0].replace("[ERROR]", "").strip()[:500]
 
@@ -225,10 +225,10 @@ def refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -
 
 
 def ask(start: List[str], script: str, node: str = "head node") -> str:
-    """Return the output of a shell script in the image; `start` is the prefix of a command there, `node` the node's name.
+    """Return the output of a shell script in the image; `start` is the prefix of a command there, `node` names the node.
 
     Raises:
-        Refusal: it failed.
+        Refusal: the script failed.
     """
     with bounded([*start, "sh", "-c", script], _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
         said = list(child.lines())
@@ -263,8 +263,8 @@ def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
     majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
     if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
         raise Refusal(
-            f"the head node starts ranks with {outside!r}, and {image} has {inside!r}; they must be of one major version: use "
-            "another image"
+            f"the head node starts ranks with {outside!r}, but {image} has {inside!r}; both must have the same major version: "
+            "use another image"
         )
 
 
@@ -280,15 +280,15 @@ def libraries(homes: Dict[str, str]) -> str:
 
 
 def _conf(homes: Dict[str, str]) -> str:
-    """Return enroot's configuration: the variables that enter, the mounts, and that the command runs without an entry point."""
+    """Return enroot's configuration: which variables enter the container, the mounts, and a start without the entry point."""
     mounts = [*_SHARED_FOLDERS, jobs.root()]
-    return """# How a command runs in the container: with what MPI and NCCL read of its environment, and no more of the node.
+    return """# How a command runs in the container: with the variables that MPI and NCCL read, and no others of the node.
 environ() {{
   for name in $(compgen -e); do
     case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac
   done
   printf '%s\\n' HOME={home} NVIDIA_VISIBLE_DEVICES=all NVIDIA_DRIVER_CAPABILITIES=compute,utility
-  # Ranks of a node are in user namespaces of their own, whose memory no other may read.
+  # Each rank of a node is in its own user namespace, so no rank may read another rank's memory.
   echo OMPI_MCA_btl_vader_single_copy_mechanism=none
 }}
 mounts() {{

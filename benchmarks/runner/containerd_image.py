@@ -1,7 +1,7 @@
-"""Installs a container image on this node with containerd: pulls it, reads its GPUs and versions, and writes its start script.
+"""Installs a container image on this node with containerd: pulls it, checks that it sees the GPUs, writes its start script.
 
 sudo starts nerdctl, because containerd belongs to root; processes in the container run as this user. The image's own mpirun
-starts the ranks, so the node needs only the GPU driver. The image's entry point is not run: NVIDIA's prints a page.
+starts the ranks, so the node needs only the GPU driver. The image's entry point is not run: NVIDIA's prints a page of text.
 Sources: nerdctl 2.2.0, docs/command-reference.md; ocitutorials, benchmark/run-nccltests (the options of `nerdctl run`).
 """
 
@@ -35,7 +35,7 @@ def commands(request: Build, make: List[str]) -> List[str]:
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto this node, and check that it sees every GPU and can build.
+    """Get the image onto this node, and check that every GPU is visible in it and that programs can be built in it.
 
     Raises:
         Refusal: containerd is missing, the image cannot be pulled or does not see every GPU, or nothing can be built in it.
@@ -93,7 +93,7 @@ def _run(image: str) -> List[str]:
 
 
 def _script(image: str, found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image; first it removes what a killed run has left."""
+    """Return the script that runs its arguments in the image; first it removes the container that a killed run has left."""
     quoted = _typed([*_run(image), "sh", "-c", libraries(found) + '; exec "$@"', "sh"])
     return f"""#!/bin/sh
 # Runs a command in the container image: as this user, with every GPU by CDI, on the node's own network.

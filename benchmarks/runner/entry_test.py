@@ -1,7 +1,7 @@
-"""Tests machines in pairs before they become nodes of a Slurm cluster, with the same search that explains a short fabric.
+"""Tests machines in pairs before they become nodes of a Slurm cluster, with the search that finds causes of slowness.
 
-The controller starts the program over SSH on the first machine of a launch. It reaches the others over SSH with the
-controller's forwarded agent, so no key that opens another machine stays on it.
+The controller starts this program over SSH on the first of the machines that were launched together. The program reaches the
+other machines over SSH with the controller's forwarded agent, so no key to another machine stays on the first one.
 """
 
 import json
@@ -22,15 +22,16 @@ from benchmarks.runner.refusal import Refusal
 _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Number of partners that each machine is tested with, if there are enough.
 _PARTNERS = 2
-#: As `benchmarks.plan.fractions`: a rehearsal's scale is not a power of two.
+#: As in `benchmarks.plan.fractions`: a rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although
+#: 4000 MiB are 2 % less.
 _ROUNDING = 1.03
 
 
 def main(path: str) -> int:
-    """Run the test of the document at `path` on the machines that standard input lists; print its line.
+    """Run the test that the document at `path` describes on the machines that standard input lists; print its line.
 
     Raises:
-        Refusal: the machines do not reach each other, or nccl-tests is not built.
+        Refusal: the machines cannot reach each other, or nccl-tests cannot be built.
     """
     with jobs.text(path) as source:
         test = load(EntryTest, json.load(source))
@@ -41,14 +42,14 @@ def main(path: str) -> int:
     line = work(test, str(given["token"]), [Node(*each) for each in given["nodes"]], here)
     print(json.dumps(data(line), sort_keys=True), flush=True)
     if not line.failed and not line.bad:
-        shutil.rmtree(here, ignore_errors=True)  # other runs' evidence is kept
+        shutil.rmtree(here, ignore_errors=True)  # if a machine has not passed, the files are kept as evidence
     return 0
 
 
 def _again(given: Dict[str, Any], shared: str) -> None:
-    """Start this program again with a replacement of ssh, in the folder `shared` of all machines.
+    """Start this program again with a program that replaces ssh, and put that program into `shared`, a folder of all machines.
 
-    Open MPI's daemons look for the replacement on every machine, and files in that folder outlive the machines.
+    Open MPI's daemons look for that program on every machine. Files in `shared` outlive the machines.
     """
     if not str(given["token"]).isalnum():
         raise Refusal("the token is invalid: only letters and digits are allowed")
@@ -69,7 +70,7 @@ def _again(given: Dict[str, Any], shared: str) -> None:
 def remote_shell(known: str, agent: str) -> str:
     """Return the program that runs a command on another machine, whose host key is in the file `known`.
 
-    It names the forwarded agent's socket itself, because mpirun starts without the SSH connection's variables.
+    The program sets the path of the forwarded agent's socket, because mpirun starts without the SSH connection's variables.
     """
     options = {
         "BatchMode": "yes",
@@ -101,14 +102,18 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
 
 
 def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
-    """Return what a healthy pair reaches in GB/s at `size_bytes` on wires slower by `scale`; None below every limit's size."""
+    """Return the GB/s of a healthy pair at `size_bytes` on rails `scale` times slower; None below the size of every limit."""
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]
     return max(found, default=None)
 
 
 def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Optional[float]) -> EntryLine:
-    """Return which nodes passed the search with that `line`: those that were tried with two others and not blamed."""
+    """Return which nodes have not passed, according to the search's `line`.
+
+    A node passes if it was tried with two others (fewer if there are fewer), its best pair reached the limit, and it is not
+    blamed.
+    """
     best = {}  # type: Dict[str, Dict[str, float]]
     for first, second, busbw_gb_s in line.get("pairs") or []:
         for one, other in ((names[first], names[second]), (names[second], names[first])):

@@ -9,11 +9,12 @@ from typing import Dict, Iterable
 from benchmarks.launch.protocol import Evidence
 from benchmarks.runner import jobs
 
-#: What the name of a step's exact result ends with: nccl-tests' JSON document without the rank's environment.
+#: Suffix of the name of a step's exact result, which is nccl-tests' JSON document without the rank's environment.
 EXACT = ".json"
 #: Size limit of the kept output of a failed step.
 _FAILED_BYTES = 1 << 20
-#: The fields of the document that are kept. An allow list, because a deny list would miss fields that a later version adds.
+#: The fields of nccl-tests' JSON document that are kept. This is an allow list: a deny list would miss fields that a later
+#: version adds.
 _PUBLIC = (
     *("version", "start_time", "end_time", "args", "nccl_version", "config", "rehearsal", "results"),
     *("out_of_bounds", "average_bus_bandwidth", "errors"),
@@ -21,7 +22,7 @@ _PUBLIC = (
 
 
 def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
-    """Compress the steps' documents, by name, into a file named by its hash; those of `failed` steps also stay as text."""
+    """Compress the steps' outputs into a file named by its text's hash; outputs of `failed` steps also stay as text files."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
@@ -35,7 +36,7 @@ def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str
 
 
 def printed_by(here: str, name: str) -> str:
-    """Return what a failed step printed."""
+    """Return the end of what a failed step printed; empty if its output was not kept."""
     path = os.path.join(here, name + ".txt")
     if not os.path.exists(path):
         return ""

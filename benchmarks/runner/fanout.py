@@ -17,7 +17,7 @@ from benchmarks.launch.protocol import Node
 #: Connections at once. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated by default) does not limit
 #: them; the head node's own processes do.
 WINDOW = 32
-#: Python on any node, isolated and without site packages: the user's environment must not change results, and loading it
+#: Python on any node, without the user's environment and site packages: they must not change results, and loading the packages
 #: takes a third of the start-up time.
 PYTHON = "python3 -IS"
 #: The program that takes ssh's place; its arguments are an address and a command. Pods have one (manifests/ranks.py), and so do
@@ -43,7 +43,7 @@ _SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
-    # An image's own ssh_config may set /dev/null (oci-hpc-images ships such a file), but first contact wrote the keys here.
+    # A machine image's ssh_config may set /dev/null here (oci-hpc-images does), but first contact wrote the keys to this file.
     *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
@@ -69,7 +69,7 @@ class Answer(NamedTuple):
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every node but the first; later commands and mpirun share it, and it closes after an idle minute.
+    """Open a connection to every node except the first. Later commands and mpirun share it; it closes after an idle minute.
 
     Failures are ignored: the next command to such a node reports them.
     """

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. On the node mpirun is started; in a container programs are only built against MPI.
+#: The file that a folder must contain. On the node, mpirun must start; in a container, programs are only built against MPI.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"

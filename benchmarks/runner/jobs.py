@@ -1,4 +1,4 @@
-"""Runs detached work under a run id: it starts once, is found again after a lost connection, and is kept when done.
+"""Runs detached work under a run id: the work starts once, is found again after a lost connection, and its result is kept.
 
 The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
 holds a lock as long as it lives, so nobody waits for a dead worker.
@@ -16,7 +16,7 @@ from typing import IO, Any, Callable, Dict, Optional
 from benchmarks.launch import protocol
 from benchmarks.runner.refusal import Refusal
 
-#: Longest line that a runner may print: it goes into state files and the engine's messages.
+#: Longest line that a runner may print: the line goes into Pulumi's state files and messages.
 LINE_LIMIT_BYTES = 64 * 1024
 #: How long to keep waiting after the worker's own time limit.
 _GRACE_S = 300
@@ -48,7 +48,7 @@ def submit(request: protocol.Request) -> None:
         except OSError:
             return  # a worker is running
         if os.path.exists(os.path.join(here, "line.json")):
-            return  # it is done
+            return  # the work is done
         for leftover in ("failed.txt", "progress.log"):
             if os.path.exists(os.path.join(here, leftover)):
                 os.unlink(os.path.join(here, leftover))
@@ -148,7 +148,7 @@ def _requested_timeout_s(here: str) -> float:
 
 
 def find_room(path: str) -> None:
-    """Check for free disk space: write a file of that name, and remove it.
+    """Check for free disk space: write a file at `path`, and remove it.
 
     Raises:
         OSError: there is not enough space.
@@ -162,7 +162,7 @@ def find_room(path: str) -> None:
 
 
 def _cause(here: str) -> str:
-    """Return why a worker is gone, as far as known: on a full disk it could not write a reason."""
+    """Return why a worker ended, as far as is known: on a full disk it could not write the reason."""
     try:
         find_room(os.path.join(here, "room"))
     except OSError as error:

@@ -35,8 +35,8 @@ def earlier(name: str) -> List[float]:
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
     """Replace the looks under `name` with `beside`, the earlier looks of the same measurement, followed by those of `steps`.
 
-    In a rehearsal they are kept as if no rank had waited for a processor: this machine's load now says nothing about the
-    next measurement.
+    Looks of a rehearsal are kept as if no rank had waited for a processor, because the load of this machine may be different
+    during the next measurement.
     """
     taken = [look / (1 - _waited(step)) for step in steps for look in step.get("looks_gb_s") or () if _waited(step) < 1]
     if taken:

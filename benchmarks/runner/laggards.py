@@ -1,4 +1,4 @@
-"""Asks every node before a hung run is stopped which of its ranks have exited, are stopped or wait for a device."""
+"""Before a hung run is stopped, asks every node which of the run's ranks have exited, are stopped or wait for a device."""
 
 import json
 import os
@@ -15,9 +15,9 @@ _NAMED = 16
 
 
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
-    """Return a sentence for each rank or node that differs from the others.
+    """Return a sentence for each rank that is halted or lags, and for each node that does not answer or lacks ranks.
 
-    `program` is the program's path. NCCL's client is that of the NCCL in `nccl_home`, if it is there, or the one on the PATH.
+    `program` is the program's path. NCCL's client `ncclras` is the one in `nccl_home` or, if there is none, on the PATH.
     """
     words = [os.path.basename(program), *([os.path.join(nccl_home, "bin/ncclras")] if nccl_home else []), "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))

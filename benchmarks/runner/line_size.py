@@ -20,7 +20,7 @@ def bulk(machines: Dict[str, str], steps: Sequence[Dict[str, Any]]) -> str:
 
 
 def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
-    """Return the line; if it is too long, without what the evidence contains too, and with bytes of the worst nodes only."""
+    """Return the line; if it is too long, leave out what is also in the evidence, and the bytes of all but the worst nodes."""
     for shorten in (_without_machines, _slowest_groups, lambda long: _worst_nodes(long, rails)):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:
             return line

@@ -1,7 +1,7 @@
-"""Runs the steps of a plan over all nodes, and returns one line: rows, ranks, versions, byte counters.
+"""Runs the steps of a plan over all nodes, and returns one JSON line with rows, ranks, versions and byte counters.
 
-If a step dies or hangs, the line marks it as failed; if it was the deciding step, the line also has every node's NCCL warnings,
-and the ranks that had exited or were stopped.
+If a step dies or hangs, the line marks it as failed. If it hung, the line also names the ranks that had exited, were stopped or
+lagged. NCCL's warnings from all nodes are in the line if the deciding step ran.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _REACH_TIMEOUT_S = 60
 _NAMED = 8
 #: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
-#: In place of a deciding run that returned nothing.
+#: Used in place of the transcript of a deciding step that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
 
 
@@ -57,7 +57,7 @@ def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Measure; return the line.
 
     Raises:
-        Refusal: a node cannot be reached or differs, or a node does not answer after the deciding run.
+        Refusal: a node cannot be reached, is busy or differs, or a node does not answer after the deciding run.
     """
     with measurement_lock(request, say):
         return _work(request, here, say)
@@ -165,7 +165,7 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
     for number, step in enumerate(request.steps):
         left_s = request.timeout_s - (time.monotonic() - began)
         if dead:
-            ran.steps.append(dict(_about(step), failed=f"did not run, because {request.deciding} returned nothing"))
+            ran.steps.append(dict(_about(step), failed=f"did not run, because the step {request.deciding} returned nothing"))
             continue
         shown.begin(number)
         found, run = _step(request, step, max(left_s, 1.0), here, shown.see)
@@ -205,7 +205,7 @@ def _after(
 
 
 def lay_hostfile(request: Measure) -> None:
-    """Write this request's host file: another cluster's measurement from this head node may have left its own there."""
+    """Write this request's host file, because a measurement of another cluster from this head node may have replaced it."""
     for folder in (os.path.dirname(request.launch.hostfile), request.results):
         os.makedirs(folder, exist_ok=True)
     with jobs.text(request.launch.hostfile, "w") as target:
@@ -213,9 +213,9 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Take every node's inventory; at the same time check that it reaches the others and has the programs as built.
+    """Take every node's inventory; at the same time check that each node reaches the others and has the programs as built.
 
-    Whatever would make MPI fail is refused, and so are programs that differ from the build.
+    Whatever would make MPI fail is refused, and so are GPUs in use and programs that differ from the build.
     """
     with ThreadPoolExecutor(3) as pool:
         reached = pool.submit(_refuse_unreachable, nodes, say)
@@ -229,7 +229,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory, and for each this machine's clock before and after."""
+    """Return every node's inventory, and for each inventory this machine's clock before and after it."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
@@ -258,7 +258,7 @@ def refuse_changed(request: Measure) -> None:
     """Refuse to run programs other than those that were built and that the certificate lists."""
     changed = checksums.changed(request.nodes, request.binaries, request.programs or {})
     if changed:
-        raise Refusal(f"the programs differ from the build on {_named(changed)}; nothing was started")
+        raise Refusal(f"on {_named(changed)}, the programs are not those of the build; nothing was started")
 
 
 def _named(found: List[str]) -> str:
@@ -289,7 +289,7 @@ def _argv(request: Measure, step: Step) -> List[str]:
 
 
 def _unpinned(step: Step) -> Step:
-    """Return the step without its socket interface: NCCL fails if that interface is absent; without it NCCL chooses one."""
+    """Return the step without NCCL_SOCKET_IFNAME: NCCL fails if an interface in it is absent, but without it chooses one."""
     environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
     return step._replace(ranks=step.ranks._replace(environment=environment))
 
@@ -297,7 +297,7 @@ def _unpinned(step: Step) -> Step:
 def _step(
     request: Measure, step: Step, timeout_s: float, here: str, see: Callable[[str], None]
 ) -> Tuple[Dict[str, Any], Optional[program_run.Run]]:
-    """Run one step; the reason of a failure is data, and before a late step is stopped its ranks are examined."""
+    """Run one step; a failure is returned as data. Before a step is stopped at a time limit, its ranks are examined."""
     found, lagging = _about(step), []  # type: Dict[str, Any], List[str]
 
     def look() -> None:
@@ -330,7 +330,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
         "problems": _few(run.problems),
         "seconds": round(run.seconds, 2),
     }  # type: Dict[str, Any]
-    if its.waited is not None and its.scale is not None:  # real wires are never excused
+    if its.waited is not None and its.scale is not None:  # real hardware is never excused
         found["waited"] = its.waited
     if groups > 1 and its.rows:
         found["groups_gb_s"] = _groups(its.rows[-1], stage, groups, ranks)
@@ -345,7 +345,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
 def _few(problems: List[str]) -> List[str]:
     """Return the first problems, shortened, and how many more there are: a program may print any number of bad rows."""
     kept = [one if len(one) <= _SENTENCE else one[:_SENTENCE] + "..." for one in problems[:_PROBLEMS]]
-    return kept + [f"{len(problems) - _PROBLEMS} more of the kind"] * (len(problems) > _PROBLEMS)
+    return kept + [f"and {len(problems) - _PROBLEMS} more problems"] * (len(problems) > _PROBLEMS)
 
 
 def _about(step: Step) -> Dict[str, Any]:
@@ -370,6 +370,6 @@ def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional
     for rank, time_us in enumerate(times):
         groups[rank // members if stage == "node" else rank % count].append(time_us)
     if not all(map(max, groups)):
-        return None  # an operation takes time
+        return None  # a time of 0 is impossible
     factor = 2.0 * (members - 1) / members
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]

@@ -1,4 +1,4 @@
-"""Writes a shell script that measures a culprit again, and something fine for comparison, so that a person sees the fault.
+"""Writes a shell script that measures a culprit again, and healthy parts for comparison, so that a person sees the fault.
 
 Counters and states do not show a rail that is slow but up. A culprit's next command runs this script on the head node.
 """
@@ -10,9 +10,9 @@ from typing import Dict, List, NamedTuple
 from benchmarks.runner import jobs
 
 _TIMEOUT_S = 120
-#: It computes busbw from the row's time, because the printed busbw has only two decimals.
+#: The script computes busbw from the row's time, because the printed busbw has only two decimals.
 _SCRIPT = """#!/bin/sh
-# Measures what is to blame and, for comparison, something fine; GB/s are busbw as nccl-tests defines it.
+# Measures the parts that are to blame and, for comparison, healthy parts; GB/s are busbw as nccl-tests defines it.
 cd
 measured() { # WHAT RANKS COMMAND...
   what=$1 ranks=$2; shift 2

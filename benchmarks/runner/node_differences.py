@@ -1,6 +1,6 @@
 """Finds how nodes differ from each other or from their shape, one sentence each.
 
-It compares GPUs with their power and clock limits, rails, link rates, PCIe links, MTUs and the machines' clocks.
+It compares GPUs, their power and clock limits, rails, link rates, PCIe links, MTUs and the machines' clocks.
 """
 
 import re
@@ -14,7 +14,7 @@ from benchmarks.runner import pcie_links
 CLOCK_LIMIT_S = 5.0
 #: At most this many differences are listed; a fabric that differs everywhere would fill the line.
 _NAMED = 32
-#: Properties that devices of one kind must have in common: in words, key of the property, and key of the kind in an inventory.
+#: Properties in which devices of one kind must agree: name in messages, key of the property, key of the kind in an inventory.
 _COMPARED = (
     ("link rate", "rate", "hca"),
     ("PCIe link", "pcie", "hca"),
@@ -90,7 +90,7 @@ def _first(sentences: List[str], what: str) -> List[str]:
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
-    """Return a sentence if a rail was trained at a lower rate than its shape's; this can happen to all rails of all nodes."""
+    """Return a sentence if a rail runs at a lower rate than its shape's; comparing nodes misses this if all rails do."""
     found = re.match(r"\d+", rate)
     if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
         return []
@@ -100,14 +100,17 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, alike: Collection[str]
 ) -> List[str]:
-    """Return a sentence for each device whose `key` differs from most of its name; those in `alike` count as one name."""
+    """Return a sentence for each device whose `key` differs from that of most devices of its name.
+
+    All devices in `alike` count as having one name.
+    """
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
     for its in found:
         for name, device in its.get(kind, {}).items():
             if device.get(key) not in (None, ""):
                 values.setdefault("" if name in alike else name, Counter())[device[key]] += 1
-    # Of two equally frequent values, the smaller: the sentences must not depend on the order of the nodes.
+    # Of two equally frequent values, the smaller counts as usual: the sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its.get(kind, {})):

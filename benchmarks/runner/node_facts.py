@@ -1,7 +1,7 @@
-"""Prints a node's devices and counters as JSON; other nodes run it through `python3 - [FOLDER]`.
+"""Prints a node's devices and counters as JSON; every node runs this module through `python3 - [FOLDER]`.
 
-It lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest` reads the
-transport from them, deletes the folder, and lists only the counters, because a query to a driver takes up to a second.
+It lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest FOLDER` reads
+NCCL's transport from these files, deletes the folder, and lists only the counters: a query to a driver takes up to a second.
 """
 
 import json
@@ -21,11 +21,12 @@ _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
-    # NCCL's graph/topo.cc and transport/net.cc: a channel whose GPU the HCA reaches itself ends in /GDRDMA.
+    # NCCL's graph/topo.cc and transport/net.cc: a channel's line ends in /GDRDMA if the HCA reaches the GPU's memory itself.
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
-    # NCCL's transport/coll_net.cc: switches may reduce ("Coll" before 2.8). A plugin that merely supports it logs no such line.
+    # NCCL's transport/coll_net.cc: in such a channel switches may reduce ("Coll" before 2.8). A plugin that merely supports
+    # this logs no such line.
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
@@ -46,7 +47,7 @@ _LIMITS = (
 
 
 def inventory() -> Dict[str, Any]:
-    """Return this node's GPUs with their limits, driver and clock, the processes that use its GPUs, and its counters."""
+    """Return this node's GPUs, their limits, the driver, the clock, the processes that use the GPUs, and the counters."""
     # If a driver does not know one of the fields, it returns none of them.
     rows = _rows(",".join([_QUERY, *(field for _, field in _LIMITS)])) or _rows(_QUERY)
     gpus = [row for row in rows if len(row) > 1]
@@ -76,7 +77,7 @@ def limits(rows: List[List[str]]) -> Dict[str, Dict[str, str]]:
 
 
 def counters() -> Dict[str, Any]:
-    """Return this node's interfaces and RDMA devices with their byte counters, and NVLink's."""
+    """Return this node's interfaces and RDMA devices with their byte counters, and the byte counter of NVLink."""
     return {
         "interfaces": {name: _interface(name) for name in _entries("/sys/class/net") if name != "lo"},
         "hca": {name: hca(os.path.join(_RDMA, name)) for name in _entries(_RDMA)},
@@ -85,7 +86,7 @@ def counters() -> Dict[str, Any]:
 
 
 def busy(used: List[List[str]]) -> List[str]:
-    """Return a sentence for each process that computes on a GPU here, or for each busy GPU without a visible process.
+    """Return a sentence for each process that computes on a GPU here; if none is visible, return one for each busy GPU.
 
     `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, but
     its memory counts. An idle MPS server does not count as work.
@@ -105,7 +106,7 @@ def busy(used: List[List[str]]) -> List[str]:
 
 
 def is_virtual(cpuinfo: str) -> Optional[bool]:
-    """Tell whether a hypervisor runs this node, by its processors' flags; None on processors without that flag (Arm)."""
+    """Tell whether a hypervisor runs this node, by its processors' flags; None if the kernel lists no flags (Arm)."""
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     return "hypervisor" in flags.group(1).split() if flags else None
 
@@ -197,8 +198,8 @@ def _is_efa(base: str) -> bool:
 def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
     """Return the bytes of an EFA device in one direction, counting each byte once.
 
-    The device's counter is the sum of sends and RDMA (EC2 user guide, "Monitor an Elastic Fabric Adapter"); with drivers that
-    leave RDMA out of it, the counters of single operations are larger.
+    The device's counter is the sum of sends and RDMA (EC2 user guide, "Monitor an Elastic Fabric Adapter"); if a driver leaves
+    RDMA out of this counter, the sum of the counters of individual operations is larger and is returned.
     """
     folder = port + "/hw_counters/"
     apart = [number for number in (_number(folder + part) for part in parts) if number is not None]
@@ -231,7 +232,7 @@ def _number(path: str) -> Any:
 
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
-    """Return NCCL's messages about its transport from the log files in `folder`, each with its count, and delete the folder."""
+    """Return NCCL's warnings and messages about its transport, each with its count, from the logs in `folder`; delete these."""
     said = {key: {} for key, _ in _SAID}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():

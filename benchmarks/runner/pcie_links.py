@@ -1,4 +1,4 @@
-"""Finds PCIe links that are slower than the machine's shape requires; this may affect all nodes alike."""
+"""Finds PCIe links that are slower than the machine's shape requires, even if the links of all nodes are equally slow."""
 
 import re
 from typing import Any, Dict, List, Optional, Sequence
@@ -10,11 +10,11 @@ _CODED_FROM_GT_S, _CODED, _CODED_BEFORE = 8.0, 128 / 130, 0.8
 def slow(name: str, its: Dict[str, Any], gpu_pcie: Sequence[int], hcas: Sequence[str], port_gbit_s: int) -> List[str]:
     """Return a sentence for each link of node `name` that is slower than its shape's.
 
-    A virtual machine shows only what its hypervisor passes on, so it is skipped, and so is a node that may be one.
+    A virtual machine shows only what its hypervisor passes on, so it is skipped, and so is a node that may be virtual.
 
     Args:
         name: the node.
-        its: its inventory.
+        its: the node's inventory.
         gpu_pcie: generation and lanes of the GPUs' link by their data sheet; empty if unknown.
         hcas: the rails of the shape.
         port_gbit_s: line rate of a rail, which its device's link must carry; 0 if unknown.

@@ -3,7 +3,7 @@
 import re
 from typing import List, NamedTuple, Optional
 
-#: A field that perftest prints between its dashes: `Mtu             : 1024[B]`, one or two per line.
+#: A field that perftest prints between its lines of dashes: `Mtu             : 1024[B]`, one or two per line.
 _SAID = re.compile(r"([A-Za-z][\w./*-]*(?: [\w./*-]+)*) *: (\S+)")
 _HEAD = re.compile(r"^ *#bytes +#iterations +BW peak\[(\S+)\] +BW average\[(\S+)\]", re.MULTILINE)
 _ROW = re.compile(r"^ *(\d+) +(\d+) +([\d.]+) +([\d.]+)(?: +([\d.]+))? *$")

@@ -1,6 +1,6 @@
 """Runs one test program with a time limit, then reads its rows and compares text and JSON.
 
-The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has it without that.
+The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has the other fields.
 """
 
 import json
@@ -16,11 +16,11 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: Statuses that do not mean a full disk: the command found room, or its node did not answer.
+#: Exit statuses that do not mean a full disk: the command found enough space, or its node did not answer.
 _UNKNOWN = (0, 124, 255)
 #: A run with wrong values completes, counts them in its rows, and then exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-#: It then returns its own status (testNumResults, 7 in 2.19.6); from this status on, a signal killed it.
+#: Such a run exits with nccl-tests' own status (testNumResults, 7 in 2.19.6); from 128 on, a signal killed the program.
 _SIGNALLED = 128
 #: Words in the line that most likely has the cause of a failure; nccl-tests writes "Test CUDA failure", Open MPI the others. If
 #: a rank was killed, only Open MPI reports it: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal
@@ -33,11 +33,11 @@ class Run(NamedTuple):
     """Result of one run.
 
     Attributes:
-        transcript: its rows.
-        problems: what is wrong with them.
-        text: everything that it printed.
-        seconds: how long it took.
-        exact: its JSON document as the evidence has it; empty if it could not be read.
+        transcript: what was parsed from the run's JSON document, or from its text if the document cannot be used.
+        problems: inconsistencies in the text and the document.
+        text: everything that the run printed.
+        seconds: how long the run took.
+        exact: the JSON document as the evidence has it; empty if it could not be read.
     """
 
     transcript: transcript.Transcript
@@ -56,8 +56,8 @@ class Job(NamedTuple):
         result: path of the JSON file.
         timeout_s: limit on the run.
         cycles: how often each size is measured.
-        silence_s: how long it may print nothing on real wires; a rehearsal's scale multiplies it.
-        before_end: called before a limit stops it, while its ranks still exist.
+        silence_s: how long the run may print nothing outside a rehearsal; in a rehearsal this is multiplied by the scale.
+        before_end: called before a limit stops the run, while its ranks still exist.
         result_at: address of the first rank's node if that is not this node.
     """
 
@@ -76,10 +76,10 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
 
     Raises:
         Refusal: it did not start, did not finish in time or failed; the message has the likely cause.
-        OSError: its result is missing or cut, and the disk that it was written to is full.
+        OSError: the JSON file is missing or cut off, and the disk that it was written to is full.
     """
     result = _Result(job)
-    result.drop()  # otherwise nccl-tests writes to another name
+    result.drop()  # nccl-tests would write to another file name if this file existed
     began = time.monotonic()
     try:
         text = _run(job, os.path.join(here, job.name + ".txt"), see)
@@ -101,7 +101,7 @@ class _Result:
         self._address = job.result_at
 
     def drop(self) -> None:
-        """Remove it; on another node, also create a folder for it that only this user can read."""
+        """Remove the file; on another node, also create a folder for it that only this user can read."""
         if self._address:
             folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
             fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
@@ -109,10 +109,10 @@ class _Result:
             os.unlink(self._path)
 
     def read(self) -> str:
-        """Return its text.
+        """Return the file's text.
 
         Raises:
-            OSError: it cannot be read.
+            OSError: the file cannot be read.
         """
         if not self._address:
             with jobs.text(self._path) as source:
@@ -123,10 +123,10 @@ class _Result:
         return answer.out
 
     def find_room(self) -> None:
-        """Check for free disk space beside it, by writing a file and removing it.
+        """Check for free disk space by writing another file in the same folder and removing it.
 
         Raises:
-            OSError: there is no space, so an earlier file was cut, which says nothing about the run.
+            OSError: there is no space, so the full disk explains a missing or cut-off JSON file.
         """
         path = self._path + ".room"
         if self._address:
@@ -148,14 +148,14 @@ def _is_whole(exact: Union[str, OSError]) -> bool:
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
-    """Return mpirun's environment: without the SSH connection's variables, with the MPI variables that ranks get."""
+    """Return mpirun's environment: without variables of SSH and Pulumi, with the MPI variables that ranks get."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
     kept.update(added(argv))
     return kept
 
 
 def added(argv: List[str]) -> Dict[str, str]:
-    """Return what mpirun's environment adds to a login's: the MPI variables that ranks get, and consent to run as root."""
+    """Return the variables that mpirun gets besides a login's: the MPI variables of ranks, and consent to run as root."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
     if os.geteuid() == 0:  # logging in as root was the user's choice, but mpirun wants both variables
@@ -204,7 +204,7 @@ def _exact(result: _Result) -> Union[str, OSError]:
 
 
 def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run `name` from its program's output and JSON file, and the problems found in the two.
+    """Return the run `name`, parsed from its program's output and JSON file, and the problems found in these two.
 
     Raises:
         Refusal: the text does not contain exactly one run.

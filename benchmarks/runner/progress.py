@@ -1,4 +1,4 @@
-"""Reports progress in one line: what is measured now, how fast it is and how long the rest takes; no result depends on it.
+"""Reports progress line by line: what is measured, its bandwidth, and the time left; no result depends on these lines.
 
 The most important values come first, because terminals truncate long lines. Each step's own file has the complete rows.
 """
@@ -23,7 +23,7 @@ _INSIDE = "node"
 
 
 class Progress:
-    """Progress over `steps`: call `begin` for each in turn, then pass every line that it prints to `see`."""
+    """Progress over `steps`: call `begin` for each step in turn, then pass every line that the step prints to `see`."""
 
     def __init__(self, steps: List[Step], nodes: int, say: jobs.Say, clock: Callable[[], float] = time.monotonic) -> None:
         self._steps, self._nodes, self._say, self._clock = steps, nodes, say, clock
@@ -79,7 +79,7 @@ class Progress:
         return pace.busbw_factor * row.size_bytes / (timing.time_us * 1e3)
 
     def _left(self, share: float) -> str:
-        """Return how long the rest takes, from the expected time and the time of the part that is done.
+        """Return how long the rest of the steps takes, from the expected time and the time of the part that is done.
 
         `share` is the part of the step's cycle that is done, by message sizes.
         """

@@ -1,7 +1,7 @@
 """Prepares a container image for the ranks of a Slurm job: imports it once, checks it on every node, reads its versions.
 
-Pyxis unpacks it on each node when the first step starts there, and removes it when the job ends. As for other runtimes, an
-image's entry point is not run: NVIDIA's prints a banner for each rank.
+Pyxis unpacks the image on each node when the first step starts there, and removes it when the job ends. As with other runtimes,
+an image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
 """
 
 import os
@@ -15,10 +15,10 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.container_image import Inside
 from benchmarks.runner.refusal import Refusal
 
-#: Environment variable with the job's number.
+#: Environment variable with the Slurm job's id.
 JOB = "BUSBAR_JOB"
 _ASK_TIMEOUT_S = 300
-#: Variables of the node that enter the container, with what enroot's hook for GPUs reads.
+#: Variables that enter the container: those that enroot's hook for GPUs reads, and two of the node's.
 _GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _PASSED = ("HOME", "USER")
 
@@ -27,8 +27,8 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     """Get the image onto the job's file system, and read its versions.
 
     Raises:
-        Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see it, or it cannot
-            build anything.
+        Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see it, or nothing
+            can be built in it.
     """
     deadline = time.monotonic() + request.timeout_s
     wanted = request.container
@@ -53,7 +53,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _refuse_without(wanted: Image) -> None:
-    """Refuse a Slurm that cannot start tasks in containers, or in which their ranks could not find each other."""
+    """Refuse a Slurm that cannot start tasks in containers, or in whose containers ranks could not find each other."""
     for words, lacks in (
         (["srun", "--help"], ("--container-image", "Pyxis; set slurm.containers in the stack file")),
         (["srun", "--mpi=list"], ("pmix", "PMIx, by which ranks in containers find each other")),
@@ -72,7 +72,7 @@ def _ask(inside: Inside, asking: str, script: str) -> str:
 
 
 def _srun(file: str, name: str, root: str) -> List[str]:
-    """Return the command that starts tasks in the image, without their number and nodes."""
+    """Return the command that starts tasks in the image, without the number of tasks and the nodes."""
     return [
         *("env", *(f"{key}={value}" for key, value in _GPUS.items())),
         *("srun", "--jobid=" + os.environ[JOB], "--overlap", "--quiet", "--mpi=pmix", "--cpu-bind=none"),

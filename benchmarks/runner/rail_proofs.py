@@ -1,4 +1,4 @@
-"""Tries every rail by itself between neighbours in the ring: whether it is reachable, and the rate of ib_write_bw over it.
+"""Tries every rail by itself between neighbours in the ring: tests whether it is reachable, and runs ib_write_bw over it.
 
 All nodes try the same rail at once, each with the next node, so every rail sends and receives. If something cannot be tried,
 the result gives the reason and no number.
@@ -15,7 +15,7 @@ from benchmarks.launch.lines import ProofsLine, RailLine
 from benchmarks.launch.protocol import Node, Proofs
 from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
 
-#: Time limit besides the seconds that ib_write_bw sends: its start, rping, and a rail that does not answer.
+#: Time limits besides the seconds that ib_write_bw sends: for each rail (start, rping, no answer), and once for the start.
 _EACH_S, _FIRST_S = 60, 30
 _WORST = 16
 _SENTENCE = 300
@@ -29,7 +29,7 @@ class Tried(NamedTuple):
 
 
 def commands(nodes: Sequence[Node], asked: Proofs) -> List[str]:
-    """Return the commands that a person would type for the first rail between the first two nodes, the server's first."""
+    """Return the commands that a person would type for the first rail between two nodes: the server's, then the client's."""
     if not asked.rdma or not asked.rails:
         return []
     words = ["ib_write_bw", "-d", asked.rails[0], "--report_gbits", "-F", "-D", str(asked.seconds)]
@@ -60,7 +60,7 @@ def tried(nodes: Sequence[Node], asked: Proofs, say: jobs.Say) -> Tried:
 
 
 class _Child:
-    """The program on one node: questions and answers, one per line."""
+    """The program on one node; it reads questions and prints answers, one per line."""
 
     def __init__(self, argv: List[str]) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -83,11 +83,11 @@ class _Child:
             return None
 
     def kill(self) -> None:
-        """Kill it at once."""
+        """Kill the program at once."""
         self._process.kill()
 
     def end(self) -> None:
-        """Close its input, so that it exits, and wait for it."""
+        """Close the program's input, so that it exits, and wait for that."""
         try:
             self._process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
@@ -137,7 +137,7 @@ def _rail(
 
 
 def _plan(own: Optional[Dict[str, Any]], far: Optional[Dict[str, Any]], proofs: Proofs) -> Dict[str, Any]:
-    """Return what is tried between the two ends of a rail, and the reasons for what is not."""
+    """Return what is tried between the two ends of a rail, and the reason if ib_write_bw is not run."""
     ends = [end for end in (own, far) if end is not None]
     unusable = next((end["unusable"] for end in ends if end["unusable"]), "" if len(ends) == 2 else "a node is silent")  # noqa: PLR2004
     addressed = len(ends) == 2 and all(end["address"] for end in ends)  # noqa: PLR2004
@@ -163,7 +163,7 @@ def _judged(line: RailLine, plan: Dict[str, Any], answer: Dict[str, str]) -> Rai
     elif answer["connect"] == "":
         reached = "address"
     elif answer["connect"] != "not tried":
-        whys.append(f"no TCP connection over it: {answer['connect']}")
+        whys.append(f"no TCP connection over the rail: {answer['connect']}")
     gbit_s = None
     if plan["write"]:
         try:

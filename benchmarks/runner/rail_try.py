@@ -1,7 +1,7 @@
-"""Runs on each node through `python3 -`: describes its rails, listens on one of them, and tries a neighbour over it.
+"""Runs on each node, sent over SSH: describes the node's rails, listens on one of them, and tries a neighbour over it.
 
-Each line of standard input is a question, each line of output its answer, both in JSON; the output of the programs is returned
-complete.
+Each line of standard input is a question and each line of output is its answer, both in JSON. The answers contain the last
+8 KiB that rping and ib_write_bw printed.
 """
 
 import contextlib
@@ -46,7 +46,7 @@ def _unusable(device: str) -> str:
     if not os.path.isdir(f"{_RDMA}/{device}"):
         return f"there is no RDMA device {device}"
     if os.path.basename(os.path.realpath(f"{_RDMA}/{device}/device/driver")) == "efa":
-        return f"{device} is an EFA device, which has no reliable connections as ib_write_bw uses them"
+        return f"{device} is an EFA device, which lacks the reliable connections that ib_write_bw uses"
     for name in sorted(os.listdir(_VERBS)) if os.path.isdir(_VERBS) else []:
         if _read(f"{_VERBS}/{name}/ibdev") == device:
             there = f"{_DEVICES}/{name}"
@@ -90,7 +90,7 @@ def _read(path: str) -> str:
 
 @contextlib.contextmanager
 def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator[int]:
-    """Serve one rail while the context is open; the value is a TCP port on its address, 0 without one."""
+    """Serve one rail while the context is open; the value is a TCP port on the rail's address, or 0 if it has no address."""
     server, children = socket.socket(), []  # type: socket.socket, List[subprocess.Popen[bytes]]
     try:
         port = 0
@@ -118,10 +118,10 @@ def _accept(server: socket.socket) -> None:
 
 
 def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) -> List[List[str]]:
-    """Return the commands of one end, rping's first: the server's without `peer`, else the client's."""
+    """Return the commands of one end of a rail, rping's first: the server's if `peer` is empty, otherwise the client's."""
     found = []
     if asked["ping"]:
-        # If several rails share a network, the route would send all over the first rail.
+        # If several rails share a network, the route would send all traffic over the first rail.
         end = (
             ["-c", "-a", peer, *(["-I", its["address"]] if asked["several"] else [])] if peer else ["-s", "-a", its["address"]]
         )

@@ -1,7 +1,7 @@
 """Prints, as JSON, the ranks of a program on this node, their states, and NCCL's report on ranks that lag.
 
-The head node runs it on every node as `python3 - NAME RAS...`. NAME is the program's file name. Each RAS is the path or name of
-NCCL's client `ncclras` (NCCL 2.24 or later); the first that exists is queried.
+The head node runs this module on every node as `python3 - NAME RAS...`. NAME is the program's file name. Each RAS is the path
+or name of NCCL's client `ncclras` (NCCL 2.24 or later); the first client that exists is run.
 """
 
 import json
@@ -86,7 +86,7 @@ def _output(argv: List[str]) -> str:
 def _lagging(report: Dict[str, Any]) -> List[str]:
     """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than others in its group.
 
-    A group is a communicator. The fields of `report` are those that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1,
+    A group is a communicator. `report` has the fields that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1,
     src/ras/client_support.cc).
     """
     found = []

@@ -1,7 +1,7 @@
-"""Checks that nodes can open TCP connections to each other on any port; without that mpirun and NCCL hang without a message.
+"""Checks that nodes can open TCP connections to each other on any port; if not, mpirun and NCCL would hang without a message.
 
-It also runs on each node, through `python3 -`: it prints the port that it listens on, reads the places to try from standard
-input, tries them and prints what failed.
+This module also runs on each node, sent over SSH: it prints the port that it listens on, reads the addresses and ports to try
+from standard input, tries them and prints which failed.
 """
 
 import json
@@ -17,7 +17,7 @@ _CONNECT_S = 5.0
 
 
 def listen_and_try() -> None:
-    """Be one node of the check."""
+    """Do one node's part of the check."""
     server = socket.socket()
     server.bind(("0.0.0.0", 0))  # noqa: S104 - other nodes must reach it; it sends nothing and exits soon
     server.listen(64)
@@ -39,10 +39,10 @@ def _accept(server: socket.socket) -> None:
 
 
 def unreachable(nodes: Sequence[Any], start: Sequence[List[str]], timeout_s: float) -> List[str]:
-    """Return one sentence for each pair of nodes that cannot connect.
+    """Return a sentence for each pair of nodes that cannot connect, and for each node that does not answer.
 
-    Every node tries the head node and its neighbour in the ring. `start` holds one argv for each node, which runs this module
-    there.
+    Every node tries the head node and its own neighbour in the ring. `start` has one command for each node, which runs this
+    module on that node.
     """
     deadline = time.monotonic() + timeout_s
     source = _sendable(_own_source())

@@ -2,4 +2,4 @@
 
 
 class Refusal(Exception):  # noqa: N818 - not a defect
-    """Work cannot continue; the message has what was found, what is needed and what to do."""
+    """Work cannot continue; the message says what was found, what is needed and what to do."""

@@ -1,7 +1,7 @@
 """Measures again what was short.
 
-The result is kept under its own run id, so a later search of the same measurement finds it and cannot measure until it gets a
-better one. It never raises: a failure is part of the result.
+The result is kept under its own run id, so a later search for the same measurement uses this result and cannot repeat the
+retest until the result is better. `retest` raises no refusal: a failure is part of the result.
 """
 
 import json

@@ -27,7 +27,7 @@ Facts = Dict[str, Any]
 
 
 def commands(request: Schedule) -> List[str]:
-    """Return what a person would look at: the queue and its nodes."""
+    """Return commands that show a person the queue with its nodes, and Slurm's configuration files."""
     return [f"sinfo --partition {request.queue} --Node --long", f"ls {slurm_conf.CONF}"]
 
 
@@ -114,7 +114,7 @@ def together(nodes: List[Node], found: List[Facts]) -> List[str]:
 
 
 def cluster_of(request: Schedule, found: List[Facts]) -> Cluster:
-    """Return the cluster that consists of the nodes; nodes that differ are different sets of one queue."""
+    """Return the cluster that consists of the nodes; nodes with different hardware are in different sets of one queue."""
     gpus = nvidia_gpus(request.gpu, request.gpus)
     alike = {}  # type: Dict[Hardware, List[Member]]
     for node, its in zip(request.nodes, found):
@@ -134,7 +134,7 @@ def _controller(cluster: Cluster) -> Dict[str, Any]:
 
 def _member(cluster: Cluster) -> Dict[str, Any]:
     unit = units(cluster.controller_address)["slurmd.service"]
-    # slurmd fetches the files when it starts, so changed files change the unit.
+    # slurmd fetches the files only when it starts, so the unit must change when they do: a changed unit is started again.
     unit += f"# files: {digest(cluster)}\n"
     return dict(_places(), files={}, units={"slurmd.service": unit})
 
@@ -144,7 +144,7 @@ def _places() -> Dict[str, Any]:
 
 
 def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Run the set-up on `nodes` as root; return what each printed."""
+    """Run the set-up on `nodes` as root; return what each node printed."""
     call = f"\nmain({json.dumps(given)!r})\n".encode()
     answers = fanout.each(nodes, _ROOT, fanout.source_of(node_setup) + call, _SETUP_TIMEOUT_S)
     failed = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]

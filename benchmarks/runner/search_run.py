@@ -1,7 +1,7 @@
-"""Measures again what is short, then runs the trials that `search` requests, many at once.
+"""Measures again what is short, then runs the trials that `benchmarks.search` requests, many at once.
 
-One mpirun runs a whole round: its ranks are split into the trials' groups, and each rank's own times tell them apart. It never
-raises: if a search cannot continue, its line has the reason, because earlier measurements must not be lost.
+One mpirun runs many trials: its ranks are split into one group for each trial, and their own times give each group's busbw.
+If a search cannot continue, nothing is raised and its line has the reason, because earlier measurements must not be lost.
 """
 
 import json
@@ -21,7 +21,7 @@ from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
-#: Trials that run separately at once after their common run failed.
+#: After the common run of many trials failed, each trial runs by itself; at most this many run at the same time.
 _WINDOW = 8
 _PAIR = 2
 _PAIRS_KEPT = 1500
@@ -64,7 +64,7 @@ def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> 
 
 
 def scale(request: Search, trials: Trials, here: str) -> int:
-    """Return the divisor of line rates that a first run of a pair states, 1 on real wires or if no pair runs."""
+    """Return the divisor of line rates that a first run of a pair states; 1 on real hardware, or if no pair can run."""
     launch = _Launch(request, trials, here)
     for first in range(len(request.nodes) - 1):
         job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job
@@ -117,14 +117,14 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep as many pairs as fit into the line; only the picture needs them."""
+    """Keep as many pairs as fit into the line; only the report's picture of the pairs needs them."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
 
 
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
-    """Return the better number of the full ring: if the first was chance, no group of nodes is suspect."""
+    """Return the better busbw of the full ring, first or retested: if the first was low by chance, no group is suspect."""
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
     return first if first is None else max([first, *(placement[2] for placement in found if placement)])
@@ -207,7 +207,7 @@ class _Launch:
             return list(pool.map(separately, enumerate(batch)))
 
     def _batches(self, trials: Sequence[Trial]) -> List[List[Trial]]:
-        """Group the trials that one run can contain: those with equally many nodes over all rails, or over single rails."""
+        """Group the trials that one run can contain: those with equally many nodes, over all rails or over one rail each."""
         batches = {}  # type: Dict[Any, List[Trial]]
         for trial in sorted(trials):
             key = ("rails", len(trial.nodes)) if len(trial.rails) == 1 else (trial.rails, len(trial.nodes))
@@ -239,9 +239,9 @@ class _Launch:
     def _sample(
         self, group: _Group, size_bytes: int, times: Sequence[float], hosts: Dict[int, Optional[int]], waited: float
     ) -> Sample:
-        """Return a group's number; in a rehearsal, ranks that waited for processors get the benefit of the doubt.
+        """Return a group's busbw; in a rehearsal, take into account that ranks may have waited for processors.
 
-        A pair is not slow if waiting may explain the whole shortfall; a link at half its rate is still slow.
+        A pair is not slow if this waiting may explain the whole shortfall; a link at half its rate is still slow.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
@@ -260,7 +260,7 @@ class _Launch:
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
         members = []  # type: List[_Group]
         contexts = []  # type: List[Ranks]
-        # Ranks of different rails need different variables, so each rail has its own context.
+        # Ranks of different rails need different variables, so each rail has its own app context.
         for rails in sorted({trial.rails for trial in batch}) if per_node == 1 else [batch[0].rails]:
             mine = [trial for trial in batch if trial.rails == rails]
             split = len(batch[0].nodes) * per_node
@@ -275,10 +275,10 @@ class _Launch:
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
     def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
-        """Write the script that repeats a culprit's worst trial and a fine one; return its path, empty for no script."""
+        """Write the script that repeats a culprit's worst trial and a fine one; return its path, or "" without a script."""
         tried = [each for each in one.evidence if (_blames(one, each) if one.rails else not each.trial.rails)]
         if one.kind == "between" or not tried:
-            return ""  # it shows only while many pairs run at once
+            return ""  # slowness of the kind `between` shows only while many pairs run at once
         worst = min(tried, key=lambda each: each.busbw_gb_s or 0.0).trial
         fine = [each for each in samples if is_beside(one, each.trial, worst) and each.busbw_gb_s]
         best = sorted(fine, key=lambda each: -(each.busbw_gb_s or 0.0))[:1]

@@ -12,7 +12,8 @@ def said(words: Sequence[str], cannot: str, given: bytes = b"") -> str:
     """Return the output of the command `words` with the input `given`.
 
     Raises:
-        Refusal: it did not start, or it failed; the message has `cannot` and the last line of its output.
+        Refusal: the command did not run to its end, or it failed; for a failure, the message is `cannot` and the last line of
+            its error output.
     """
     try:
         done = subprocess.run(

@@ -1,7 +1,7 @@
 """Builds and measures in the Slurm job that runs this program, on the nodes that Slurm gave it.
 
 The program runs on the job's first node. It starts commands on the other nodes with `srun` in the same job, in place of ssh, so
-no node needs another node's key. The result is kept on the file system that outlives the nodes.
+no node needs another node's key. The result is kept on a file system that outlives the nodes.
 """
 
 import gzip
@@ -25,7 +25,7 @@ _NODES = "BUSBAR_JOB_NODES"
 
 
 class Allocation(NamedTuple):
-    """The job that this program runs in: its number and its nodes, the one with this program first."""
+    """The job that this program runs in: its id and its nodes, first the node that runs this program."""
 
     job: str
     nodes: List[Node]
@@ -49,7 +49,7 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
     """Return the Slurm job that this process runs in.
 
     Raises:
-        Refusal: the process runs in no job, or Slurm does not answer.
+        Refusal: the process does not run in a job, or Slurm does not answer.
     """
     if "SLURM_JOB_ID" not in environment or "SLURM_JOB_NODELIST" not in environment:
         raise Refusal("this program must run in a Slurm job; submit it with sbatch")
@@ -88,7 +88,7 @@ def _again(its: Allocation, job: Job) -> None:
     """Start this program again with the job's nodes in its environment, and without Slurm's variables."""
     if len(its.nodes) != job.nodes:
         raise Refusal(
-            f"the test is planned for {job.nodes} nodes, and job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
+            f"the test is planned for {job.nodes} nodes, but job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
             "set testNodes in the stack file"
         )
     shell = os.path.join(jobs.fresh(os.path.join(jobs.root(), "jobs", its.job)), "shell")
@@ -99,7 +99,7 @@ def _again(its: Allocation, job: Job) -> None:
 
 
 def _lay(its: Allocation, shell: str) -> None:
-    """Put ssh's replacement on every node: Open MPI's daemons look for it, too. Home folders may be shared or not."""
+    """Put ssh's replacement on every node, where Open MPI's daemons look for it; nodes may or may not share home folders."""
     folder, count = shlex.quote(os.path.dirname(shell)), str(len(its.nodes))
     own, there = shlex.quote(shell) + ".$$.$SLURM_NODEID", shlex.quote(shell)
     takes = f"umask 077 && mkdir -p {folder} && cat > {own} && chmod 700 {own} && mv {own} {there}"
@@ -122,7 +122,7 @@ def work(job: Job, its: Allocation, here: str) -> int:
 
 
 def _run(job: Job, its: Allocation) -> str:
-    """Return an id that only this run has: every run has the same document, and Slurm may start its job numbers again."""
+    """Return an id that only this run has: all runs have the same document, and Slurm may use a job's id again."""
     return hashlib.sha256(f"{job.run_id} {its.job} {time.time()}".encode()).hexdigest()[:16]
 
 
@@ -165,7 +165,7 @@ def _keep(job: Job, text: str) -> None:
     try:
         jobs.write(path, text)
     except OSError as error:
-        _say(f"the result is not kept for the next update ({error}); only results of the login user's jobs are")
+        _say(f"the result is not kept for the next update ({error}); only the results of the login user's jobs are kept")
     else:
         _say(f"the result is kept; the next `pulumi up` exports it ({path})")
 

@@ -12,7 +12,7 @@ _NO_REASON = "none"
 
 
 class State(NamedTuple):
-    """One node: its state in sinfo's long form, and its reason with user and time; empty if there is no reason."""
+    """One node: its state in sinfo's long form, and the reason for it with user and time; `reason` is empty if none is set."""
 
     state: str
     reason: str
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
 
 def states() -> Dict[str, State]:
-    """Return every node of the cluster by name.
+    """Return the state of every node of the cluster, by the node's name.
 
     Raises:
         Refusal: the controller does not answer.
@@ -47,7 +47,7 @@ def states() -> Dict[str, State]:
 
 
 def read(text: str) -> Dict[str, State]:
-    """Return the nodes in the output of sinfo."""
+    """Return the states of the nodes in the output of sinfo, by name."""
     found = {}
     for line in text.splitlines():
         name, state, user, time, reason = line.split("|", 4)
@@ -73,7 +73,6 @@ def refuse_unusable(nodes: Sequence[Node]) -> None:
     found = unusable(nodes, states())
     if found:
         raise Refusal(
-            "{}; nothing was started; `scontrol update nodename=NAME state=resume` on the controller takes a node back".format(
-                "; ".join(found)
-            )
+            "{}; nothing was started; `scontrol update nodename=NAME state=resume` on the controller returns a node to "
+            "service".format("; ".join(found))
         )

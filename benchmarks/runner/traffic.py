@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence
 from benchmarks.launch.lines import NvlinkBytes, PortEvents, Transport, Warned
 from benchmarks.launch.protocol import Node
 
-#: With more nodes than this, only the byte counts of those that sent least are kept.
+#: If there are more nodes than this, only the byte counts of the worst nodes are kept.
 _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
 #: How many different sentences of each kind are kept from NCCL's log.
@@ -59,7 +59,7 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
     """Return the byte counts of the `count` worst nodes: if these sent enough, all nodes did.
 
-    Half of them are nodes whose rails together sent least, half are nodes whose rails are least even.
+    Half of these are the nodes whose rails together sent least; the other half are nodes whose rails sent least evenly.
     """
 
     def counted(name: str) -> List[int]:

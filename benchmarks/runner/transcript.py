@@ -1,6 +1,6 @@
 """Parses the output of nccl-tests, text or JSON file, by the column names in its own header.
 
-What does not fit is named in `problems`; `benchmarks.judge.verdict` decides what that means.
+Whatever cannot be read is listed in `problems`; `benchmarks.judge.verdict` decides what that means.
 Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, one or two placements, with or without per-iteration columns).
 """
 
@@ -20,11 +20,11 @@ _NCCL_VERSION = re.compile(r"^NCCL version (\S+)")
 _STARTING = re.compile(r"^# Collective test starting: (?:.*/)?(\w+?)(?:_perf)?(?:_mpi)?\s*$")
 _AVERAGE = re.compile(r"^#\s*Avg bus bandwidth\s*:\s*(\S+)")
 _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
-#: A number as printf writes it; Python reads more, such as `00` and `1_0`.
+#: A number as printf writes it; Python's float accepts other forms, too, such as `00` and `1_0`.
 _PRINTED = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?$")
 #: A row anywhere in the output: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
-#: Above any closing field of a JSON result; an integer may be larger than any float.
+#: Larger than any closing field of a JSON result can be; an integer there could be too large for a float.
 _LARGEST = 1e300
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")
@@ -40,7 +40,7 @@ class Placement(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Operations timed one by one (`-I 1`): `iterations` of them, in us; `rank_us` has each rank's median, by rank."""
+    """Times of `iterations` operations timed one by one (`-I 1`), in us; `rank_us` has each rank's median, by rank."""
 
     iterations: int
     p50_us: float
@@ -76,9 +76,9 @@ class Device(NamedTuple):
 class Transcript(NamedTuple):
     """One run of one collective.
 
-    `rows` has one row for each size, `every` those of all cycles as they were printed. `scale` is the divisor of line rates
-    that a rehearsal states (None on real hardware), `waited` the share of its time in which some rank of it was ready and
-    had no processor, `nccl` a version such as 2.28.9, `problems` sentences about what could not be read.
+    `rows` has one row for each size, `every` has the rows of all cycles as they were printed. `scale` is the divisor of line
+    rates that a rehearsal states (None on real hardware). `waited` is the largest share of a rehearsal's time that a rank
+    was ready but had no processor. `nccl` is a version such as 2.28.9. `problems` are sentences about what could not be read.
     """
 
     collective: Optional[str]
@@ -131,7 +131,8 @@ class _Draft:
 def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
     """Return every run found in `text`, in order; never raises on content.
 
-    With `cycles` above 1 (`-N`) each size is printed as often, and the cycle of median time is returned.
+    With `cycles` above 1 (`-N`) each size is printed that many times. `rows` then has the row with the median time, or the
+    first one with wrong values.
     """
     drafts = []  # type: List[_Draft]
     draft = _Draft()
@@ -224,7 +225,7 @@ def _in_order(rows: List[Row], cycles: int, problems: List[str]) -> List[Row]:
             if after.size_bytes <= before.size_bytes and after.size_bytes != 0:
                 problems.append(f"sizes do not grow: {after.size_bytes} B after {before.size_bytes} B")
         if [row.size_bytes for row in run] != [row.size_bytes for row in runs[0]]:
-            problems.append("cycles hold different sizes")
+            problems.append("the cycles have different sizes")
     return [_median_cycle([run[index] for run in runs]) for index in range(each)]
 
 
@@ -239,7 +240,7 @@ def _median_cycle(rows: List[Row]) -> Row:
 
 
 def _with_redop(words: List[str], columns: List[str]) -> List[str]:
-    """Tests without a reduction leave that field blank (hypercube): then the root, a whole number, is in its place."""
+    """Return `words` with an empty redop if the test left it blank (hypercube): then the root, a number, is in its column."""
     place = columns.index("redop") if "redop" in columns else len(columns)
     blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()
     return [*words[:place], "", *words[place:]] if blank else words
@@ -429,13 +430,13 @@ def _json_transcript(document: Dict[str, Any], rows: List[Row], problems: List[s
     if average is None or bounds is None:
         problems.append("the run's closing fields are missing")
     if isinstance(bounds, dict) and str(bounds.get("okay")).lower() == "false" and not bounds.get("count"):
-        problems.append("the JSON result says that values were out of bounds, and counts none")
+        problems.append("the JSON result says that values were out of bounds, but counts none")
     errors = document.get("errors")
     said = [str(one) for one in (errors if isinstance(errors, list) else [errors]) if one]
     if said:
         problems.append("nccl-tests reports errors: {}".format("; ".join(said)[:500]))
     if isinstance(config, dict) and config.get("validation") == 0 and not all(map(_is_unchecked, rows)):
-        problems.append("the JSON result counts wrong values, and says that none were checked")
+        problems.append("the JSON result counts wrong values, but says that none were checked")
     code = document.get("nccl_version")
     return Transcript(
         program or None,

@@ -1,1 +1,1 @@
-"""The search for what makes a fabric slow; standard library of Python 3.6, as it runs on the head node."""
+"""The search for what makes a fabric slow. Python 3.6, standard library only, because it runs on the head node."""

@@ -1,4 +1,4 @@
-"""Estimates what a healthy pair reaches, and how far below it a number is slow."""
+"""Estimates the busbw that a healthy pair reaches, and how far below that a number counts as slow."""
 
 import math
 from statistics import median
@@ -7,7 +7,7 @@ from typing import List, Optional, Tuple
 #: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by a few
 #: percent.
 FLOOR = 0.08
-#: The same share if there are fewer than `_FEW` numbers.
+#: The share that replaces `FLOOR` if there are fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
 _FEW = 12
 MAD_TO_SD = 1.4826
@@ -36,6 +36,6 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 def deviations(count: int) -> float:
     """Return how many robust standard deviations below the median a number must be to count as slow.
 
-    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below; the limit is 0.7 deviations lower.
+    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations lower.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

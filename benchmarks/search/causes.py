@@ -7,9 +7,9 @@ from benchmarks.search.rails import Rails
 from benchmarks.search.suspects import DEEPER
 from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_rail, other_of
 
-#: A rail of a node whose other rails are slow too is blamed in addition to the node if it reaches less than this share of them.
+#: If all rails of a node are slow, a rail is blamed in addition to the node if it reaches less than this share of the others.
 _BESIDES = 0.75
-#: A group is blamed only if it was slow in all of this many trials: an intermittent fault misleads any bisection.
+#: A group is blamed only if it was slow again in all of this many repeats: an intermittent fault misleads any bisection.
 GROUP_REPEATS = 4
 
 
@@ -25,7 +25,7 @@ class Reading(Rails):
 
     @property
     def blames(self) -> List[Culprit]:
-        """The culprits that are nodes, rails, links or groups; pairs that are slow only in company have no fault."""
+        """All culprits except of the kind `between`: pairs that are slow only while many pairs run have no fault."""
         return [one for one in self.culprits if one.kind != "between"]
 
     def is_explained(self) -> bool:
@@ -41,13 +41,13 @@ class Reading(Rails):
     def _ring_in_company(self) -> Optional[float]:
         """Return the share of healthy that neighbours in the ring reach while all run at once; None if they are not slowed.
 
-        On small leaves, most edges of the ring cross to another leaf, so the ring is as slow as its edges are in company.
+        With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at once.
         """
         edges = [one for one in self.company if (one.trial.nodes[0] - one.trial.nodes[1]) % self.nodes in {1, self.nodes - 1}]
         return self.ratio(edges) if edges else None
 
     def are_in_company(self, nodes: Iterable[int]) -> bool:
-        """Tell whether all `nodes` have pairs that are slow only in company: a ring over them may be slow without any fault."""
+        """Tell whether each of `nodes` has a pair that is slow only in company: a ring over them may be slow with no fault."""
         return set(nodes) <= {node for sample in self.company for node in sample.trial.nodes}
 
     def beyond_doubt(self) -> Tuple[int, ...]:
@@ -133,7 +133,7 @@ class Reading(Rails):
         return found
 
     def _is_slow_besides(self, tables: List[Dict[int, Sample]]) -> bool:
-        """Tell whether the rails that do not stand out are slow too, compared with those of pairs beyond doubt."""
+        """Tell whether the rails that do not stand out are slow too, compared with the rails of pairs beyond doubt."""
         own = [level_of(table) for table in tables]
         others = [level_of(table) for pair in self.references() for table in self.tables[pair]]
         return bool(own and others) and median(own) < DEEPER * median(others)
@@ -157,7 +157,7 @@ class Reading(Rails):
         return Culprit("link", pair, tuple(rails), level, flapping, evidence, sure)
 
     def _of_groups(self, guilty: Set[int]) -> List[Culprit]:
-        """Return the shortest stretches of the ring that are slow together although some part of them is not."""
+        """Return the shortest stretches of the ring that are slow together, although stretches that overlap them are fine."""
         doubtful = [set(pair) for pair in self.open if not self.is_innocent(pair)]
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
         slow = [group for group in slow if not self.are_in_company(group)]
@@ -168,7 +168,7 @@ class Reading(Rails):
                 continue
             tried = self.groups[group]
             if len(tried) <= GROUP_REPEATS or any(pair <= set(group) for pair in doubtful):
-                continue  # a group of one intermittent pair may be chance
+                continue  # a group with one intermittent pair in it may be slow by chance
             evidence = tuple(tried) + tuple(sample for other in fine for sample in self.groups[other])
             found.append(Culprit("group", group, (), self.ratio(tried), False, evidence, _sureness(len(tried))))
         return found

@@ -1,4 +1,4 @@
-"""Chooses the trials that settle open questions: repeats, other partners, sparse rounds, single rails."""
+"""Chooses the trials that settle open questions: repeats, other partners, sparse rounds (few pairs at once), single rails."""
 
 from typing import Iterable, List, Set
 
@@ -7,11 +7,11 @@ from benchmarks.search.shared_links import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
-#: How often a node that is always slow is tried; how many fine trials with other nodes each end of a slow pair needs.
+#: How often a node that is always slow is tried; in how many trials with other nodes each end of a slow pair must be fine.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
-#: Trials in sparse rounds of one node, and of a pair that was always slow in company.
+#: Number of trials in sparse rounds for one node, and for a pair that was always slow while many pairs ran.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
-#: The same for the pairs that join an island to other nodes, each of them once.
+#: Number of pairs between an island and other nodes that are tried in sparse rounds, each of them once.
 _LONE_BRIDGES = 2
 
 
@@ -58,7 +58,7 @@ def doubts(reading: Reading) -> List[Trial]:
     for node in lonely:
         if reading.trials_of(node) < NODE_TRIALS:
             asked.take_with(node, _fresh_first(reading, node))
-    if asked.pairs:  # a baseline of few numbers is measured again in the same round
+    if asked.pairs:  # if only few pairs were fine, they run again in the same round, for comparison
         fine = sorted(pair for pair, count in reading.slow.items() if not count)
         for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
             asked.take(pair)
@@ -66,13 +66,13 @@ def doubts(reading: Reading) -> List[Trial]:
 
 
 def _fresh_first(reading: Reading, node: int) -> List[int]:
-    """Return the partners beyond doubt for `node`, those that it has not run with first."""
+    """Return the partners beyond doubt for `node`, first those that it has not run with yet."""
     known = {other_of(pair, node) for pair in reading.partners[node]}
     return sorted(reading.clean, key=lambda other: other in known)
 
 
 def unproven(reading: Reading) -> List[Trial]:
-    """Return the next trials, few at once, of nodes and pairs that are blamed if they are slow in a sparse round, too."""
+    """Return the next sparse round: trials of nodes and pairs that will be blamed if they are slow in it as well."""
     asked = Round()
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:
@@ -99,19 +99,19 @@ def _may_flap(reading: Reading) -> List[int]:
 
 
 def _never_sparse(reading: Reading) -> List[int]:
-    """Return the nodes that would be blamed only because of trials that were slow in company."""
+    """Return the nodes that would be blamed only because of trials that were slow while many pairs ran."""
     ran = {node for pair in reading.sparse for node in pair}
     return [node for node in reading.blamed if node not in ran] if reading.is_crowded else []
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return `pairs`, but only as many as a sparse round has, spread over the cluster, where pairs slow each other."""
+    """Return `pairs`; if the pairs of a round make each other slow, return only a sparse round's number of them, spread out."""
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 
 
 def single_rails(reading: Reading) -> List[Trial]:
-    """Return the single-rail trials that would narrow a cause down to its rails, all rails of a pair at once."""
+    """Return the trials that narrow a cause down to its rails: for each pair one trial per rail, all in the same round."""
     asked = Round()
     for pair in sorted(reading.links):
         if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):

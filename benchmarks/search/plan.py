@@ -2,13 +2,13 @@
 
 Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
 
-Order of trials: the edges of the ring (it uses no other links, so a bad link that made it short is among them), then partners
-i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring when every pair is fine.
-Rule of blame from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good partner,
-a link if its two nodes are slow only together. Pairs that run at once share the links between leaves, so if many of a round
-are slow, some run again in sparse rounds: pairs that are fine then were slow in company and are not to blame. Nothing is
-blamed unless it was slow in sparse rounds, the more often the more suspects there are: of a thousand pairs, some are
-disturbed twice.
+Order of trials: the edges of the ring (the ring uses no other links, so a bad link that made it short is among them), then
+partners i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring if every pair is
+fine. Rule of blame from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good
+partner, a link if its two nodes are slow only together. Pairs that run at once share the links between leaf switches. So if
+many pairs of a round are slow, some of them run again in sparse rounds of few pairs. If a pair is fine in a sparse round, it
+was slow only "in company", while many pairs ran, and is not to blame. Nothing is blamed unless it was slow in sparse rounds.
+The more suspects there are, the more slow trials each needs: of a thousand pairs, some are disturbed twice.
 """
 
 from itertools import chain
@@ -20,10 +20,10 @@ from benchmarks.search.sentences import summary
 from benchmarks.search.shared_links import few_at_once
 from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, pair_of, trial_of
 
-#: Limits on rounds: of sparse ones that repeat pairs of crowded rounds, of repeats of unclear pairs, of sparse rounds of
-#: suspects, and of rounds that narrow a cause down to its rails.
+#: Largest numbers of rounds: sparse rounds that repeat pairs of crowded rounds, rounds that repeat unclear pairs, sparse rounds
+#: of suspects, and rounds that narrow a cause down to its rails.
 _SPARSE_ROUNDS, _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 8, 12, 10, 8
-#: How often the ring's edges are measured again if nothing was found, or no more than a group of nodes.
+#: How often the ring's edges are measured again if nothing was found, or only groups of nodes.
 _AGAIN = 3
 
 
@@ -111,15 +111,15 @@ class Search:
             if not reading.are_in_company(clean):
                 yield from self._bisect(clean)
             for _ in range(_AGAIN):
-                if all(one.kind == "group" for one in self._read().blames):  # a pair of it may be intermittent
+                if all(one.kind == "group" for one in self._read().blames):  # one of the group's pairs may be intermittent
                     yield from self._again()
 
         if self._off_ring and not self._read().blames:
             yield from self._other_pairs()
 
     def _other_pairs(self) -> Iterator[List[Trial]]:
-        """Yield every pair that has not run yet, each node once per round, until there is a culprit."""
-        last = self._nodes - 1 + self._nodes % 2  # with an odd number of nodes, one rests in each round
+        """Yield every pair that has not run yet, each node at most once per round, until there is a culprit."""
+        last = self._nodes - 1 + self._nodes % 2  # with an odd number of nodes, one node has no partner in each round
         tried = set(self._read().pairs)
         for shift in range(last):
             turned = [pair_of((shift + step) % last, (shift - step) % last) for step in range(1, (last + 1) // 2)]
@@ -133,7 +133,7 @@ class Search:
                     return
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
-        """Yield trials for when every pair is fine, or all are equally slow: the full ring, and its edges again."""
+        """Yield the trials for the case that all pairs are fine or equally slow: the full ring, and its edges again."""
         if self._read().whole is None:
             yield [Trial(tuple(range(self._nodes)), ())]
         if not self._read().is_explained():
@@ -144,7 +144,7 @@ class Search:
         yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
-        """Yield every edge of the ring in two rounds; the closing edge of an odd ring comes later."""
+        """Yield the ring's edges in two rounds (two nodes: in one); the closing edge of an odd ring comes later."""
         count = self._nodes
         yield [trial_of(node, node + 1) for node in range(0, count - 1, 2)]
         if count > PAIR:
@@ -231,7 +231,7 @@ class Search:
             yield from _at_once([self._bisect(part) for part in slow])
             return
         if not self._read().is_group_slow(group):
-            yield [Trial(group, ())]  # it has not run, or only as the full ring: is it slow now?
+            yield [Trial(group, ())]  # the group has not run yet, or it ran only as the full ring: is it slow now?
             if not self._read().is_group_slow(group):
                 return
         yield from self._trim(group)

@@ -1,4 +1,4 @@
-"""Finds slow single rails: of one node, between two nodes, or on all nodes."""
+"""Finds individual rails that are slow: on one node, between two nodes, or on all nodes."""
 
 from statistics import median, median_high
 from typing import Dict, List, Optional
@@ -58,7 +58,7 @@ class Rails(Suspects):
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
     def showing(self, tables: List[Dict[int, Sample]]) -> List[Dict[int, Sample]]:
-        """Return the tables in which the fault showed: slower than those of other pairs, or slow on some rail."""
+        """Return the tables in which the fault showed: slower than the tables of pairs beyond doubt, or slow on some rail."""
         others = [level_of(table) for other in self.references() for table in self.tables[other]]
         if not others:
             return tables
@@ -66,7 +66,7 @@ class Rails(Suspects):
         return [table for table in tables if level_of(table) < limit or self.standouts(table)]
 
     def is_away_at_times(self, pair: Pair) -> bool:
-        """Tell whether a slow pair was fine at times, over all rails or over single ones."""
+        """Tell whether a slow pair was fine at times, over all rails together or over single rails."""
         tables = self.tables.get(pair, [])
         return not self.is_always_open(pair) or len(self.showing(tables)) < len(tables)
 

@@ -1,10 +1,10 @@
-"""Detects pairs that slow each other on links between leaves: compares rounds of many pairs with sparse rounds of few."""
+"""Detects pairs that slow each other on links between leaf switches: compares rounds of many pairs with rounds of few."""
 
 from typing import Callable, Dict, List
 
 from benchmarks.search.trials import PAIR, Pair, Sample, pair_of, whole_pairs
 
-#: This many slow pairs in one round may share a link.
+#: If at least this many pairs of one round are slow, they may share a link.
 COMPANY = 3
 
 
@@ -16,13 +16,13 @@ def few_at_once(nodes: int) -> int:
 def lone_at_once(nodes: int, *, is_packed: bool) -> int:
     """Return how many pairs can run at once and almost never share a link between leaves.
 
-    If much of a round is slow (`is_packed`), leaves may be small, and two pairs of one leaf too many.
+    If many pairs of a round are slow (`is_packed`), leaves may be small, and even two pairs of one leaf may share a link.
     """
     return max(1, nodes // (64 if is_packed else 16))
 
 
 def lone_samples(rounds: List[List[Sample]], nodes: int, *, is_packed: bool) -> Dict[Pair, List[Sample]]:
-    """Return the samples of sparse rounds."""
+    """Return the samples of the rounds whose pairs almost never share a link (`lone_at_once`), by pair."""
     found = {}  # type: Dict[Pair, List[Sample]]
     for samples in rounds:
         if len(samples) <= lone_at_once(nodes, is_packed=is_packed):
@@ -39,6 +39,6 @@ def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], 
 
 
 def is_packed(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> bool:
-    """Tell whether a quarter of the pairs of any crowded round was slow: more than disturbances and faults cause."""
+    """Tell whether in any round of many pairs a quarter or more of these was slow: more than disturbances and faults cause."""
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     return any(sum(map(is_slow, tried)) * 4 >= len(tried) for tried in many)

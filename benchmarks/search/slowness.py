@@ -1,4 +1,7 @@
-"""Compares the numbers of a search with healthy ones: which pairs and rings are slow, and which pairs only in company."""
+"""Compares the numbers of a search with healthy ones: finds slow pairs and rings, and pairs that are slow only in company.
+
+A pair is slow in company if it is slow in a crowded round, in which many pairs run, and fine in a sparse round of few pairs.
+"""
 
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
@@ -7,9 +10,10 @@ from benchmarks.search.baseline import baseline
 from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_packed, lone_samples
 from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of, other_of, pair_of, whole_pairs
 
-#: If this many slow pairs of a crowded round are fine in a sparse one, the pairs share a link; this many repeats decide it.
+#: If at least `_CLEARED` slow pairs of a crowded round are fine in sparse rounds, the pairs share a link. After `_TRIED_AGAIN`
+#: pairs have run again, no more are needed to decide.
 _CLEARED, _TRIED_AGAIN = 2, 4
-#: A node counts as always slow if at least this share of its partners are slow; a few of these may have other causes.
+#: A node is slow by itself if it is slow with at least this share of its partners; an island, if this share of its trials is.
 _MOSTLY = 0.75
 
 
@@ -86,7 +90,7 @@ class Slowness:
         return found
 
     def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
-        """Return the nodes that are slow by themselves: slow in sparse rounds, and with most other partners, too.
+        """Return the nodes that are slow by themselves: they are slow in sparse rounds, and with most other partners, too.
 
         Slow trials in a crowded round do not count: in half of the rounds, all partners may be on other leaves.
         """
@@ -143,7 +147,7 @@ class Slowness:
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return sets of nodes that are fine among themselves but slow with every node of the largest such set."""
+        """Return sets of nodes that are fine among themselves but slow with all nodes of the largest set that they ran with."""
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:
@@ -162,7 +166,7 @@ class Slowness:
         found = []
         for island in whole_sets[1:]:
             if len(island) == 1:
-                break  # so are all later ones
+                break  # all later ones have one node, too
             bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
             if len(bridges) > 2 and self._are_slow_apart(bridges):  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
@@ -177,6 +181,6 @@ class Slowness:
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:
-        """Tell whether `pairs` are slow not only in company: if a round was crowded, most are slow in sparse ones, too."""
+        """Tell whether `pairs` are slow not only in company: if a round was crowded, most must be slow in sparse ones, too."""
         apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
         return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as many as bridges

@@ -8,16 +8,16 @@ from benchmarks.search.trials import PAIR, Pair, Sample, other_of
 
 #: A number below this share of the level that is already explained has a cause of its own.
 DEEPER = 0.85
-#: Most trials of an intermittently slow pair; least slow ones among them that are more than a disturbance; and trials of one
-#: node after which it gets no more.
+#: Largest number of trials of an intermittently slow pair; smallest number of slow trials that is more than a disturbance; and
+#: the number of trials after which a node gets no more.
 _MIXED_TRIALS = 14
 _FLAPS = 3
 NODE_TRIALS = 16
-#: Evidence of one slow and of one fine trial, for a fault that shows in 40 % of trials and against a disturbance of 3 % of
-#: them; how much likelier the fault must be than a disturbance of one of all suspects; and the evidence below which a pair is
-#: innocent.
+#: Evidence from one slow and from one fine trial: the log of how much likelier it is if a fault shows in 40 % of trials than if
+#: disturbances show in 3 % of them. Then how many times likelier a fault must be if there is one suspect (with n suspects, n
+#: times as much); and the evidence at which a pair is innocent.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: The same likelihood ratio for the other partners of a node, without its worst one.
+#: How many times likelier a fault must be according to a node's trials with all partners except the worst.
 _ODDS_OF_OTHERS = 10
 #: Slow pairs whose shares of healthy differ by at most this may have one cause.
 _AS_BAD = 0.04
@@ -45,7 +45,7 @@ class Suspects(Slowness):
     # nodes
 
     def _blamed(self) -> Dict[int, bool]:
-        """Return the nodes that are slow with at least two known-good partners -> whether they are slow only at times."""
+        """Return the nodes that are slow with at least two known-good partners, and whether each is slow only at times."""
         blamed = {}  # type: Dict[int, bool]
         scores = {
             node: self._blame(node, blamed) for node in {node for pair, count in self.slow.items() if count for node in pair}
@@ -71,8 +71,8 @@ class Suspects(Slowness):
         if is_mixed and not self._node_flaps(pairs):
             slow = [pair for pair in slow if self.is_steady(pair)]
             is_mixed = False
-        # Two slow partners among good ones may be two bad links; if they are intermittent, or there are three, the node is at
-        # fault.
+        # Two slow partners among good ones may be two bad links; if one of these is intermittent, or if there are three, the
+        # node is at fault.
         return (is_steady, len(slow), -node) if len(slow) > (1 if is_steady or is_mixed else 2) else None
 
     def _node_flaps(self, pairs: List[Pair]) -> bool:
@@ -97,7 +97,7 @@ class Suspects(Slowness):
         return any(self.slow[pair] for pair in others) and self.evidence(others) > _INNOCENT
 
     def own(self, node: int) -> List[Pair]:
-        """Return the pairs of `node` that are not explained by a node already blamed."""
+        """Return the pairs of `node` that neither a blamed node nor an island explains."""
         return [pair for pair in self.partners[node] if not self.is_explained_by(pair, self.blamed)]
 
     def crossings(self) -> List[int]:
@@ -111,10 +111,11 @@ class Suspects(Slowness):
         return sorted(node for node in found if not any(node in pair and self._is_apart(pair, node) for pair in self.open))
 
     def _is_apart(self, pair: Pair, node: int) -> bool:
-        """Tell whether to test a pair that was always slow before `node`, which it shares with other slow pairs.
+        """Tell whether to test a pair that was always slow before testing `node`, which other slow pairs contain, too.
 
-        Not after a single trial that was as slow as another pair of that node, and slower than a disturbance: two causes are
-        rarely equally bad.
+        After a single trial, the node is tested first on two conditions. First, another of its pairs was equally slow, because
+        two causes are rarely equally bad. Second, all slow pairs contain the node, or the pair was slower than a disturbance
+        can make it.
         """
         if not self.is_always_open(pair) or len(self.open[pair]) > 1:
             return self.is_always_open(pair)
@@ -134,7 +135,7 @@ class Suspects(Slowness):
 
     def flaps(self, pair: Pair) -> bool:
         """Tell whether a pair was slow in more sparse rounds than other causes explain."""
-        # If something else already explains the run, no pair of all is likelier than another.
+        # If something else already explains the run, every pair is a suspect: none is likelier than another.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
 
@@ -154,10 +155,10 @@ class Suspects(Slowness):
         ]
 
     def is_passing(self, pair: Pair) -> bool:
-        """Tell whether a slow pair was fine as often as it was slow, or twice: beside another cause, it gets no more trials.
+        """Tell whether a slow pair was fine as often as it was slow, or twice: if there is another cause, this is enough.
 
-        It needs twice as many fine trials if it shares a node with a pair that is always slow, because that node may be the
-        cause of both. After twice as many rounds as edges and partners take, no intermittent pair gets more trials.
+        The pair needs twice as many fine trials if it shares a node with a pair that is always slow, because that node may be
+        the cause of both. After twice as many rounds as edges and partners take, no intermittent pair gets more trials.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -192,7 +193,7 @@ class Suspects(Slowness):
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def is_node_slow_apart(self, node: int) -> bool:
-        """Tell whether `node` was slow in a sparse round with a partner that is not blamed: a blamed one would explain it."""
+        """Tell whether `node` was slow in a sparse round with a partner that is not blamed and so does not explain this."""
         return self.is_slow_apart(pair for pair in self.partners[node] if other_of(pair, node) not in self.blamed)
 
     def unexplained(self, pair: Pair) -> int:
@@ -205,7 +206,7 @@ class Suspects(Slowness):
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Leave out pairs that were slightly slow once if another pair is always very slow: they do not have the same cause."""
+        """Leave out pairs that were slightly slow at times if another pair is always very slow: their cause is another one."""
         steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
         return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
@@ -255,7 +256,7 @@ class Suspects(Slowness):
         return found
 
     def _is_link(self, pair: Pair) -> bool:
-        """Tell whether to blame a link: slow repeatedly, in sparse rounds, too, and both ends fine with others or blamed."""
+        """Tell whether to blame a link: it is slow repeatedly and in sparse rounds; each end is fine with others or blamed."""
         return self.is_slow_together(pair) and (self.is_slow_apart([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
     def is_always_open(self, pair: Pair) -> bool:

@@ -4,7 +4,7 @@ import math
 from statistics import median_high
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-#: Nodes in the smallest ring; a larger ring is called a group here.
+#: Number of nodes in the smallest ring; a larger ring is called a group here.
 PAIR = 2
 
 Pair = Tuple[int, int]
@@ -20,7 +20,7 @@ class Trial(NamedTuple):
 class Sample(NamedTuple):
     """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none.
 
-    With a number, `why` names another cause than the fabric that may explain a low one; such a sample is never slow.
+    With a number, `why` names a cause other than the fabric that may explain a low number; such a sample never counts as slow.
     """
 
     trial: Trial
@@ -33,9 +33,9 @@ class Culprit(NamedTuple):
 
     `kind` determines the other fields. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
     slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all other
-    nodes, where no smaller set explains it. between: nodes whose pairs are slow when many of them run at once, and fine when
-    few do. `ratio` is measured busbw as a share of healthy, 0.0 if there is none; `flapping` means that some trials were fine;
-    `confidence` grows from 0 to 1 with the trials that agree.
+    nodes, where no smaller set explains it. between: nodes whose pairs are slow when many pairs run at once, but fine when few
+    do. `ratio` is measured busbw as a share of healthy, 0.0 without a number; `flapping` means that some trials were
+    fine; `confidence` grows from 0 to 1 with the number of trials that agree.
     """
 
     kind: str

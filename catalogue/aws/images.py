@@ -38,7 +38,7 @@ class MachineImage:
     Attributes:
         key: its name in a stack file.
         parameter: AWS's public parameter with the id of the newest one; {} is replaced by the architecture.
-        words: words that are all in the vendor's name of such an image.
+        words: words that the vendor's name of such an image contains, all of them.
         login: the user that first boot prepares for SSH.
         root_device: name of its root device.
         architectures: CPU architectures that EFA's installer supports on it; empty if it supports none.
@@ -47,7 +47,7 @@ class MachineImage:
         libraries: folders of the NCCL plugin and libfabric, old and new.
         release: code name of the distribution, for the Lustre client's repository; empty if the distribution has the client.
         slurm: packages of Slurm; None if its repositories have no Slurm 22.05 or later.
-        refuses_rsa: RSA keys cannot be used, because of its sshd and the vendor's key import together.
+        refuses_rsa: whether RSA keys cannot be used, because its sshd accepts no SHA-1 signatures.
     """
 
     key: str

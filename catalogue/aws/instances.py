@@ -2,8 +2,8 @@
 
 The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks the vendor and refuses a
 row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
-NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that both lack: aws-parallelcluster PR 7210
-(B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
+NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that neither lists: aws-parallelcluster PR
+7210 (B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ X86, ARM = "x86_64", "arm64"
 _CNI = "amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; karpenter-provider-aws:instance-types.md"
 _B300 = "aws-parallelcluster PR 7210; amazon-vpc-cni-k8s; card 0 is ENA only"
 _GB200 = (
-    "EC2 user guide and aws-parallelcluster (EFA = cards - 1); rates are 28.8 Tb/s of an UltraServer over 18, divided evenly"
+    "EC2 user guide and aws-parallelcluster (EFA = cards - 1); rates: an UltraServer's 28.8 Tb/s, divided by its 18 instances"
 )
 _HPC = "amazon-vpc-cni-k8s; EC2 user guide, HPC instances (line rate of hpc7a from there)"
 _PLAIN = "EC2 user guide, general purpose; AWS ParallelCluster tutorial (head and test nodes)"
@@ -69,7 +69,7 @@ class Instance:
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
         if self.efa > len(self.cards) or bool(self.efa) != bool(self.efa_gbit_s) or bool(self.gpu) != bool(self.gpus):
-            msg = f"{self.name}: {self.efa} EFA devices need as many cards and a line rate, and a GPU name a GPU count"
+            msg = f"{self.name}: {self.efa} EFA devices need as many cards and a line rate, and a GPU name needs a GPU count"
             raise ValueError(msg)
         if self.hca and len(set(self.hca)) != self.efa:
             msg = f"{self.name}: {self.efa} EFA devices need {self.efa} names, got {self.hca}"
@@ -77,7 +77,7 @@ class Instance:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None if it has none."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None if it has no NVLink."""
         return gpu_models.nvlink_gbytes_per_s(self.gpu)
 
     @property
@@ -96,8 +96,8 @@ def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
     return tuple(f"rdmap{bus}s{slot}" for bus in buses)
 
 
-# awsome-distributed-training:1.architectures/efa-cheatsheet.md lists those of p4de and states that they are the same on all
-# nodes; those of p5 and p5en are in the logs of published two-node runs (ascending PCI bus, four or two to a GPU).
+# awsome-distributed-training:1.architectures/efa-cheatsheet.md lists the devices of p4de and states that they are the same on
+# all nodes. The devices of p5 and p5en are in the logs of published two-node runs (by ascending PCI bus, four or two to a GPU).
 _P4 = _rdmap(27, 16, 32, 144, 160)
 _P5 = _rdmap(0, *(first + n for first in (79, 96, 113, 130, 147, 164, 181, 198) for n in range(4)))
 _P5EN = _rdmap(0, *(first + n for first in (85, 110, 135, 160) for n in range(4)))
@@ -131,7 +131,7 @@ _ROWS = (
         frozenset({BLOCK}),
         _GB200,
         ARM,
-        cluster_placement=False,  # an UltraServer is one place already, and is sold only as a Capacity Block
+        cluster_placement=False,  # the machines of an UltraServer are together anyway; it is sold only as a Capacity Block
     ),
     Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, _BOUGHT, _CNI),
     Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, _BOUGHT, _CNI),

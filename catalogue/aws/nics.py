@@ -26,8 +26,9 @@ class Nic:
 def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tuple[Nic, ...]:
     """Return the interfaces of `instance`, card by card.
 
-    The current rule is one ENA for IP traffic and `efa-only` for the rest, so that a node of 32 rails uses one address.
-    `legacy` selects the combined `efa` of older templates, each of which uses an address. Without `efa` there is only the ENA.
+    By the current rule, one ENA interface carries IP traffic and the others are `efa-only`, so that a node with 32 rails uses
+    one address. `legacy` selects the combined `efa` interfaces of older templates, each of which uses an address. Without
+    `efa`, there is only the ENA interface.
 
     Raises:
         ValueError: the type has no EFA, or the rule does not fit it.
@@ -70,7 +71,7 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
     places = [(nic.card, nic.device) for nic in nics]
     wrong = ""
     if places.count((0, 0)) != 1 or any(nic.kind == EFA_ONLY for nic in nics if (nic.card, nic.device) == (0, 0)):
-        wrong = "exactly one interface is card 0, device 0, and it carries IP traffic, so it is not efa-only"
+        wrong = "exactly one interface must be card 0, device 0, and it carries IP traffic, so it must not be efa-only"
     elif len(set(places)) != len(places):
         wrong = "two interfaces have the same card and device index"
     for nic in nics:
@@ -92,5 +93,5 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
 
 
 def addresses(nics: tuple[Nic, ...]) -> int:
-    """Return how many addresses of its subnet a machine with these interfaces uses."""
+    """Return how many addresses of the subnet a machine with these interfaces uses."""
     return sum(nic.kind != EFA_ONLY for nic in nics)

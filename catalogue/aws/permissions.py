@@ -140,7 +140,7 @@ def policy(resources: Iterable[str], lookups: Iterable[str]) -> dict[str, Any]:
     """Return an IAM policy for a stack that creates `resources` and calls `lookups`, tokens of pulumi-aws without `aws:`.
 
     Raises:
-        KeyError: one of them is not listed.
+        KeyError: one of the tokens is not listed.
     """
     actions = {"sts:GetCallerIdentity"}
     for token in resources:

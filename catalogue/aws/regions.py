@@ -1,6 +1,7 @@
 """OpenZFS deployment types by region, and the throughputs that each can have.
 
-Only regions that a source names are listed. For others the default is the only type that every row of the vendor's table has.
+Only regions that a source names are listed. For other regions, the default is the only type that the vendor's
+table has in every region.
 Sources: FSx for OpenZFS user guide, "Availability by AWS Region", as read in awsome-distributed-ai issue 1097 and pull requests
 1100 and 1102 (May 2026); throughput: FSx API, OpenZFSConfiguration.
 """
@@ -64,7 +65,7 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return a highly available deployment type that `region` offers: one zone if the region is known to have it, else two."""
+    """Return a highly available deployment type that `region` offers: in one zone if a source lists one, else in two."""
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 

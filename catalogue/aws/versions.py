@@ -15,10 +15,10 @@ from catalogue.containers import told
 
 #: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why they must not be used.
 HANGING = ("1.18.0",)
-HANGS = "hangs in broadcasts between nodes; it must be another version, 1.20.0 or later for one"
+HANGS = "hangs in broadcasts between nodes; use another version, such as 1.20.0 or later"
 
-#: AWS's archive that sets the Lustre client up over EFA; it has neither a version nor a published checksum (FSx for Lustre user
-#: guide, "Configuring EFA clients").
+#: AWS's archive that configures the Lustre client to use EFA; it has neither a version nor a published checksum (FSx for Lustre
+#: user guide, "Configuring EFA clients").
 LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 
 
@@ -33,9 +33,9 @@ def parts(version: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Stack:
-    """EFA installer, aws-ofi-nccl plugin (inside the installer since 1.39), NCCL; `container` is an image with these versions.
+    """Versions of EFA installer, aws-ofi-nccl plugin (in the installer since 1.39) and NCCL; `container` is an image with them.
 
-    A part that no source states is empty and is not checked. `efa_sha256` is the sha256 of the installer's archive.
+    A version that no source states is empty and is not checked. `efa_sha256` is the sha256 of the installer's archive.
     """
 
     efa: str
@@ -55,7 +55,7 @@ class Stack:
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
             if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):
-                return f"the {name} is {given}, and {instance_type} needs {least} or later: older ones know nothing of its EFA"
+                return f"the {name} is {given}, but {instance_type} needs {least} or later: older ones do not support its EFA"
         if self.nccl and self.efa and parts(self.nccl) >= (2, 19) and parts(self.efa) < (1, 29):
             return (
                 f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL from 2.19 needs installer "
@@ -67,7 +67,7 @@ class Stack:
 
 
 _NEED_MINIMUMS = ("p5", "p6")
-#: The set of AWS's own nccl-tests image, in enroot's form of its name; tested with AWS ParallelCluster 3.13.
+#: The versions in AWS's own nccl-tests image, whose name is in enroot's form; tested with AWS ParallelCluster 3.13.
 STACK = Stack(
     efa="1.43.2",
     plugin="1.16.3",

@@ -1,7 +1,7 @@
 """Marketplace images by name, which a stack subscribes to; they contain driver, CUDA, OFED, MPI and NCCL.
 
-Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. The vendor's other images are imported by hand and named
-by their OCID.
+Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. Images that are listed neither here nor in
+catalogue/oci/imports.py are imported by hand and named by their OCID.
 """
 
 from __future__ import annotations

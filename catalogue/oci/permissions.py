@@ -17,7 +17,7 @@ LIMITS = "inspect limits in tenancy"
 GROUPS = "manage dynamic-groups in tenancy"
 POLICIES = "manage policies"
 
-#: Class or function of the provider's SDK, by module -> the permission, in the compartment unless it names another place.
+#: Class or function of the provider's SDK, by module -> the permission, in the compartment unless it names another scope.
 RIGHTS: dict[str, dict[str, str]] = {
     "core": {
         "Vcn": NETWORK,
@@ -71,5 +71,4 @@ CONTROLLER = (
     "use volume-family",
     "inspect work-requests",
     "read app-catalog-listing",
-    "inspect work-requests",
 )

@@ -9,8 +9,8 @@ from pulumi_command import local
 
 from benchmarks.judge.checks import PASS
 
-#: The command plugin's interpreter. The plugin appends `create` to these arguments, so it is `$0` of the script and does not
-#: run.
+#: The command plugin's interpreter. The plugin appends `create` to these arguments, so `create` becomes `$0` of the script and
+#: is not executed.
 _SHOWS = ("/bin/sh", "-c", "cat")
 _FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
 
@@ -19,9 +19,10 @@ class Accept(pulumi.ComponentResource):
     """Fails the update unless the verdict is `pass`.
 
     Creates: one Command that shows `screen`, and fails unless the verdict is `pass`. Its `create` is `headline`, a sentence,
-    because the error message of a failed update begins with it: `exit status 1: running "..."` (pulumi-command 1.2.1,
-    provider/pkg/provider/local/commandOutputs.go, `run`).
-    It waits for the outputs in `after`: when a resource fails, the engine saves only the outputs that are known by then.
+    because the error message of a failed update begins with `exit status 1: running "..."`, which quotes `create`
+    (pulumi-command 1.2.1, provider/pkg/provider/local/commandOutputs.go, `run`).
+    The Command waits for the outputs in `after`: when a resource fails, the engine saves only the outputs that are known by
+    then.
     Outputs: none.
     """
 

@@ -34,13 +34,13 @@ from config.stack import Stack
 class Acceptance(pulumi.ComponentResource):
     """A measured bus bandwidth, its verdict, and the cause if it is short.
 
-    Creates: Ready, a reference to the stack itself, Runner with the Commands `build`, `measure` and `search`, and `schedule` if
-    the nodes form a Slurm cluster, Records, Accept. If Slurm starts the nodes: OnDemand, Records and Accept. If nothing may
-    start nodes yet: nothing, and only expected values are exported.
+    Creates: Ready; Runner with the Commands `build`, `measure` and `search`, and `schedule` if the runner sets up a Slurm
+    cluster on the nodes; Records and Accept. If Slurm starts the nodes: OnDemand, Records and Accept. If there are no nodes yet
+    and no job may start any: nothing.
     Outputs: `expected`, the values known before any measurement; `measured`, the record of one measurement, always replaced as
     a whole (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, with which a person logs in to the head
-    node; `readme`, Markdown; `head`, the head node once every node is ready, None while there are no nodes. None of them
-    depends on Accept, so a failing gate keeps its evidence.
+    node (to the controller if Slurm starts the nodes); `readme`, Markdown; `head`, the head node once every node is ready, None
+    without nodes or if Slurm starts them. None of these outputs depends on Accept, so they keep the evidence if Accept fails.
     """
 
     expected: pulumi.Output[dict[str, Any] | None]
@@ -80,7 +80,7 @@ class Acceptance(pulumi.ComponentResource):
         expected = Whole(outputs.expected(asked, price))
         self.expected = pulumi.Output.from_input(expected).apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            runs = "these always run" if planned.start_limit_s else "nodes cost only while they run, which jobs make them do"
+            runs = "these nodes always run" if planned.start_limit_s else "jobs start the nodes, which cost only while they run"
             pulumi.log.info(f"{expectation(asked, price, rents=stack.rents)}\n  runs:     {runs}", self)
         controller = cluster.inventory.apply(_controller)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)
@@ -103,7 +103,7 @@ class Acceptance(pulumi.ComponentResource):
         where = job.ended.apply(lambda its: its.where if its else None)
 
         def record(ended: Ended | None, waits: str, number: int) -> Whole:
-            if ended is None:  # the next update asks again
+            if ended is None:  # the next update reads the job's result again
                 return Whole(outputs.nothing_measured(planned.name, waits) | {"attempt": number, "refused": True})
             return self._record(ended.end, ended.where.built, number)
 
@@ -227,7 +227,7 @@ class Acceptance(pulumi.ComponentResource):
         return Whole(outputs.measured(end.judged, end.asked, built, end.searched, number))
 
     def _say(self, end: End | None, words: Said, kept: Kept, last: dict[str, Any]) -> None:
-        """Show a pass: whether this update measured it, and what changed since the previous run."""
+        """Log a pass, or that nothing was measured; also log whether the result is old and what changed since the last run."""
         if end is None:
             pulumi.log.info(words.headline, self)
             return
@@ -247,7 +247,7 @@ def _controller(inventory: Inventory) -> Head:
 
 
 def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
-    """Return the way to a transcript on `head`; None if there is a copy elsewhere already."""
+    """Return the way to a transcript on `head`; None if a measurement already copies the transcript elsewhere."""
     if reach.copies_transcripts:
         return pulumi.Output.from_input(None)
     known = pulumi.Output.all(shell=reach.shell(head), known_hosts=reach.known_hosts(head))

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 
 #: The engine's own function, and the pauses in seconds between calls. While a state in a folder is being written, it is
-#: unreadable for a moment: the file with its attributes is empty (gocloud.dev, blob/fileblob, of pulumi 3.259.0).
+#: unreadable for a moment: the file with its attributes is empty (gocloud.dev, blob/fileblob, as in pulumi 3.259.0).
 _READ = "pulumi:pulumi:readStackOutputs"
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
@@ -22,9 +22,9 @@ def last_measured() -> pulumi.Output[dict[str, Any]]:
 
 
 def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
-    """Return the number of this attempt, from 0: one more than that of the `last` measurement if it was refused.
+    """Return this attempt's number: the `last` measurement's number (0 if there was none), plus 1 if that one was refused.
 
-    The state keeps a refusal as a result, so without a new number the engine sees no change and does not run it again.
+    The state keeps a refusal as a result, so without a new number the engine sees no change and does not run the request again.
     """
     return last.apply(lambda found: int(found.get("attempt", 0)) + bool(found.get("refused")))
 
@@ -35,7 +35,7 @@ async def _before() -> Any:
     for pause_s in _PAUSES_S:
         try:
             return await _measured(stack)
-        except Exception as error:  # noqa: BLE001 - the engine's, of any kind
+        except Exception as error:  # noqa: BLE001 - the engine raises errors of any kind
             pulumi.log.debug(f"the outputs of {stack} cannot be read yet: {error}")
         await asyncio.sleep(pause_s)
     return await _measured(stack)

@@ -31,7 +31,7 @@ class Archive:
 
     @classmethod
     def of(cls, tests: NcclTests) -> Archive:
-        """Return the archive that a stack asks for; the sha256 of a local file is computed here."""
+        """Return the archive that a stack asks for, with its sha256 as set, as known, or as computed from the local file."""
         sha256 = tests.digest
         if tests.is_url:
             return cls(protocol.Source(tests.version, sha256, url=tests.source), {})
@@ -75,7 +75,7 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
 
     wanted = pulumi.Output.all(nodes=nodes, asked=asked, identity=runner.identity).apply(lambda known: request(**known))
     command = runner.run(name, wanted, [], opts)
-    # A dataclass, because Pulumi's SDK turns named tuples that pass through an output into plain tuples.
+    # Place is a dataclass, because Pulumi's SDK turns named tuples that pass through an output into plain tuples.
     known = pulumi.Output.all(nodes=nodes, network=ready.network, stdout=command.stdout, asked=asked)
     return Built(command, known.apply(lambda values: place(**values)))
 

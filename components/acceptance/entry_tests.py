@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from components.reach import Head, Ran, Reach
     from config.stack import Stack
 
-#: The search's time limit is this much shorter than the controller's, so that it can still report what it found.
+#: The test's own time limit is this much shorter than the controller's limit for the test, so that the test can still report
+#: its result.
 _MARGIN_S = 60
 _PAIR = 2
 
@@ -38,7 +39,7 @@ def entry_tests(  # noqa: PLR0913 - what they depend on, by name
 ) -> list[Ran]:
     """Register one Command for each set whose machines are tested; it writes the test's program and its request document.
 
-    `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive there.
+    `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive in that folder.
     """
     made: list[Ran] = []
     for one in sets:
@@ -62,7 +63,7 @@ def _document(asked: Asked, source: Source, one: PlannedSet, runner: str, networ
 
 
 def writes(folder: str, runner: str, pool: str, text: str) -> str:
-    """Return the command that writes the document from its input and then the program, both atomically."""
+    """Return the command that writes the document from stdin and then the test's program, both atomically."""
     document, path = f"entry-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json", entry_script(folder, pool)
     body = shlex.quote(f"#!/bin/sh\n# Written by busbar.\nexec python3 -IS {folder}/{runner} entry {folder}/{document}\n")
     return (

@@ -14,7 +14,7 @@ class Look:
     """The judgement of a measurement by itself.
 
     Attributes:
-        asked: what was asked, with the limit from earlier runs.
+        asked: what the stack requests, with the limit from earlier runs.
         judged: the judgement.
     """
 
@@ -27,7 +27,7 @@ class End(Look):
     """The judgement of a measurement and its search: `judged` follows from both.
 
     Attributes:
-        searched: the search's line; if the fabric is not short, it reports that no search was needed.
+        searched: the search's line; if no search was needed, the line reports that.
     """
 
     searched: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Stage `measure`: the runner runs every step of the plan; the judgement follows from its line and earlier runs."""
+"""Stage `measure`: the runner runs every step of the plan; the judgement follows from the runner's line and earlier runs."""
 
 from __future__ import annotations
 
@@ -67,9 +67,10 @@ def measure(  # noqa: PLR0913 - what a measurement depends on, by name
 
 
 def _nonce(name: str, opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
-    """Return a number that is created once per stack: the head node answers a known request with its old line.
+    """Return a random number that is created once per stack and is a part of the request.
 
-    So a stack that was destroyed and recreated, or another stack on the same machines, never gets an old line.
+    The head node answers a known request with the old line. With this number, a stack that was destroyed and recreated, or
+    another stack on the same machines, never gets an old line.
     """
     made = local.Command(
         name,

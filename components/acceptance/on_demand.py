@@ -1,6 +1,7 @@
 """Stage `job`: for nodes that Slurm starts, the measurement as a job that people submit, and the result of its last run.
 
-Such nodes are billed by the hour, so a person's `sbatch` starts them and not an update.
+Such nodes are billed by the hour, so a person's `sbatch` starts them, not an update. Only if the nodes always run (`alwaysOn`),
+the update submits the job itself.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class OnDemand(pulumi.ComponentResource):
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
     script to the same folder, and a Command that reads the result of the job's last run.
-    Outputs: `ended`, the last run, None before the first one; `waits`, why there is none, empty if there is one.
+    Outputs: `ended`, the last run, None before the first one; `waits`, the reason why there is no run, empty if there is one.
     """
 
     ended: pulumi.Output[Ended | None]
@@ -128,7 +129,7 @@ class OnDemand(pulumi.ComponentResource):
             head=controller,
             command=document.apply(lambda text: _reads(folder, text, planned.name, limit_s)),
             stdin=pulumi.Output.from_input(""),
-            # A new `measure.run` reads the newest result.
+            # A changed plan, such as another `measure.run`, makes this Command read the newest result.
             triggers=[asked.plan.digest(), attempt],
             opts=_after(mine, [written, *tests]),
         )
@@ -195,7 +196,7 @@ def script(folder: str, runner: str, planned: PlannedSet, document: str) -> str:
 
 
 def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
-    """Return the command that writes the document from its input and then the script, both atomically."""
+    """Return the command that writes the document from stdin and then the script, both atomically."""
     document = f"job-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     body = shlex.quote(script(folder, runner, planned, document))
     return (
@@ -205,19 +206,19 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
 
 
 def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
-    """Return the command that prints the line that the job kept, or a line that reports that there is none.
+    """Return the command that prints the line that the job kept, or a line with the reason why there is none.
 
-    With a `limit_s` it submits the job itself, on the nodes of `pool` that always run, and waits for it up to `limit_s`
-    seconds.
+    With a `limit_s`, the command first submits the job, on the nodes of `pool` that always run, and waits up to `limit_s`
+    seconds until the job has ended.
     """
     run_id = json.loads(text)["run_id"]
     why = f"no test job has run yet; on the login node: {submits(folder)}"
     submit = ""
     if limit_s:
         why = f"the test job on the nodes that always run kept no result within {limit_s:.0f} s; its log is in {folder}, and "
-        why += "`sinfo -R` on the login node says which nodes are down and why"
+        why += "`sinfo -R` on the login node shows which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
-        # A job that nobody waits for any more is cancelled: it would keep the nodes from others.
+        # A job that nobody waits for any more is cancelled, because it would block the nodes for other jobs.
         submit = (
             f"cd {folder} && rm -f {run_id}.json && job=$({asks}) && end=$(($(date +%s) + {limit_s:.0f})) && "
             'while [ -n "$(squeue --noheader --jobs="$job" 2> /dev/null)" ]; do '

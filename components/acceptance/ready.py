@@ -18,7 +18,7 @@ class Ready(pulumi.ComponentResource):
 
     Creates: one Command for all nodes, which runs on the jump host or on the operator's machine.
     Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes report (known at
-    preview if the stack names a complete row); `network`, CIDRs of the front end, separated by commas.
+    preview if the stack names a complete row); `network`, CIDRs (on Kubernetes, the interface) of the front end.
     """
 
     head: pulumi.Output[Head]

@@ -1,4 +1,4 @@
-"""Stage `records`: earlier runs, transcript, certificate, report; a failure is a warning.
+"""Stage `records`: looks up earlier runs, and keeps this run, its certificate and its report; a failure is only a warning.
 
 Commands on the operator's machine do the work, so the program reads, writes and draws nothing while it computes outputs.
 """
@@ -19,7 +19,7 @@ from benchmarks.records import requests
 from benchmarks.records.requests import Keeping, Kept, Way
 from components.acceptance.looks import End
 
-#: This checkout's Python if it is set up, else the one on PATH; if neither starts, the answer is a JSON line with the error.
+#: Runs this checkout's Python if it is set up, else the one on PATH; if that fails, the answer is a JSON line with the error.
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "
@@ -29,7 +29,7 @@ _ANSWER = (
 
 @dataclass(frozen=True)
 class Whole:
-    """A mapping that passes through outputs as one value; of a plain dict, the SDK would wrap every entry in an output."""
+    """A mapping that passes through outputs as one value; the SDK would wrap every entry of a plain dict in an output."""
 
     fields: dict[str, Any]
 
@@ -47,7 +47,7 @@ class Records(pulumi.ComponentResource):
         history = keeping.records.history
         if history and "://" not in history and not Path(history).expanduser().is_dir():
             pulumi.log.warn(
-                f"records.history is {history}, and there is no such folder: the next measurement has no earlier runs "
+                f"records.history is {history}, but there is no such folder: the next measurement has no earlier runs "
                 "to be compared with",
                 self,
             )
@@ -77,7 +77,7 @@ class Records(pulumi.ComponentResource):
     ) -> pulumi.Output[Kept]:
         """Keep the run, if there was one, and return what was kept; each failure is logged as a warning.
 
-        `way` leads to the machine that has the transcript; None if there is a copy elsewhere already.
+        `way` leads to the machine that has the transcript; it is None if the transcript was already copied elsewhere.
         """
         wanted = self.keeping.records
         if not (wanted.history or wanted.report or wanted.certificate.key):

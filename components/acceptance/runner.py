@@ -15,9 +15,9 @@ from components.reach import Head, Ran, Reach
 class Runner(pulumi.ComponentResource):
     """The packed runner and the files that it needs, in the head node's home folder.
 
-    Creates: one copy of the runner, and one of every file in `files` (name there -> local path and sha256).
-    Outputs: none; `run` registers one Command for each request. Another `identity` means other machines. Another `attempt`
-    sends every request again; a request that is already done is answered at once.
+    Creates: one copy of the runner, and one of every file in `files` (name in the home folder -> local path and sha256).
+    Outputs: none; `run` registers one Command for each request. A changed `identity` means that machines were replaced. A
+    changed `attempt` sends every request again; if a request is already done, the runner answers at once.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - what every request needs, once
@@ -56,8 +56,8 @@ class Runner(pulumi.ComponentResource):
     def run(self, name: str, request: pulumi.Output[str], after: list[Any], opts: pulumi.ResourceOptions) -> Ran:
         """Send `request` to the runner, after the resources `after`; return the Command that prints the runner's line.
 
-        The runner works detached, under the request's hash. A Command that loses its connection, or runs again for any reason
-        but a changed request, finds the same run.
+        The runner works detached and finds its run by the request's hash. So a Command that has lost its connection, or that
+        runs again with an unchanged request, gets the result of the same run.
         """
         waits = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*self._copies, *after]))
         return self._reach.run(
@@ -70,7 +70,7 @@ class Runner(pulumi.ComponentResource):
         )
 
     def _start(self, request: str) -> str:
-        """Return the command for `request`; if it cannot run, or a search is not needed, the command prints that answer."""
+        """Return the command for `request`; if that cannot run, or is a search that is not needed, the command echoes it."""
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"

@@ -24,8 +24,8 @@ def said(end: End | None, waits: str, ssh: str, kept: Kept, records: Records, *,
 
     Args:
         end: None if nothing was measured.
-        waits: then, what the stack waits for.
-        ssh: command that opens a shell on the head node.
+        waits: what the stack waits for if nothing was measured.
+        ssh: command that opens a shell on the head node, or on the login node if Slurm starts the nodes.
         kept: where the report is, and what changed since the previous run.
         records: the stack's settings for records, which include its price.
         rents: whether the stack rents its nodes.

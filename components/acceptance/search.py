@@ -1,4 +1,4 @@
-"""Stage `search`: repeats short measurements and searches for the cause; the verdict follows from both measurements."""
+"""Stage `search`: repeats a measurement that was short and searches for the cause; both measurements decide the verdict."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from components.acceptance.runner import Runner
 def search(  # noqa: PLR0913 - what a search depends on, by name
     name: str, runner: Runner, *, built: Built, measured: Measured, budget_s: int, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[End]:
-    """Register the search for the cause of what `measured` found short; it takes at most `budget_s` seconds."""
+    """Register the search for the cause if `measured` was short; it takes at most `budget_s` seconds."""
 
     def request(where: Place, look: Look) -> str:
         return requests.search(where, look.asked, look.judged, budget_s=budget_s, reasons=[runner.digest])

@@ -1,4 +1,4 @@
-"""Asks the account: a failed look-up ends the program with a message, and None means a missing resource."""
+"""Looks up resources in the account: `ask` raises an error for the user; `there` returns None for a missing resource."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from catalogue.aws.permissions import LOOKUPS
 from components.report_findings import look_up
 
 _T = TypeVar("_T")
-#: How the provider reports a missing resource: codes of the services, and its own messages
+#: How the provider reports a missing resource: error codes of the services, and the provider's own messages
 #: (internal/tfresource/not_found_error.go).
 _MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results", "couldn't find resource", "no matching ")
 
 
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
-    """Return what `question`, a look-up with this token, returns; if it fails, end the program with a message (`look_up`)."""
+    """Return what `question`, a look-up by the Pulumi function `token`, returns; if it fails, raise the error of `look_up`."""
     return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", question)
 
 

@@ -30,10 +30,10 @@ from config.slurm import in_jobs, job_folder
 class AwsCluster(pulumi.ComponentResource):
     """A login node and its machines.
 
-    Creates: Network, Groups, Iam, LoginNode, Storage and Slurm's Controller (where wanted), one Pool for each entry of
-    machines.
-    Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, ids of launch templates by queue and name of
-    machines, for a scheduler.
+    Creates: Network, Groups, Iam, LoginNode (several if configured), Storage and Slurm's Controller (each if configured), one
+    Pool for each entry of machines.
+    Outputs: `inventory` (see `components.inventory.Cluster`); `templates`, for a scheduler: the id of each pool's launch
+    template, by the pool's key (queue and name of the entry).
     """
 
     planned: tuple[PlannedSet, ...]
@@ -75,15 +75,16 @@ class AwsCluster(pulumi.ComponentResource):
         people = _people(name, wanted, measure, for_login, roles, controller, mine) if controller else []
         ran = running.found(wanted, roles.node_profile_arn)
         may_go_on = running.judged(wanted, ran)
-        # By queue and name: other entries may be added, removed or reordered without replacing these machines.
+        # Keys are queue and name, so that adding, removing or reordering other entries does not replace these machines.
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
-        # Machines that were left behind are in no state, so they would look terminated.
+        # Not in a preview by tools/take_in.py: machines that a killed update left behind are not in the state, so they would
+        # look as if the engine replaced them.
         if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
             running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
         if controller and wanted.slurm:
             scheduling = started(controller, wanted, wanted.slurm, pools, login, people, [network, groups, roles])
-        on_login = wanted.measured(measure) in wanted.startable  # the test job is submitted there
+        on_login = wanted.measured(measure) in wanted.startable  # the test job is submitted on the login node
         user, key = wanted.family.login, wanted.access.public_key
         self.reach = Ssh(
             pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(
@@ -143,7 +144,7 @@ def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
 
 
 def _made(key: str, machines: Machines, members: tuple[Member, ...]) -> NodeSet:
-    """Return the nodes under the names that the VPC's DNS gives them."""
+    """Return the node set, with the nodes' names from the VPC's DNS."""
     nodes = tuple(Node("ip-" + member.address.replace(".", "-"), member.address) for member in members)
     parts = [machines.type, *sorted({member.image for member in members}), *sorted(member.id for member in members)]
     return NodeSet(key, nodes, hashlib.sha256("\n".join(parts).encode()).hexdigest())

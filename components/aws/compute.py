@@ -1,6 +1,6 @@
 """Machines of one type in a queue: launch template, placement group and the static machines, which always run.
 
-Each static machine is a resource of its own: an error names it, it can be replaced by itself, and adding one is one launch.
+Each static machine is a separate resource: an error names it, it can be replaced individually, and adding one is one launch.
 Instant fleets offer none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
 does not wait for terminating machines). A scheduler starts the dynamic machines from the same template.
 """
@@ -29,7 +29,7 @@ from config.aws.model import Aws, Machines
 #: Timeout of create and delete. The provider retries for some minutes if there is no capacity, and waits for termination
 #: (terraform-provider-aws:internal/service/ec2/service_package.go, ec2_instance.go).
 _PATIENCE = "30m"
-#: Tags by which running machines are found: their pool, their index in it, and a hash of what they are made of.
+#: Tags by which running machines are found: their pool, their index in it, and a hash of their settings.
 POOL_TAG, INDEX_TAG, MADE_TAG = "busbar:pool", "busbar:index", "busbar:made-of"
 
 
@@ -48,7 +48,7 @@ class Pool(pulumi.ComponentResource):
     Creates: placement group (if configured), Capacity Block (if its purchase was confirmed), launch template, one instance for
     each static machine.
     Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of the members that the engine does not
-    replace; `template_id`; `block`, id of the Capacity Block that they start in, empty without one.
+    replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without one.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
@@ -104,7 +104,7 @@ class Pool(pulumi.ComponentResource):
             capacity_block_offering_id=bought.offering,
             instance_platform="Linux/UNIX",
             tags=self._wanted.named(self._key),
-            # A changed line must never cause a second purchase, and a paid block must outlive the stack.
+            # A changed stack file must never cause a second purchase, and a paid block must outlive the stack.
             opts=pulumi.ResourceOptions(
                 parent=self, ignore_changes=["capacityBlockOfferingId", "instancePlatform"], retain_on_delete=True
             ),
@@ -112,8 +112,9 @@ class Pool(pulumi.ComponentResource):
         # A destroy drops the block from the state, but the offering is still in the stack file.
         block.id.apply(
             lambda its: pulumi.log.warn(
-                f"{self._path}.purchase.confirm is still {bought.confirm}, whose Capacity Block {its} is bought and outlives "
-                "the stack. After a destroy, name it in reservation and remove offering and confirm, or another is bought.",
+                f"{self._path}.purchase.confirm is still {bought.confirm}: its Capacity Block {its} is bought and outlives "
+                "the stack. After a destroy, set reservation to the id of this block and remove offering and confirm; "
+                "otherwise another block is bought.",
                 self,
             )
         )
@@ -124,9 +125,9 @@ class Pool(pulumi.ComponentResource):
         tags = self._tags()
         return ec2.LaunchTemplate(
             f"{self._name}-template",
-            # Another prefix means another template, and so other machines; any other change is a new version for new machines.
+            # Another prefix replaces template and machines; any other change makes a version that only new machines use.
             name_prefix=f"{self._label}-{self._made_of}-",
-            # No change that could terminate a machine is registered before it was judged.
+            # No change that could terminate a machine is registered before `running.judged` has allowed it.
             image_id=self._may_go_on.apply(lambda _: parts.image),
             instance_type=machines.type,
             ebs_optimized="true",
@@ -147,7 +148,7 @@ class Pool(pulumi.ComponentResource):
             user_data=self._first_boot(),
             tags=tags,
             # Without a configured image, the look-up's answer changes with AWS's releases, but all nodes of a pool must have
-            # one image.
+            # the same image.
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=[] if wanted.image else ["imageId"]),
         )
 
@@ -161,9 +162,10 @@ class Pool(pulumi.ComponentResource):
         )
 
     def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
-        """Return the reservation's id once a Capacity Block has begun; until then EC2 starts nothing in it.
+        """Return the start of the Capacity Block, known once the block has begun: before that, EC2 starts nothing in it.
 
-        Source: terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go, which waits for `scheduled`, too.
+        The result is empty without a block or without static machines. The provider waits only until a block is `scheduled`
+        (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
         """
         if self._machines.purchase.option != BLOCK or reservation is None or not self._machines.numbers:
             return pulumi.Output.from_input("")
@@ -217,7 +219,7 @@ class Pool(pulumi.ComponentResource):
                 subnet_id=self._parts.subnet_id,
                 security_groups=[self._parts.group_id],
                 delete_on_termination="true",
-                # EC2 accepts this only for a single interface.
+                # EC2 accepts this only for machines with one interface.
                 associate_public_ip_address=None,
                 description=f"{self._label} {'front end' if nic.kind == PLAIN else 'EFA'}",
             )

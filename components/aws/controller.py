@@ -17,7 +17,8 @@ from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
-#: Types with this many vCPUs or more have two processors (EC2 instance types, p4d and p5); Slurm compares their product.
+#: Types with this many vCPUs or more have two processors (EC2 instance types, p4d and p5). Slurm compares only the product of
+#: processors, cores and threads.
 _TWO_SOCKETS = 96
 
 
@@ -37,7 +38,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         for one in queue.machines
         if one.dynamic
     ]
-    # Not the tags of the stack's own machines: a preview would mistake machines that Slurm started for those.
+    # These differ from the tags of the stack's own machines: otherwise a preview would count Slurm's machines among those.
     tags = {"busbar:cluster": wanted.name, STACK_TAG: f"{this_stack()}/slurm"}
     suffix = ".cn" if wanted.region.startswith("cn-") else ""
     cloud = {"region": wanted.region, "endpoint": f"https://ec2.{wanted.region}.amazonaws.com{suffix}/", "tags": tags}

@@ -12,7 +12,7 @@ from config.aws.facts import GroupRule, Profile, SecurityGroup, Subnet, Vpc
 from config.aws.model import Aws
 
 _ANYWHERE = "0.0.0.0/0"
-#: Fields of the look-up that name a route's target; it does not return routes through a gateway endpoint
+#: Fields of the look-up that name a route's target; the look-up does not return routes through a gateway endpoint
 #: (terraform-provider-aws:internal/service/ec2/vpc_route_table_data_source.go).
 _TARGETS = (
     *("gateway_id", "nat_gateway_id", "transit_gateway_id", "network_interface_id", "vpc_endpoint_id"),
@@ -72,7 +72,7 @@ def _subnet(name: str) -> Subnet:
 def _way_out(subnet: str, its_vpc: str) -> str:
     """Return the target of a subnet's default route; empty if there is none.
 
-    A subnet without an associated route table uses the VPC's main table; the look-up by subnet finds none then (EC2 API).
+    A subnet without an associated route table uses the VPC's main table; the look-up by such a subnet finds no table (EC2 API).
     """
     what = f"the route table of {subnet}"
     table = there(lambda: _table(what, lambda: ec2.get_route_table(subnet_id=subnet)))

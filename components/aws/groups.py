@@ -26,8 +26,8 @@ class Groups(pulumi.ComponentResource):
     Creates: three groups (two without file systems), and one rule for each peer and range of ports; nothing if the stack file
     names existing groups. If the network is retained, so is the group of the file systems that stay in it, with the rules
     by which their servers communicate.
-    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each is usable once all its rules exist, because
-    FSx checks the rules when it creates a file system.
+    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each id is known once its group's rules exist,
+    because FSx checks the rules when it creates a file system.
     """
 
     nodes_id: pulumi.Output[str]
@@ -103,7 +103,7 @@ class Groups(pulumi.ComponentResource):
             description=f"{self._wanted.name}: {description}",
             vpc_id=self._vpc_id,
             tags=stack_tags(self._wanted, noun),
-            # Groups refer to each other in rules; the last one could not be deleted while another's rule refers to it.
+            # The groups' rules refer to each other, and EC2 deletes no group while a rule of another group refers to it.
             revoke_rules_on_delete=True,
             opts=self._kept(noun, noun),
         )
@@ -114,7 +114,7 @@ class Groups(pulumi.ComponentResource):
             parent=self, depends_on=after, retain_on_delete=self._wanted.storage.stays and is_storages
         )
 
-    def _let_in(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
+    def _let_in(  # noqa: PLR0913, PLR0917 - one private function for all such rules
         self,
         of: str,
         group: ec2.SecurityGroup,
@@ -134,7 +134,7 @@ class Groups(pulumi.ComponentResource):
         )
         self._rules.setdefault(of, []).append(made.id)
 
-    def _let_out(  # noqa: PLR0913, PLR0917 - one private place where all rules are alike
+    def _let_out(  # noqa: PLR0913, PLR0917 - one private function for all such rules
         self,
         of: str,
         group: ec2.SecurityGroup,

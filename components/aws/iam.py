@@ -1,8 +1,9 @@
 """IAM roles of machines: the login node publishes its host key, and Session Manager can reach every machine.
 
-If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate those with the nodes'
-profile. The provider generates the names of roles and profiles, so two stacks of one name share neither these nor the
-parameter. Profiles that the stack file names are used as they are; their owner decides what their roles may do.
+If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines:
+those with the nodes' profile, or, if the stack file names that profile, those with the stack's tag. The provider generates the
+names of roles and profiles, so two stacks of one name share neither roles nor profiles nor the host key's SSM parameter.
+Profiles that the stack file names are used as they are; their owner decides what their roles may do.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"
 #: AWS's own policies, as awsome-distributed-training attaches them.
 _RIGHTS = {"s3-read": "AmazonS3ReadOnlyAccess", "ecr-pull": "AmazonEC2ContainerRegistryReadOnly"}
 
-#: A condition of a policy: operator, key, value.
+#: A condition of a policy: {operator: {key: value}}.
 _Condition = dict[str, dict[str, str]]
 
 
@@ -43,10 +44,10 @@ class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
     Creates: two roles, each with Session Manager's policy and an instance profile, and a third role for login nodes beside
-    Slurm's controller; the login nodes' own policies. If the stack file names a profile, nothing is created in its place.
+    Slurm's controller; the login nodes' own policies. If the stack file names a profile, its machines get no new role.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
     `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
-    login node may write; `people_profile` and `people_parameters`, the same for each login node beside Slurm's controller.
+    login node may write; `people_profile`, and `people_parameters` with one name for each login node beside Slurm's controller.
     """
 
     login_profile: pulumi.Output[str]
@@ -74,7 +75,10 @@ class Iam(pulumi.ComponentResource):
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
-        """Set the nodes' profile; return the ARN of its role and the policy condition that only this stack's nodes meet."""
+        """Set the nodes' profile; return the ARN of its role and the policy condition that only this stack's nodes meet.
+
+        For a profile that the stack file names, the ARN is empty if there are no dynamic machines.
+        """
         name, wanted = self._name, self._wanted
         if own:
             self.node_profile, self.node_profile_arn = pulumi.Output.from_input(own), None
@@ -101,7 +105,7 @@ class Iam(pulumi.ComponentResource):
         self.login_profile = self._usable("login", login, its, own)
 
     def _people(self, count: int) -> None:
-        """Create the role of login nodes beside the controller: anybody may log in there, so it may only publish host keys."""
+        """Create the role of login nodes beside the controller: anybody may log in there, so it may write only host keys."""
         name, wanted = self._name, self._wanted
         people = self._role("people")
         folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")
@@ -126,7 +130,7 @@ class Iam(pulumi.ComponentResource):
     def _usable(
         self, noun: str, role: iam.Role, profile: iam.InstanceProfile, *policies: pulumi.CustomResource
     ) -> pulumi.Output[str]:
-        """Return the name of a profile, usable once its role has its policies."""
+        """Return the name of a profile as an output that is known once all policies are attached to its role."""
         attached = self._attached(noun, role, "session-manager", _SESSION_MANAGER)
         return after(profile.name, attached.id, *(each.id for each in policies))
 
@@ -162,7 +166,7 @@ def _policy(wanted: Aws, account: str, parameter: str, known: Mapping[str, Any])
 def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Condition) -> list[dict[str, Any]]:
     """Return the permissions for a scheduler's calls (scheduler/elastic/aws.py), limited to this cluster.
 
-    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, less what its own programs call.
+    Source: aws-parallelcluster:cli/src/pcluster/templates/cdk_builder_utils.py, without ParallelCluster's other calls.
     """
     ec2 = f"arn:{partition(wanted.region)}:ec2:{wanted.region}:{account}"
     nouns = ("instance", "network-interface", "volume", "security-group", "launch-template", "placement-group")
@@ -172,7 +176,7 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
     held = [f"{ec2}:capacity-reservation/{name}" for name in reservations if name.startswith("cr-")]
     blocks = [one.purchase for _, _, one in wanted.located if one.in_block and one.dynamic]
     if any(one.offering for one in blocks):
-        held.append(f"{ec2}:capacity-reservation/*")  # its id is not known before it is bought
+        held.append(f"{ec2}:capacity-reservation/*")  # a block's id is not known before its purchase
     groups = [name for name in reservations if name.startswith("arn:")]
     seen = ["ec2:DescribeInstances", "ec2:DescribeInstanceTopology", *(["ec2:DescribeCapacityReservations"] if blocks else [])]
     passed = {"iam:PassedToService": _service(wanted.region)}
@@ -181,7 +185,7 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
         # Describe calls take no resource and, with few exceptions, no condition.
         *({"Effect": "Allow", "Action": one, "Resource": "*"} for one in seen),
         {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": start + held},
-        # Whoever may tag any running machine could make it one of ours and terminate it.
+        # Whoever may tag any running machine could give it this stack's tags and then terminate it.
         {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": start, "Condition": {"StringEquals": made}},
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": f"{ec2}:instance/*", "Condition": ours},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},

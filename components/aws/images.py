@@ -1,6 +1,6 @@
 """Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the family, by its SSM parameter.
 
-The look-up is for machines that are created; running machines keep their AMI (`components.aws.compute`, `login_node`).
+The result is used only for new machines; running machines keep their AMI (`components.aws.compute`, `login_node`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _named(path: str, family: MachineImage, kind: str) -> str:
         found = ssm.get_parameter(name=name)
     except Exception as error:  # noqa: BLE001 - the SDK raises no other
         raise pulumi.RunError(
-            f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. It takes the right "
-            f"ssm:GetParameter; or set {path} to the id of an image."
+            f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. The look-up needs the "
+            f"right ssm:GetParameter; or set {path} to the id of an image."
         ) from None
     return str(found.insecure_value or found.value)

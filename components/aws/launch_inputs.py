@@ -11,9 +11,9 @@ from cloudinit.aws import Mounts
 from components.left_behind import this_stack
 from config.aws.model import Aws, Volume
 
-#: Tag of every resource but the login node; its value is the stack.
+#: Tag of every resource except login nodes and Capacity Blocks; its value is the stack (with `/slurm` on Slurm's machines).
 STACK_TAG = "busbar:stack"
-#: Tag of a login node, so that it is not counted as a node; its value is the stack.
+#: Tag of a login node, so that it is not counted as a node; its value is the stack, with `/1`, `/2` ... on further login nodes.
 LOGIN_TAG = "busbar:login-of"
 
 
@@ -46,5 +46,5 @@ class LaunchInputs:
 
 
 def gp3(root: Volume) -> dict[str, Any]:
-    """Return the arguments of a root volume, the same for every EC2 machine."""
+    """Return the arguments that describe `root` as a gp3 volume."""
     return {"volume_type": "gp3", "volume_size": root.size_gib, "iops": root.iops, "throughput": root.throughput_mib_s}

@@ -1,7 +1,7 @@
-"""The login node: the only machine with a public address; it accepts SSH only from configured networks.
+"""The login nodes: the only machines with public addresses; from outside, they accept only SSH from configured networks.
 
-Its host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its id
-and key to an SSM parameter that only its role may write, and the program reads the parameter through the cloud's API.
+Each host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its
+id and key to an SSM parameter that only its role may write, and the program reads the parameter through the cloud's API.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _UNSET = "not written yet"
 
 
 class LoginNode(pulumi.ComponentResource):
-    """A login node with finished first boot and known host key; from `number` 1 on, one beside Slurm's controller.
+    """A login node with finished first boot and known host key; with a `number` of 1 or more, one beside Slurm's controller.
 
-    Creates: SSM parameter, instance, its Elastic IP address (if configured), a Command that waits for it on the operator's
-    machine, and a Command that asks for the result of its first boot.
+    Creates: SSM parameter, instance, its Elastic IP address (if configured), a Command that waits for the instance on the
+    operator's machine, and a Command that asks for the result of its first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -93,7 +93,7 @@ class LoginNode(pulumi.ComponentResource):
         )
         address = instance.public_ip
         if login.elastic_ip and not number:
-            # It replaces the machine's own public address without a replacement of the machine, and moves to a successor.
+            # An Elastic IP address changes the public address, not the machine, and moves to the machine's replacement.
             address = ec2.Eip(
                 f"{name}-address", domain="vpc", instance=instance.id, tags=stack_tags(wanted, "login"), opts=mine
             ).public_ip
@@ -116,7 +116,7 @@ class LoginNode(pulumi.ComponentResource):
 
 
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
-    """Return its first boot; `key` is the public key of the controller that sets it up, None for the controller itself."""
+    """Return the first boot; `key` is the public key of the controller that sets the node up, None for the controller."""
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
@@ -133,8 +133,9 @@ def _host_key(instance: str, written: str, said: str) -> str:
     owner, _, key = written.partition(" ")
     if owner != instance or len(key.split()) != 2:  # noqa: PLR2004 - type and key
         raise pulumi.RunError(
-            f"the host key of {instance} is not in its SSM parameter, which has {written!r}; it cannot be pinned, so nothing "
-            f"connects. It announced {said.strip()}. Does its image have the aws command, and may it reach SSM? Its console "
-            f"has the end of its log: aws ec2 get-console-output --instance-id {instance} --latest --output text"
+            f"the host key of {instance} is not in its SSM parameter, which has {written!r}; the key cannot be pinned, so "
+            f"nothing connects. The machine announced {said.strip()}. Does its image have the aws command, and can the machine "
+            "reach SSM? Its console shows the end of the log: "
+            f"aws ec2 get-console-output --instance-id {instance} --latest --output text"
         )
     return key.strip()

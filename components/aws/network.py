@@ -1,4 +1,4 @@
-"""The VPC of the tutorial's stack: login node in a public subnet, nodes in a private one, and S3 through a gateway endpoint.
+"""The stack's VPC: the login node in a public subnet, the nodes in a private one, and S3 through a gateway endpoint.
 
 Routes are separate resources, because FSx and the S3 endpoint write routes into the same tables.
 """
@@ -18,8 +18,8 @@ _ANYWHERE = "0.0.0.0/0"
 class Network(pulumi.ComponentResource):
     """A VPC with a public subnet and one or two private ones, or an existing VPC.
 
-    Creates: VPC, second network, internet gateway, address and NAT gateway, two route tables with a route each, subnets and
-    their associations, S3 gateway endpoint; nothing if the stack file names existing subnets.
+    Creates: VPC, second address range, internet gateway, NAT gateway with its address, two route tables with a route each,
+    subnets and their associations, S3 gateway endpoint; nothing if the stack file names existing subnets.
     Outputs: `vpc_id`; `private_cidr`, the address range of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
     `second_subnet_id` (None without a second zone), usable once their routes exist; `route_table_ids`, private and public
     (empty for an existing network).

@@ -24,10 +24,10 @@ _POOL = "AWS::EC2::CapacityReservationPool"
 
 
 def judge(wanted: Aws) -> None:
-    """Judge `wanted` by all rules but the suppressed ones, with the account's answers.
+    """Judge `wanted` by all rules except the suppressed ones, with the account's answers.
 
     Raises:
-        pulumi.RunError: with one sentence for each error.
+        pulumi.RunError: with one sentence for each error; Capacity Blocks on offer follow if the stack file requests the list.
     """
     # Rules that need no account come first: asking about an instance type that does not exist is useless.
     findings = check(RULES, wanted, Facts(), wanted.suppress)
@@ -46,7 +46,7 @@ def _gather(wanted: Aws) -> Facts:
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     groups = {one.placement_group for one in machines if one.placement_group}
     unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
-    # By quota, because entries that count towards the same quota have one answer.
+    # By quota, so that several entries that count towards the same quota need only one look-up.
     counted = {its: one for one in unreserved if (its := quota.name(one))}
     rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
@@ -74,7 +74,7 @@ def _gather(wanted: Aws) -> Facts:
 
 
 def _running(wanted: Aws, key: str) -> int:
-    """Return how many of this stack's machines run for an entry of machines, no matter who started them."""
+    """Return how many of this cluster's machines run for the entry `key`, no matter who started them."""
     tags = {"busbar:cluster": wanted.name, POOL_TAG: key}
     named = [ec2.GetInstancesFilterArgs(name=f"tag:{name}", values=[value]) for name, value in tags.items()]
     found = ask(
@@ -95,7 +95,7 @@ def _lacks_block(one: Machines) -> bool:
 
 
 def offer(machines: Machines) -> str:
-    """Return the end of a sentence, with a Capacity Block that is on offer now and its price; this buys nothing."""
+    """Return the end of a sentence that names a Capacity Block on offer now and its price; nothing is bought."""
     found = ask(
         f"what Capacity Blocks of {machines.type} are on offer",
         "ec2/getCapacityBlockOffering:getCapacityBlockOffering",
@@ -107,8 +107,8 @@ def offer(machines: Machines) -> str:
     )
     return (
         f"{found.capacity_block_offering_id}: {found.instance_count} x {found.instance_type} in {found.availability_zone} for "
-        f"{found.capacity_duration_hours} hours from {found.start_date_range}, {found.upfront_fee} {found.currency_code} at "
-        "once."
+        f"{found.capacity_duration_hours} hours from {found.start_date_range}, {found.upfront_fee} {found.currency_code} "
+        "upfront."
     )
 
 

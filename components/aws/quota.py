@@ -36,10 +36,10 @@ _COUNTED = ["pending", "running"]
 
 
 def name(one: Machines) -> str | None:
-    """Return the name of the quota that these machines count towards; None if this module does not count them."""
+    """Return the name of the quota that these machines count towards; None if this module does not know it."""
     letters = family(one.type)
     if one.purchase.option == SPOT:
-        # No source names the quota of P6, and the name of P4's does not include P6.
+        # No source names the Spot quota of P6, and the name of P4's quota does not include P6.
         return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
     return _ON_DEMAND_QUOTA.get(letters)
 
@@ -55,7 +55,7 @@ def limit(one: Machines) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return how many vCPUs of the quota are in use at least: in this region, by any user of the account."""
+    """Return a lower bound of the vCPUs that the whole account uses of the quota in this region."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0
@@ -72,7 +72,7 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return the account's Elastic IP addresses, by region, if the login node needs one."""
+    """Return the quota and the numbers of Elastic IP addresses, by region; nothing if the login node needs no such address."""
     return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
 
 
@@ -84,12 +84,12 @@ def _elastic_ips(wanted: Aws) -> ElasticIps:
     )
     held = ask("the Elastic IP addresses", "ec2/getEips:getEips", lambda: len(ec2.get_eips().public_ips))
     tags = {"busbar:cluster": wanted.name}
-    ours = ask("those of this cluster", "ec2/getEips:getEips", lambda: len(ec2.get_eips(tags=tags).public_ips))
+    ours = ask("Elastic IP addresses of this cluster", "ec2/getEips:getEips", lambda: len(ec2.get_eips(tags=tags).public_ips))
     return ElasticIps(room, held, ours)
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
-    """Return the ids of all running machines of these types; with `lifecycles`, only of those."""
+    """Return the ids of all pending and running machines of `types`; with `lifecycles`, only those with one of these."""
     filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
     if lifecycles:
         filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))

@@ -1,9 +1,8 @@
 """The running nodes, as the account reports them, and those that an update would terminate.
 
-They are found by their instance profile if only this stack uses it, else by the tags with the stack's and the cluster's names,
-and then by the tags that every node has from its launch. The source is the account and not the state, so that machines of an
-update that failed halfway count, too. The provider's list of instances has ids and addresses but no tags, so each tag needs a
-query.
+They are found by the tag with the stack's name, and also by their instance profile if only this stack uses it, else by the tag
+with the cluster's name. Tags from their launch then tell their pool. The source is the account and not the state, so that
+machines of an update that failed halfway count, too. The provider's list of instances has no tags, so each tag needs a query.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from scheduler.elastic.aws import TOKEN_TAG
 
 _ALLOWED = "aws.allowReplace"
 _REPLACED = (
-    "the engine replaces them, as --replace or a change asks, or does not know them, as an update that was killed made them "
-    "(`python -m tools.take_in STACK` takes such a machine into the state)"
+    "the engine replaces them because of --replace or a change, or does not know them because a killed update created them "
+    "(`python -m tools.take_in STACK` adds such a machine to the state)"
 )
 
 #: Private IPv4 address by instance id.
@@ -42,8 +41,8 @@ class Pool:
     """Running nodes of one pool.
 
     Attributes:
-        every: all of them.
-        same: those with the settings of a launch today.
+        every: all running nodes of the pool.
+        same: those whose launch settings are still the stack file's.
         stay: those of `same` whose index is still in the stack file.
         typed: those of `every` whose type is the one in the stack file.
     """
@@ -134,8 +133,8 @@ def _both(some: Machines, others: Container[str]) -> Machines:
 
 def _unseen(error: Exception) -> NoReturn:
     raise pulumi.RunError(
-        f"the nodes of this stack that run could not be looked up: {reason(error)}. It takes the right ec2:DescribeInstances; "
-        "without it, nobody can say which machines an update would end."
+        f"the running nodes of this stack could not be looked up: {reason(error)}. The look-up needs the right "
+        "ec2:DescribeInstances; without it, nobody knows which machines an update would terminate."
     ) from None
 
 
@@ -148,7 +147,7 @@ def _judge(wanted: Aws, running: Running) -> bool:
         said.append(_ending(key, one.type, _less(pool.same, pool.stay), asked=True))
         changed = _less(pool.every, pool.same)
         said.append(_ending(key, one.type, _both(changed, pool.typed), asked=False))
-        # The provider's answer has no types, and the replacement's price is not theirs.
+        # The provider's answer has no types, and the price of the stack file's type is not the price of these machines.
         others = f"machines of another type than {one.type}"
         said.append(_ending(key, others, _less(changed, pool.typed), asked=False))
     said.append(_ending("no queue", "machines", strays, asked=False))

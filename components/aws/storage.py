@@ -1,7 +1,7 @@
 """File systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-FSx checks the security group's rules when it creates a file system, so they must exist before. `onDestroy` protects or retains
-only data.
+FSx checks the security group's rules when it creates a file system, so the rules must exist before. `onDestroy: refuse`
+protects only the file systems and the bucket; `retain` also keeps the resources that they need.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Storage(pulumi.ComponentResource):
     Creates: Lustre file system, its data repository associations and, if a folder names no bucket, one private bucket; OpenZFS
     file system. Existing file systems are only read: the engine never deletes a resource that it has read (pulumi 3.259.0:
     pkg/resource/deploy/step.go, DeleteStep).
-    Outputs: `mounts`, what a first boot mounts, known once the associations are available; `bucket`, its name or None.
+    Outputs: `mounts`, what first boot mounts, known once the associations are available; `bucket`, a new bucket's name or None.
     """
 
     mounts: pulumi.Output[Mounts]
@@ -178,17 +178,17 @@ class Storage(pulumi.ComponentResource):
 def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | None) -> tuple[str, str]:
     if lustre.efa and not efa:
         raise pulumi.RunError(
-            f"aws.storage.lustre.efa is true, but {lustre.existing} was made without EFA, which cannot be changed; leave it out"
+            f"aws.storage.lustre.efa is true, but {lustre.existing} was created without EFA, which cannot be changed; unset efa"
         )
     return _in_vpc("lustre", lustre.existing or "", **place), name
 
 
 def _in_vpc(key: str, system: str, its: str, vpc: str, here: str) -> str:
-    """Return `its` DNS name, of a file system in `vpc`, if this stack's machines, which are in the VPC `here`, can reach it."""
+    """Return `its`, the DNS name of a file system in `vpc`, if that is `here`, the VPC of this stack's machines."""
     if vpc != here:
         raise pulumi.RunError(
-            f"aws.storage.{key}.existing is {system}, which is in {vpc}, and machines are in {here}; its name resolves only in "
-            "its own VPC"
+            f"aws.storage.{key}.existing is {system}, which is in {vpc}, but machines are in {here}; a file system's name "
+            "resolves only in its own VPC"
         )
     return its
 

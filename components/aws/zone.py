@@ -1,6 +1,6 @@
-"""Chooses the availability zone if the stack file names none: the one that the stack uses, else the first with all its types.
+"""Chooses a zone if the stack file names none: the zone of the stack's subnets, else the first zone that offers all types.
 
-The offers may change, and another zone would replace every machine, so a stack that has subnets stays in their zone.
+The zones that offer a type may change, and another zone would replace every machine. So a stack with subnets keeps its zone.
 """
 
 from __future__ import annotations
@@ -71,12 +71,12 @@ def _offers(kind: str) -> list[str]:
 
 
 def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
-    """Return what `question` returns; it is asked even with `preflight: false`."""
+    """Return what the look-up `question` returns; `preflight: false` does not skip it."""
     try:
         return question()
     except Exception as error:  # noqa: BLE001 - the SDK raises no other
         rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
         raise pulumi.RunError(
-            f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. It takes the right {rights}; or set "
-            "aws.zone."
+            f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the right {rights}; "
+            "or set aws.zone."
         ) from None

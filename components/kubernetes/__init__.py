@@ -1,1 +1,1 @@
-"""An existing Kubernetes cluster: its objects by kubectl on the control plane's host, and nothing else."""
+"""An existing Kubernetes cluster, in which kubectl creates the stack's objects; nothing else is created."""

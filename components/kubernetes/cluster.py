@@ -21,12 +21,12 @@ from manifests.objects import objects, text
 class KubernetesCluster(pulumi.ComponentResource):
     """Pods with GPUs and rails on an existing cluster.
 
-    Creates: one Command on the machine that runs kubectl. In the cluster, it creates a namespace, a network definition for each
-    rail, a service account with a role, and a headless service with an Indexed Job, or an MPIJob. If the stack installs GPU
-    Operator, Multus or whereabouts, a Command for each of those comes before.
+    Creates: one Command on the machine that runs kubectl. In the cluster, the Command creates a namespace, a network definition
+    for each rail, a service account with a role, and either an Indexed Job with a headless service or an MPIJob. If the stack
+    installs GPU Operator, Multus or whereabouts, a Command for each of these runs first.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of its cluster node and the
-    address of the pod. Another pod means another identity. Raising `measure.run` looks for the pods again, and recreates
-    missing ones.
+    address of the pod. If a pod is replaced, the identity changes. If `measure.run` is raised, the Command looks for the pods
+    again, and recreates missing ones.
     """
 
     planned: tuple[PlannedSet, ...]
@@ -48,7 +48,7 @@ class KubernetesCluster(pulumi.ComponentResource):
             "devices": list(wanted.devices),
             "rdma": wanted.rdma,
         }
-        # These provide GPUs and rails, so the objects that use them come after.
+        # These resources provide GPUs and rails, so the objects that use GPUs and rails are applied after them.
         before: list[pulumi.Resource] = []
         if wanted.gpu_operator is not None:
             before = [operator.brought(f"{name}-gpu-operator", wanted, wanted.gpu_operator, host, measure, self)]

@@ -19,19 +19,19 @@ from config.kubernetes.model import Kubernetes
 
 
 class KubectlHost(ABC):
-    """What a stack needs of that machine; `named` is its name in messages."""
+    """The machine that runs kubectl; `named` is what messages call it."""
 
     named: ClassVar[str]
 
     @property
     @abstractmethod
     def machines(self) -> tuple[Machine, ...]:
-        """The machines on the way there, whose host keys are pinned."""
+        """The machines that SSH goes through to run kubectl, including the one with kubectl; their host keys are pinned."""
 
     @property
     @abstractmethod
     def _command(self) -> Callable[..., local.Command | remote.Command]:
-        """The kind of Command that runs there."""
+        """The kind of Command that runs on this machine."""
 
     def run(  # noqa: PLR0913 - a resource's own, by name
         self,
@@ -43,7 +43,7 @@ class KubectlHost(ABC):
         triggers: Sequence[Any] = (),
         delete: str | None = None,
     ) -> local.Command | remote.Command:
-        """Register a Command there; it does not get its previous output in its environment, and its errors are shown."""
+        """Register a Command on this machine; its environment lacks its previous output, and its stderr is shown."""
         return self._command(
             name,
             create=create,
@@ -58,11 +58,11 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to where programs there find it by the name `there`; None if no resource is needed for that."""
+        """Copy the local `file` to where programs on this machine look for the name `there`; None if that needs no resource."""
 
     @abstractmethod
     def shell(self, there: str) -> str:
-        """Return the command line with which a person runs the command line `there`, with a terminal."""
+        """Return the command with which a person runs the command line `there` on this machine, in a terminal."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class ControlPlane(KubectlHost):
         )
 
     def shell(self, there: str) -> str:
-        """Return it for a terminal over SSH."""
+        """Return the ssh command that runs `there` in a terminal."""
         jump = f"-J {self.jump.user}@{self.jump.address} " if self.jump else ""
         return f"ssh -t {jump}{self.machine.user}@{self.machine.address} {shlex.quote(there)}"
 
@@ -125,19 +125,19 @@ class Here(KubectlHost):
 
     def copy(
         self,
-        name: str,  # noqa: ARG002 - nothing is registered: another operator's folder would be another state
+        name: str,  # noqa: ARG002 - nothing is registered, because the path differs for each operator
         *,
         file: str,
         there: str,
         triggers: Sequence[Any],  # noqa: ARG002
         opts: pulumi.ResourceOptions,  # noqa: ARG002
     ) -> pulumi.Resource | None:
-        """Copy it to the user's cache, where the programs look for it."""
+        """Copy `file` to the user's cache, where the programs look for it."""
         kept(Path(file).read_bytes(), there)
         return None
 
     def shell(self, there: str) -> str:
-        """Return it as a local shell command, which looks up the pod's name."""
+        """Return `there` as a command for a local shell, which looks up the pod's name."""
         return f"sh -c {shlex.quote(there)}"
 
 

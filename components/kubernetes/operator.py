@@ -22,10 +22,10 @@ _RENDER_S = 120
 _PART = Part("gpu-operator", "kubernetes_operator")
 
 
-def brought(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
+def brought(  # noqa: PLR0913, PLR0917 - what to apply, and where
     name: str, wanted: Kubernetes, asked: GpuOperator, host: KubectlHost, measure: Measure, parent: pulumi.Resource
 ) -> pulumi.Resource:
-    """Register the operator."""
+    """Register the Command that applies the operator's objects."""
     try:
         found = operator.documents(rendered(asked), asked.namespace, _PART.labels, wanted.way)
     except ValueError as error:
@@ -58,6 +58,6 @@ def rendered(asked: GpuOperator) -> str:
     except subprocess.TimeoutExpired:
         raise pulumi.RunError(f"kubernetes.gpuOperator.chart: helm template did not end within {_RENDER_S} s.") from None
     if done.returncode != 0:
-        why = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
-        raise pulumi.RunError(f"kubernetes.gpuOperator.chart is {asked.chart}, which helm does not render: {why}.")
+        why = (done.stderr.strip().splitlines() or ["helm printed no message"])[-1]
+        raise pulumi.RunError(f"kubernetes.gpuOperator.chart is {asked.chart}, which helm cannot render: {why}.")
     return done.stdout

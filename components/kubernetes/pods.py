@@ -1,4 +1,4 @@
-"""Reach through the machine that runs kubectl: commands run there, and `kubectl exec` runs them in the pods."""
+"""Reach through the machine that runs kubectl: programs on that machine run commands in the pods with `kubectl exec`."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Pods:
 
     Attributes:
         host: the machine that runs kubectl.
-        ask: arguments of every program there: how kubectl finds the cluster, namespace, selector of the pods, rails.
-        node: the first node, whose pod is the head.
-        files: files that were copied to that machine for the head's home folder.
+        ask: arguments of every program on that machine: how kubectl finds the cluster, namespace, selector of the pods, rails.
+        node: the first node, whose pod is the head node.
+        files: names of files that were copied to that machine for the home folder of the head's pod.
     """
 
     host: KubectlHost
@@ -35,7 +35,7 @@ class Pods:
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """The interface of the default network, for MPI's own traffic: the pod networks of nodes differ."""
+        """The interface of the default network, for MPI's own traffic; a CIDR would differ between nodes."""
         return pulumi.Output.from_input(_FRONT)
 
     @property
@@ -46,7 +46,7 @@ class Pods:
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Contact the pods of `nodes`; return the JSON line with their facts. Another `salt` contacts them again."""
+        """Contact the pods of `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
         look = remote_scripts.read("kubernetes_contact")
 
         def program(nodes: Sequence[Any], salt: str) -> str:
@@ -71,7 +71,7 @@ class Pods:
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to that machine; the next run copies it into the pod."""
+        """Copy the local `file` to the machine that runs kubectl; the next run copies it into the pod."""
         self.files.append(there)
         # Copy only once the pods exist: before that, the check that the cluster is the right one has not passed.
         triggers = [*triggers, head.apply(lambda its: its.address)]

@@ -1,4 +1,4 @@
-"""Installs Multus and whereabouts from their vendors' manifests, which this machine fetches and checks and kubectl applies."""
+"""Installs Multus and whereabouts: this machine fetches and checks their vendors' manifests, and kubectl applies them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from config.measure import Measure
 from manifests import secondary_networks, vendors
 
 
-def brought(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
+def brought(  # noqa: PLR0913, PLR0917 - what to apply, and where
     name: str, wanted: Kubernetes, asked: SecondaryNetworks, host: KubectlHost, measure: Measure, parent: pulumi.Resource
 ) -> list[pulumi.Resource]:
-    """Register what is to be installed, with a Command for each, so that one can be left to the cluster later."""
+    """Register one Command for each part to install, so that a later update can remove one part and keep the other."""
     return [_one(f"{name}-{each}", each, wanted, asked, host, measure, parent) for each in asked.install]
 
 

@@ -1,4 +1,4 @@
-"""A vendor's manifest on a cluster: its copy on the host of kubectl, and the Command that applies or removes it."""
+"""A vendor's manifest on a cluster: its copy on the machine that runs kubectl, and the Command that applies or removes it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from manifests import objects, ours, vendors
 
 @dataclass(frozen=True)
 class Part:
-    """A vendor's manifest, such as that of gpu-operator.
+    """A vendor's manifest, such as the one of GPU Operator.
 
     Attributes:
         name: part of file names and labels.
-        program: the program of `components/remote_scripts` that applies and removes it.
+        program: the program of `components/remote_scripts` that applies and removes the manifest.
     """
 
     name: str
@@ -30,12 +30,12 @@ class Part:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of its objects; they differ from those of the pods' objects, so destroying one does not select the other."""
+        """Labels of the manifest's objects; the ranks' objects have other labels, so removing those leaves the manifest's."""
         mine = ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"]
         return {"app.kubernetes.io/instance": mine, "app.kubernetes.io/part-of": f"busbar-{self.name}"}
 
 
-def applied(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
+def applied(  # noqa: PLR0913, PLR0917 - what to apply, and where
     name: str,
     part: Part,
     found: list[dict[str, Any]],
@@ -45,7 +45,7 @@ def applied(  # noqa: PLR0913, PLR0917 - what it is made of, and where it goes
     measure: Measure,
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """Register the objects `found` of a manifest; `ask` has arguments of its program besides those that every program gets."""
+    """Register the Command that applies a manifest's objects `found`; `ask` has the arguments that only its program gets."""
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"busbar-{part.name}-{digest}.yaml"

@@ -26,7 +26,8 @@ from config.oci.model import Oci
 class OciCluster(pulumi.ComponentResource):
     """Pools of GPU nodes behind a login node.
 
-    Creates: Network, LoginNode, Images, Storage and Slurm's Controller (where wanted), one Pool or Single for each pool.
+    Creates: Network, LoginNode (several if configured), Images, Storage and Slurm's Controller (each if configured), one Pool
+    or Single for each pool.
     Outputs: `inventory` (see `components.inventory.Cluster`).
     """
 
@@ -53,7 +54,7 @@ class OciCluster(pulumi.ComponentResource):
         ]
         images = Images(f"{name}-images", wanted, mine).ocids if wanted.named_images else {}
         parts = LaunchInputs(subnet_id=subnet, mounts=mounts, images=images, controller_key=joins)
-        # By its name: other pools may be added, removed or reordered without replacing its machines.
+        # Resource names contain the pool's name, so that a change to the list does not replace the machines of other pools.
         pools = [
             (Pool if pool.cluster_network else Single)(f"{name}-pool-{pool.name}", wanted, pool, place, parts, mine)
             for pool in wanted.pools

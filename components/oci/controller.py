@@ -46,7 +46,7 @@ class Rights(pulumi.ComponentResource):
         instance_id: pulumi.Output[str],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        # The SDK's module takes half a second to import, and no other stack needs it.
+        # This module of the SDK takes half a second to import, and only stacks with Slurm need it.
         from pulumi_oci import identity  # noqa: PLC0415
 
         super().__init__("busbar:oci:Rights", name, None, opts)
@@ -96,7 +96,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     """Register the Slurm cluster of `pools`; return its controller once it accepts jobs."""
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
-    # Not the tags of the stack's own machines: a preview would mistake machines that Slurm started for those.
+    # These differ from the tags of the stack's own machines: otherwise a preview would count Slurm's machines among those.
     tags = {**wanted.tags, OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
     cloud = pulumi.Output.all(region=controller.region, subnet=subnet_id).apply(
         lambda its: {"region": its["region"], "compartment": wanted.compartment, "subnet": its["subnet"], "tags": tags}

@@ -22,7 +22,13 @@ _RESERVED_ADDRESSES = 3
 
 @dataclass(frozen=True)
 class Found:
-    """The network from the look-up: `wanted` with its address ranges, DNS domain of the nodes' subnet, and OCID of its VCN."""
+    """The nodes' network.
+
+    Attributes:
+        wanted: the settings, with the network's address ranges.
+        domain: DNS domain of the nodes' subnet.
+        vcn: OCID of the existing VCN; empty if the stack creates the VCN.
+    """
 
     wanted: Oci
     domain: str
@@ -39,7 +45,7 @@ def looked_up(wanted: Oci) -> Found:
     if own is None:
         return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
-    # Only the nodes mount file systems, so the VCN is that of the nodes' subnet.
+    # New file systems admit clients in `vcn`; with existing subnets, that is the range of the nodes' subnet.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
     # The rules must still see which keys the stack file sets.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})
@@ -51,8 +57,8 @@ def _subnet(key: str, name: str) -> core.GetSubnetResult:
         return core.get_subnet(subnet_id=name)
     except Exception as error:  # noqa: BLE001 - the SDK raises no other
         raise pulumi.RunError(
-            f"oci.network.existing.{key} is {name}, which could not be looked up: {reason(error)}. Is it in this region? It "
-            f"takes the right to {_RIGHT}."
+            f"oci.network.existing.{key} is {name}, which could not be looked up: {reason(error)}. Is the subnet in this "
+            f"region? The look-up needs the right to {_RIGHT}."
         ) from None
 
 

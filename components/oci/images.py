@@ -1,7 +1,7 @@
 """Images by name: subscribes the compartment to a Marketplace listing, or imports an image from Object Storage.
 
 A Marketplace image cannot be launched before its terms are accepted (oci-hpc b5285a68: marketplace.tf), and an imported image
-launches only on shapes that were added to it (image.tf there).
+launches only on shapes that were added to it (oci-hpc: image.tf).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _CREATE_TIMEOUT = "20m"
 class Images(pulumi.ComponentResource):
     """The images that the pools name.
 
-    Creates: for each Marketplace image an agreement and a subscription, which are free and are deleted with the stack; each
-    other image as a custom image with the shapes of its pools, billed by its size until the stack is deleted.
+    Creates: for each Marketplace image, an agreement and a subscription, which are free and are deleted with the stack; for
+    each other image, a custom image with the shapes of its pools, billed by its size until the stack is deleted.
     Outputs: `ocids`, by name, usable once the compartment may launch the image on those shapes.
     """
 
@@ -64,7 +64,7 @@ class Images(pulumi.ComponentResource):
             display_name=row.name,
             freeform_tags=stack_tags(wanted),
             image_source_details=core.ImageImageSourceDetailsArgs(
-                # No `source_image_type`: it is for QCOW2 and VMDK, and these images have the vendor's own format.
+                # No `source_image_type`: it is for QCOW2 and VMDK, but these images have the vendor's own format.
                 source_type="objectStorageUri",
                 source_uri=row.url,
                 operating_system=IMAGES[row.family].operating_system,

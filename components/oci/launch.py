@@ -17,8 +17,8 @@ from components.oci.tagged_machines import stack_tags
 from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, Oci, Pool
 
-#: Networks of the rails, by who addresses them: first boot or the image's agent (oci-hpc; seed 000, section 1-1). Without
-#: rdma_network.json in the image, the agent uses the first network, too.
+#: Networks of the rails, by what assigns their addresses: first boot (`ifcfg`) or the image's agent (oci-hpc; seed 000, section
+#: 1-1). Like first boot, the agent uses 192.168.0.0/16 if the image has no rdma_network.json.
 _RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
 BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
 
@@ -48,7 +48,7 @@ def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
-        # With several possible domains, each cluster network names its own.
+        # With several possible domains, each cluster network names its own domain.
         availability_domain=None if pool.fallback_domains else place.availability_domain,
         compartment_id=wanted.compartment,
         freeform_tags=wanted.all_tags,
@@ -82,7 +82,7 @@ def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
 
 
 def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pulumi.Input[str]:
-    """Return the user data of the nodes of `pool`, in base64; without file systems it is known before anything exists."""
+    """Return the user data of the nodes of `pool`, in base64; without file systems, it does not depend on other resources."""
     if parts.mounts is None:
         return _user_data(wanted, pool, place, ())
     return parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found))
@@ -103,8 +103,8 @@ def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...])
 def plugins(pool: Pool) -> dict[str, str]:
     """Return the states of the agent's plugins by name.
 
-    The vendor's RDMA plugins are enabled if they address the rails. They are disabled if first boot does, because the two would
-    conflict, and if the rails are in no cluster network.
+    The vendor's RDMA plugins are enabled if they assign the rails' addresses. They are disabled if first boot assigns the
+    addresses, because plugins and first boot would conflict, or if the nodes are in no cluster network.
     """
     rdma = "ENABLED" if pool.cluster_network and pool.family.rdma == "agent" else "DISABLED"
     return {

@@ -1,6 +1,6 @@
-"""The login node: the only machine with a public address, through which all others are reached.
+"""The login nodes: the only machines with public addresses; all nodes are reached through the first login node.
 
-Its host key is read from its console over the cloud's API, so it is pinned before the first connection.
+Each host key is read from the machine's console over the cloud's API, so that it is pinned before the first connection.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _CONSOLE_BYTES = 1024 * 1024  # the API returns no more
 
 
 class LoginNode(pulumi.ComponentResource):
-    """The login node with finished first boot and known host key; from `number` 1 on, one beside Slurm's controller.
+    """A login node with finished first boot and known host key; with a `number` of 1 or more, one beside Slurm's controller.
 
-    Creates: instance, a Command that waits for it on the operator's machine, its console history, and a Command that asks for
-    the result of its first boot.
+    Creates: instance, a Command that waits for the instance on the operator's machine, its console history, and a Command that
+    asks for the result of its first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -75,8 +75,9 @@ class LoginNode(pulumi.ComponentResource):
                 "ssh_authorized_keys": controller_key.apply(lambda key: f"{own}\n{key}") if controller_key else own,
                 "user_data": user_data(wanted, place, mounts, controller=not number),
             },
-            # The provider would change the image of the running instance, and the program would not learn the new host key. The
-            # newest image changes from day to day, and the login node must stay.
+            # A changed image replaces the instance: the provider would change the image in place, and the program would not
+            # learn the new host key. Without a configured image, changes are ignored: the newest image changes from day to
+            # day, but the login node must stay.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 replace_on_changes=["sourceDetails.sourceId"],
@@ -152,13 +153,13 @@ def _host_key(instance: str, console: str) -> str:
         if whole.count(key) > 1:
             return key
     raise pulumi.RunError(
-        f"the console of {instance} shows no host key twice after '{CONSOLE_KEY}', so it cannot be pinned; "
+        f"the console of {instance} shows no host key twice after '{CONSOLE_KEY}', so the key cannot be pinned; "
         "does its image write to the serial console?"
     )
 
 
 def _is_ed25519(kind: str, encoded: str) -> bool:
-    """Tell whether these words are a complete public key (RFC 8709, section 4): two strings, each after its length."""
+    """Tell whether these words are a complete public key (RFC 8709, section 4): two strings, each preceded by its length."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except binascii.Error:

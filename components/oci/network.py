@@ -1,6 +1,6 @@
-"""The VCN: a public subnet for the login node, and a private one for nodes, which by default accepts all traffic of the VCN.
+"""The VCN: a public subnet for login nodes, and a private one, which by default accepts all traffic from the VCN, for nodes.
 
-Source: seed 000, the network at the end of that tutorial (oracle-japan/ocitutorials).
+Source: seed 000 (oracle-japan/ocitutorials), the network at the end of that tutorial.
 """
 
 from __future__ import annotations
@@ -8,19 +8,20 @@ from __future__ import annotations
 import pulumi
 from pulumi_oci import core
 
+from catalogue.oci.ports import NFS_TCP_PORTS
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Oci
 
 _ALL = "all"
 _ICMP, _TCP, _UDP = "1", "6", "17"
 _SSH_PORT = 22
-#: Ports of the port mapper, of mount and of NFS (the vendor's page "Configuring VCN Security Rules for File Storage").
-_NFS_TCP, _NFS_UDP = ((111, 111), (2048, 2050)), (111, 2048)
+#: UDP ports of the port mapper and of the mount service (OCI documentation, "Configuring VCN Security Rules for File Storage").
+_NFS_UDP = (111, 2048)
 #: Clients connect to this port of a Lustre server, and servers connect to the same port of clients (Lustre manual, acceptor).
 _LUSTRE_PORT = 988
 _ANYWHERE = "0.0.0.0/0"
-#: Destination unreachable. Its code 4 tells a sender to send smaller packets (path MTU discovery); if it is blocked, large
-#: packets are lost without a message.
+#: ICMP type 3, destination unreachable. Its code 4 tells a sender to send smaller packets (path MTU discovery); if this type is
+#: blocked, large packets are lost without a message.
 _ICMP_UNREACHABLE = core.SecurityListIngressSecurityRuleIcmpOptionsArgs(type=3)
 
 
@@ -68,14 +69,14 @@ class Network(pulumi.ComponentResource):
             f"{name}-igw", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=mine
         )
         to_outside = core.NatGateway(f"{name}-nat", compartment_id=compartment, vcn_id=vcn.id, freeform_tags=tags, opts=kept)
-        # Look up only once the VCN exists, so that the preview of a new stack needs no call to OCI for it.
+        # Look up the services only once the VCN exists, so that the preview of a new stack needs no call to OCI.
         services = core.get_services_output(
             filters=[
                 core.GetServicesFilterArgs(name="name", values=["All .* Services In Oracle Services Network"], regex=True)
             ],
             opts=pulumi.InvokeOutputOptions(depends_on=[vcn]),
         )
-        # The cloud agent gives the rails their addresses. Without a route to the Oracle Services Network it gives none.
+        # If the cloud agent assigns the rails' addresses, it assigns none without a route to the Oracle Services Network.
         to_services = core.ServiceGateway(
             f"{name}-sgw",
             compartment_id=compartment,
@@ -191,7 +192,7 @@ def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleAr
     if wanted.network.ingress == "all":
         why = "MPI and NCCL use any port between nodes"
         return [core.SecurityListIngressSecurityRuleArgs(protocol=_ALL, source=vcn, description=why)]
-    nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in _NFS_TCP] if wanted.storage.home else []
+    nfs = [_ingress_tcp(vcn, first, last, "NFS") for first, last in NFS_TCP_PORTS] if wanted.storage.home else []
     nfs += [_ingress_udp(vcn, port, "NFS") for port in _NFS_UDP] if wanted.storage.home else []
     lustre = [_ingress_tcp(vcn, _LUSTRE_PORT, _LUSTRE_PORT, "Lustre")] if wanted.storage.lustre else []
     return [_ingress_ssh(vcn), *nfs, *lustre]

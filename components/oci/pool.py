@@ -19,10 +19,10 @@ from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import in_jobs, job_folder
 
-#: The vendor allows half an hour for each started group of twenty nodes (oci-hpc:locals.tf).
+#: The vendor allows half an hour, and another half hour for every twenty nodes (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
-#: The provider's default for a single instance; its 20 minutes for a cluster network are too short for bare metal
-#: (terraform-provider-oci 8.28.0: core_instance_resource.go).
+#: Delete timeout: the provider's default for a single instance. Its default for a cluster network, 20 minutes, is too short for
+#: bare metal (terraform-provider-oci 8.28.0: core_instance_resource.go).
 DELETE = "75m"
 
 
@@ -40,8 +40,8 @@ class Pool(pulumi.ComponentResource):
     """A cluster network of GPU nodes.
 
     Creates: instance configuration; cluster network, if there are nodes.
-    Outputs: `configuration`; `made`, its nodes, exactly as many as configured. A pool with fewer members is an error: the
-    vendor bills them, and the ring needs all.
+    Outputs: `configuration`; `made`, the running nodes. After an update, any number other than the configured one is an error,
+    because the vendor bills the running nodes but the ring needs all of them.
     """
 
     made: pulumi.Output[NodeSet]
@@ -158,17 +158,17 @@ def _address_by_vnic(addresses: Sequence[Any]) -> dict[str, str]:
 def _nodes(
     members: tuple[Member, ...], vnic_by_instance: dict[str, str], address_by_vnic: dict[str, str], pool: WantedPool
 ) -> tuple[Node, ...]:
-    """Join three listings into nodes; refuse a pool that has too few.
+    """Join three listings into nodes; refuse a pool with another number of running nodes than configured.
 
-    They are ordered by fault domain, then by name, so that neighbours in the ring are near each other.
+    The nodes are ordered by fault domain, then by name, so that neighbours in the ring are near each other.
     """
     running = [member for member in members if member.state == "RUNNING"]
     # A preview lists the machines that run now; before the pool grows or shrinks, their number may differ.
     if len(running) != pool.nodes and not (running and pulumi.runtime.is_dry_run()):
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
-            f"pool {pool.name} has {len(running)} of {pool.nodes} nodes running ({states}); they are billed. Run the update "
-            "again to let the pool fill up, or destroy the stack: both see these nodes."
+            f"pool {pool.name} has {len(running)} of {pool.nodes} nodes running ({states}); the running nodes are billed. Run "
+            "the update again to let the pool fill up, or destroy the stack to delete them."
         )
     ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)
@@ -180,6 +180,6 @@ def node_set(pool: WantedPool, nodes: Sequence[Node], ocids: Sequence[str]) -> N
 
 
 def identity(pool: WantedPool, ocids: Sequence[str]) -> str:
-    """Return a hash of the OCIDs and image of the machines of `pool`: it changes when they are replaced."""
+    """Return a hash of the shape, image and OCIDs of the machines of `pool`: it changes when machines are replaced."""
     parts = [pool.shape, pool.image, *sorted(ocids)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -27,11 +27,11 @@ class Place:
     """The location of a cluster.
 
     Attributes:
-        availability_domain: of machines and file systems.
+        availability_domain: the domain of machines and file systems.
         login_image: OCID of the login node's image.
         search_domain: DNS domain of the nodes' subnet.
-        vcn: OCID of the VCN, if it exists.
-        tenancy: its OCID; empty if it was not looked up.
+        vcn: OCID of the existing VCN; empty if the stack creates the VCN.
+        tenancy: OCID of the tenancy; empty if it was not looked up.
         staying: names of the pools whose machines already run with the stack file's settings.
     """
 
@@ -44,7 +44,7 @@ class Place:
 
 
 def judge(wanted: Oci) -> Place:
-    """Judge `wanted` by all rules but the suppressed ones, with the account's answers; return where the cluster goes.
+    """Judge `wanted` by all rules except the suppressed ones, with the account's answers; return where the cluster goes.
 
     Raises:
         pulumi.RunError: with one sentence for each error.
@@ -66,7 +66,7 @@ def _staying(wanted: Oci, facts: Facts) -> frozenset[str]:
 
 
 def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; if it fails, end the program with a message (`look_up`)."""
+    """Return what `ask` returns; if it fails, raise the error of `look_up`."""
     return look_up("oci", what, right, ask)
 
 
@@ -76,7 +76,7 @@ def _tenancy(compartment: str) -> str:
         here = compartment
         compartment = _ask(
             f"compartment {here}",
-            "inspect compartments in tenancy (or give oci.tenancy)",
+            "inspect compartments in tenancy (or set oci.tenancy)",
             lambda here=here: str(_identity("getCompartment", id=here)["compartmentId"]),  # type: ignore[misc]
         )
     return compartment
@@ -84,7 +84,7 @@ def _tenancy(compartment: str) -> str:
 
 def _identity(function: str, **arguments: str) -> dict[str, Any]:
     """Call a function of the SDK's identity module by its token: importing that module costs half a second at every start."""
-    # An invoke includes the version of its SDK, as in the module's own functions.
+    # Like the module's own functions, this invoke passes the version of the SDK.
     found = pulumi.runtime.invoke(f"oci:Identity/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults())
     answer: dict[str, Any] = found.value
     return answer
@@ -192,7 +192,7 @@ def _existing(wanted: Oci) -> Facts:
 
 
 def _single(compartment: str) -> dict[str, Mapping[str, str]]:
-    """Return the tags of this stack's single instances by display name; nodes of cluster networks lack its tag."""
+    """Return the tags of this stack's single instances by display name; nodes of cluster networks lack the tag `MADE_FOR`."""
     found = _ask(
         f"the instances in {compartment}",
         "read instance-family in the compartment",
@@ -213,7 +213,7 @@ def _oldest(compartment: str, network: str) -> tuple[str, ...]:
 
 
 def _available(tenancy: str, domain: str, limit: str) -> int | None:
-    """Return what is available of a limit; None if the service does not report it.
+    """Return how much of a limit is available; None if the service does not report it.
 
     "Not all resource limits support this API. If the value is not available, the API returns a 404" (provider's documentation).
     """

@@ -69,9 +69,9 @@ class Single(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(1), update=create_timeout(1), delete=DELETE),
-                # Another shape, image or volume means another machine, and capacity is scarce, so the old one is terminated
-                # first. For another key or first boot the provider would replace the machine, too, and it would change the
-                # image of a running one; so a machine that stays keeps the settings of its launch.
+                # Another shape, image or volume replaces the machine. Capacity is scarce, so the old machine is terminated
+                # first. The provider would also replace a machine for another key or first boot, and would change the image
+                # of a running machine; so these changes are ignored for a machine that stays.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
                 hooks=never_twice(

@@ -27,7 +27,7 @@ class Storage(pulumi.ComponentResource):
 
     Creates: file system, mount target and export; Lustre file system. Existing ones are only read: the engine never deletes a
     resource that it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
-    Outputs: `mounts`, each known once it can be mounted.
+    Outputs: `mounts`, known once all file systems can be mounted.
     """
 
     mounts: pulumi.Output[tuple[Mount, ...]]
@@ -75,19 +75,26 @@ class Storage(pulumi.ComponentResource):
             path=_EXPORT,
             export_options=[
                 filestorage.ExportExportOptionArgs(
-                    source=self._wanted.network.vcn,
+                    source=source,
                     access="READ_WRITE",
                     identity_squash="NONE",
                     # Prevents unprivileged programs from speaking NFS as root; Linux mounts from a privileged port by default,
                     # nfs(5).
                     require_privileged_source_port=True,
                 )
+                for source in self._clients()
             ],
             opts=pulumi.ResourceOptions(parent=self),
         )
         return pulumi.Output.all(address=target.ip_address, path=export.path).apply(
             lambda its: Mount("nfs", f"{its['address']}:{its['path']}", home.mount, NFS_OPTIONS, home.share_login_user)
         )
+
+    def _clients(self) -> list[str]:
+        """Return the networks of the machines that mount the export; with Slurm, the login node mounts it, too."""
+        network = self._wanted.network
+        # With existing subnets, `vcn` is the range of the nodes' subnet (components.oci.existing).
+        return [network.vcn, *([network.public] if network.existing and self._wanted.slurm else [])]
 
     def _export_there(self, home: Home, own: Export) -> pulumi.Output[Mount]:
         target = filestorage.MountTarget.get(f"{self._name}-target-existing", own.mount_target, opts=self._mine)
@@ -101,7 +108,7 @@ class Storage(pulumi.ComponentResource):
             paths = sorted(str(one["path"]) for one in exports)
             if own.path not in paths and (own.path or len(paths) != 1):
                 raise pulumi.RunError(
-                    f"oci.storage.home.existing.path is {own.path or 'not set'}, and {own.mount_target} exports "
+                    f"oci.storage.home.existing.path is {own.path or 'not set'}, but {own.mount_target} exports "
                     f"{', '.join(paths) or 'nothing'}; name one of its exports"
                 )
             return Mount("nfs", f"{address}:{own.path or paths[0]}", home.mount, NFS_OPTIONS, home.share_login_user)
@@ -113,7 +120,7 @@ class Storage(pulumi.ComponentResource):
 
     def _judge_vcn(self, key: str, name: str, vcn: str) -> None:
         if vcn != self._vcn:
-            raise pulumi.RunError(f"oci.storage.{key} is {name}, which is in {vcn}, and nodes are in {self._vcn}; use one VCN")
+            raise pulumi.RunError(f"oci.storage.{key} is {name}, which is in {vcn}, but nodes are in {self._vcn}; use one VCN")
 
     def _lustre_there(self, system: Lustre, name: str) -> pulumi.Output[Mount]:
         there = lustre.FileStorageLustreFileSystem.get(f"{self._name}-lustre-existing", name, opts=self._mine)

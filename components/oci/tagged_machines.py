@@ -17,7 +17,7 @@ _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
 def stack_tags(wanted: Oci) -> dict[str, str]:
-    """Return the tags of every resource that this stack creates; they tell it from other stacks' resources in the account."""
+    """Return the tags of every resource that this stack creates; they distinguish it from other stacks' resources."""
     return {**wanted.all_tags, STACK: pulumi.get_stack()}
 
 

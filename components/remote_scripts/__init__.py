@@ -1,6 +1,7 @@
-"""Programs that run on other machines through `python3 -`: Python 3.6 or later, standard library only, never imported.
+"""Programs that run as text on the standard input of `python3 -`, on other machines or the operator's: standard library only.
 
-A program is sent with its call appended, so it needs neither a file there nor quoted arguments.
+Those for other machines run with Python 3.6 or later. A program's text is sent with a call of its `main` appended, so the
+machine needs no file, and no argument has to be quoted for a shell.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: A program may consist of several files of this folder, which import each other.
+#: A program may import other files of this folder. `read` then puts their text before the program's own.
 _PART = re.compile(r"^from components\.remote_scripts\.(\w+) import .*\n", re.MULTILINE)
-#: Command that runs them: isolated mode without site-packages, so that no user's environment affects them.
+#: Command that runs a program: isolated mode without site-packages, so that no user's environment affects the program.
 PYTHON = "python3 -IS -"
 
 
 @dataclass(frozen=True)
 class Program:
-    """One program as text. It is read before the engine has any output, so that no output reads a file.
+    """One program as text. Its file is read while resources are registered, not later in an output's callback.
 
     Attributes:
-        source: the program without a call; its parts come first, each once.
+        source: the program without a call, after the text of every file that it imports.
     """
 
     source: str

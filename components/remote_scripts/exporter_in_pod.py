@@ -1,6 +1,6 @@
 """Starts or stops the exporter of RDMA counters in this pod; a pod has no systemd, so the exporter runs as long as the pod.
 
-Its argument is the address of the pod, on which it listens.
+The program's argument is the pod's address, on which the exporter listens.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Dict
 
 from components.remote_scripts.wait_for_answer import wait_for_answer
 
-#: Its folder, below the pod's home folder.
+#: The exporter's folder, below the pod's home folder.
 FOLDER = os.path.join(os.path.expanduser("~"), ".busbar", "exporter")
 _ENDS_S = 10
 
@@ -22,7 +22,7 @@ _ENDS_S = 10
 def main(program: str, ask: Dict[str, Any]) -> None:
     """Start `program`, or stop it; print whether it is running, or exit with a message.
 
-    `ask` has `exporter` (whether it is to run), `port`, and `readers` (the networks that may read).
+    `ask` has `exporter` (whether the exporter is to run), `port`, and `readers` (the networks that may read).
     """
     _end()
     if not ask["exporter"]:
@@ -41,12 +41,12 @@ def main(program: str, ask: Dict[str, Any]) -> None:
         child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True)
     with open(os.path.join(FOLDER, "pid"), "w") as target:
         target.write(str(child.pid))
-    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"{log} in the pod says more")
+    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"see {log} in the pod")
     print(json.dumps({"there": True}))
 
 
 def _end() -> None:
-    """Stop the running one, if the process with its pid is still the exporter."""
+    """Stop the exporter whose pid is noted, unless another process has that pid by now."""
     try:
         with open(os.path.join(FOLDER, "pid")) as source:
             pid = int(source.read())

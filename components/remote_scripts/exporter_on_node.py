@@ -1,7 +1,8 @@
 """Installs the exporter of RDMA counters on this machine as a systemd unit, or removes it; runs as root.
 
-It listens on the third field of $SSH_CONNECTION, the address by which this machine is reached. Its readers include the machine
-that SSH connections come from.
+The program's arguments are this machine's $SSH_CONNECTION and the address of the head node's SSH client. The exporter listens
+on the third field of $SSH_CONNECTION, the address by which SSH reaches this machine. The head node's SSH client may read the
+counters.
 """
 
 import ipaddress
@@ -19,10 +20,10 @@ UNIT = "busbar-rdma-exporter"
 PROGRAM = "/usr/local/lib/busbar/rdma_exporter.py"
 UNIT_FILE = "/etc/systemd/system/" + UNIT + ".service"
 _USER = "busbar-rdma"
-#: Rules that the vendor's Ubuntu images on OCI restore at boot (cloudinit.steps.trust).
+#: The firewall rules that OCI's Ubuntu images restore at boot (cloudinit.steps.trust).
 _RULES = "/etc/iptables/rules.v4"
 _TIMEOUT_S = 60
-#: The first systemd release with DynamicUser= in the form used here (NEWS, 235); older ones get a system user of that name.
+#: The first systemd release with DynamicUser= in the form used here (NEWS, 235); for older ones, `_user` creates the user.
 _DYNAMIC = 235
 #: The unit file, as a template of `str.format`.
 TEXT = """[Unit]
@@ -61,8 +62,8 @@ WantedBy=multi-user.target
 def main(program: str, ask: Dict[str, Any]) -> None:
     """Install `program`, or remove it; print whether it is installed, or exit with a message.
 
-    `ask` has `exporter` (whether it is to be installed), `port`, and `readers` (networks that may read, besides the machine
-    that SSH connections come from).
+    `ask` has `exporter` (whether it is to be installed), `port`, and `readers` (networks that may read, besides the head
+    node's SSH client).
     """
     if not ask["exporter"]:
         _remove(ask["port"])
@@ -71,9 +72,9 @@ def main(program: str, ask: Dict[str, Any]) -> None:
     connection, reader = sys.argv[1].split(), sys.argv[2]
     listen = connection[2] if len(connection) > 2 else "no address"  # noqa: PLR2004 - client, its port, server, its port
     if ":" in listen or ":" in reader or listen == "no address":
-        sys.exit(f"it is reached at {listen} from {reader}, and the exporter listens on IPv4 addresses")
+        sys.exit(f"SSH reaches this machine at {listen} from {reader}, but the exporter supports only IPv4 addresses")
     if ipaddress.ip_address(listen).is_global:
-        sys.exit(f"it is reached at {listen}, which is no private address, and nothing is shown to the world")
+        sys.exit(f"SSH reaches this machine at {listen}, which is not a private address; the exporter is never public")
     readers = [reader, *ask["readers"]]
     old = _port_of_unit()
     if old and old != ask["port"]:
@@ -93,7 +94,7 @@ def main(program: str, ask: Dict[str, Any]) -> None:
     _do("systemctl", "enable", UNIT)
     _do("systemctl", "restart", UNIT)
     _firewall(ask["port"], readers, opened=True)
-    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"journalctl -u {UNIT} says more")
+    wait_for_answer("http://{}:{}/metrics".format(listen, ask["port"]), f"see journalctl -u {UNIT}")
     print(json.dumps({"there": True}))
 
 
@@ -125,16 +126,16 @@ def _readers_of_unit() -> List[str]:
 
 
 def _user() -> None:
-    """Create the user if systemd is too old for a dynamic one."""
+    """Create the exporter's user if systemd is too old for a dynamic user."""
     found = re.search(r"systemd (\d+)", _run("systemctl", "--version")[1])
     if found and int(found.group(1)) < _DYNAMIC and _run("id", _USER)[0] != 0:
         _do("useradd", "--system", "--no-create-home", "--shell", "/sbin/nologin", _USER)
 
 
 def _firewall(port: int, readers: List[str], *, opened: bool) -> None:
-    """Open or close the port in the machine's own firewall, if it is one of the two that vendors' images have.
+    """Open or close the port in the machine's own firewall, if that is firewalld or the rules of OCI's Ubuntu images.
 
-    firewalld opens it to every address that the cloud's rules admit; the exporter answers only its readers.
+    firewalld opens the port to every address that the cloud's rules admit, but the exporter answers only its readers.
     """
     if _run("firewall-cmd", "--state")[0] == 0:
         verb = "add" if opened else "remove"

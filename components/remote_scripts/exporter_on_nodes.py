@@ -32,12 +32,12 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
         program: Python program that installs or removes the exporter on one node.
         there: whether the nodes have the exporter afterwards.
     """
-    # Who may read the counters: the SSH client of this machine, which is the jump host or, without one, the operator's machine.
+    # This machine's SSH client may read the counters. It is the jump host or, without one, the operator's machine.
     client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
     def run_on(number: int) -> str:
         address = nodes[number]["address"]
-        # A pod has neither sudo nor $SSH_CONNECTION. It gets only its own address; the networks that may read are in `program`.
+        # A pod has neither sudo nor $SSH_CONNECTION: its program gets only the pod's address. `program` names the readers.
         command = f"python3 -IS - {address}" if _OWN_SHELL else f"sudo -n python3 -IS - \"$SSH_CONNECTION\" '{client}'"
         remote = [_OWN_SHELL, address] if _OWN_SHELL else [*_SSH, address]
         argv = ["sh", "-c", command] if number == 0 else [*remote, command]

@@ -14,7 +14,7 @@ _TIMEOUT_S = 60
 
 
 def main(address: str, mpi: List[str]) -> None:
-    """Print the facts of this machine, which is known as `address`; `mpi` are the globs of Open MPI's folder."""
+    """Print the facts of this machine, which is known as `address`; `mpi` has globs of Open MPI's folder."""
     os.environ["PATH"] = os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/local/bin:/usr/sbin:/sbin"
     gpus = _output(["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]).splitlines()
     found = {
@@ -42,7 +42,7 @@ def _hca(name: str) -> List[Any]:
 def _front(address: str) -> Dict[str, str]:
     """Return interface and network of the front end: those of `address`, else those of the default route.
 
-    A machine behind NAT does not have the address that others use, and a loopback address is useless.
+    Behind NAT, no interface has `address`; a loopback interface is the last choice, because other nodes cannot use it.
     """
     rows = [line.split() for line in _output(["ip", "-4", "-o", "address", "show"]).splitlines()]
     held = [(row[1], row[3]) for row in rows if len(row) > 3 and row[2] == "inet"]  # noqa: PLR2004 - index, name, inet, CIDR
@@ -70,7 +70,7 @@ def _matches(globs: List[str]) -> List[str]:
 
 
 def _has_mpirun(path: str) -> bool:
-    """Tell whether a folder has a complete Open MPI, or is Debian's, whose programs are in /usr/bin."""
+    """Tell whether a folder of Open MPI has bin/mpirun. Debian's folder has no programs; they are in /usr/bin."""
     debian = path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return debian or os.path.exists(os.path.join(path, "bin", "mpirun"))
 

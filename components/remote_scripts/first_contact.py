@@ -1,7 +1,8 @@
 """Makes first contact with the nodes from the operator's machine: waits for them, learns or checks host keys, asks for facts.
 
-It creates a key pair on the head node and authorizes its public key on every node; no private key leaves a machine. It prints
-one JSON line below 64 KiB, or exits with a message that names every missing node and its last answer.
+If there are several nodes, it creates a key pair on the head node if that has none, and authorizes the public key on every
+node; no private key leaves a machine. It prints one JSON line below 64 KiB, or exits with a message that names every missing
+node and its last answer.
 """
 
 import json
@@ -20,7 +21,7 @@ from components.remote_scripts.node_look import Failed, Seen, look
 from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 
 _PAUSE_S = 0.5
-#: How long to wait for the others once one node has failed; the message then reports the state of all.
+#: How long to wait for the other nodes once one has failed, so that the message can report their state, too.
 _GRACE_S = 20
 #: At most this many kinds of machine are in the line, to limit its length for any number of nodes.
 _GROUPS = 16
@@ -29,12 +30,13 @@ _GROUPS = 16
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
     """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a message.
 
-    A key that is not pinned is learned on the jump host, over the cloud's private network.
+    A host key that is not pinned is learned on the jump host, over the cloud's private network.
 
     `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node must accept; `hcas`, the rails
-    that must be up; `authenticated`, whether they must be authenticated by 802.1X, too; `first_boot`, whether cloud-init must
-    have finished; `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`, globs for
-    it; `row`, name of the shape with number and model of the GPUs that each node must have.
+    that must be up; `authenticated`, whether 802.1X must also have authenticated those rails; `first_boot`, whether cloud-init
+    must have finished; `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`,
+    globs of Open MPI's folder for that program; `row`, the name of the shape, and the number and the model of the GPUs that
+    each node must have.
     """
     jump = ask.get("jump")
     folder = tempfile.mkdtemp(prefix="busbar-")
@@ -146,7 +148,7 @@ class Waiting:
 
 
 def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
-    """Refuse machines that differ in GPUs or rails, and name the difference: they cannot form one ring."""
+    """Exit with the difference if machines differ in GPUs or rails, because they cannot form one ring."""
 
     def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
         rails = [f"{hca[0]} at {hca[1]} Gbit/s" for hca in facts["hca"] if hca[3] and hca[2] != facts["front"]]

@@ -1,4 +1,4 @@
-"""Calls kubectl, with a bound, and finds a stack's pods."""
+"""Calls kubectl, with a timeout, and finds a stack's pods."""
 
 import json
 import os
@@ -21,7 +21,7 @@ class Answer(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The last line of standard error, without the prefix that kubectl adds."""
+        """The last line of standard error, or of standard output if that is empty, without the prefix that kubectl adds."""
         lines = [line for line in (self.err or self.out).strip().splitlines() if not line.startswith("command terminated")]
         return (lines or [f"exit status {self.status}"])[-1].replace("Error from server ", "")[:500]
 
@@ -41,7 +41,7 @@ class Kubectl:
         self.words = [self.program, *given, "--namespace", namespace]
 
     def __call__(self, *words: str, stdin: Union[str, bytes] = b"", timeout_s: float = _TIMEOUT_S) -> Answer:
-        """Run kubectl; this raises no exception."""
+        """Run kubectl; a failure or a timeout is in the answer and raises no exception."""
         given = stdin.encode() if isinstance(stdin, str) else stdin
         argv = [*self.words, f"--request-timeout={int(timeout_s)}s", *words]
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -72,20 +72,20 @@ class Kubectl:
 def is_applied_by_another(kubectl: Kubectl, noted: Tuple[str, str], way: List[str]) -> bool:
     """Tell whether kubectl on another machine was the last to apply a stack's objects.
 
-    `noted` is kind and name of the object that records it, and `way` is [its annotation, our value].
+    `noted` is kind and name of the object whose annotation records the machine, and `way` is [annotation, our value].
     """
     found = (kubectl.get(*noted) or {}).get("metadata", {}).get("annotations", {}).get(way[0], way[1])
     if found == way[1]:
         return False
     print(
-        "{} {} is kept with what belongs to it: the stack applies it from {} now".format(*noted, found),
+        "{} {} is kept with its objects, because the stack is now applied from {}".format(*noted, found),
         file=sys.stderr,
     )
     return True
 
 
 def brought(name: str) -> str:
-    """Return the path of a file that an update has copied here: in the home folder over SSH, in the user's cache otherwise."""
+    """Return the path of a file that an update has copied here: to the home folder over SSH, to the user's cache otherwise."""
     over_ssh = os.path.join(os.path.expanduser("~"), name)
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return over_ssh if os.path.exists(over_ssh) else os.path.join(cache, "busbar", name)
@@ -105,7 +105,7 @@ def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def disrupted(pod: Optional[Dict[str, Any]]) -> str:
-    """Return what deletes a pod that is being deleted, such as an eviction; empty if the cluster does not report it."""
+    """Return why a pod is being deleted, such as an eviction; empty if the cluster reports no reason."""
     for one in (pod or {}).get("status", {}).get("conditions", []):
         # Kubernetes 1.26: EvictionByEvictionAPI, DeletionByTaintManager, PreemptionByScheduler, TerminationByKubelet ...
         if pod is not None and one["type"] == "DisruptionTarget" and one["status"] == "True":
@@ -114,7 +114,7 @@ def disrupted(pod: Optional[Dict[str, Any]]) -> str:
 
 
 def ended(pods: List[Dict[str, Any]], node: str) -> str:
-    """Return why the last pod of a node terminated, according to the cluster; empty if it reports no reason."""
+    """Return how the newest failed pod of a node ended, with the cluster's reason if any; empty if no pod failed."""
     for pod in pods:
         status = pod["status"]
         if pod["spec"].get("nodeName") == node and status.get("phase") == "Failed":

@@ -1,4 +1,4 @@
-"""Checks before anything is created whether a cluster can run a stack's pods: right cluster, nodes, rails, permissions."""
+"""Checks, before anything is created, that a cluster is the intended one and has what a stack's pods need."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ _NEEDED = (
     ("patch", "roles.rbac.authorization.k8s.io"),
     ("patch", "rolebindings.rbac.authorization.k8s.io"),
 )
-#: The same for the object that creates the pods, by its kind.
+#: Permissions that the user needs for the object that creates the pods, by its kind.
 _JOBS = {
     "job.batch": (("patch", "jobs.batch"), ("delete", "jobs.batch"), ("patch", "services")),
     "mpijob.kubeflow.org": (("patch", "mpijobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("delete", "pods")),
@@ -34,14 +34,14 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             if not kubectl("api-resources", f"--api-group={group}", "--no-headers").out.strip():
                 sys.exit(
                     f"kubernetes.rails is set, but the cluster does not know {group}: {owner} is not installed there, so pods "
-                    "cannot get a rail; install it, let the stack bring it (kubernetes.secondaryNetworks), or measure one node"
+                    "cannot get a rail; install it, let the stack do so (kubernetes.secondaryNetworks), or measure one node"
                 )
     if ask["job"] == "mpijob.kubeflow.org":
         known = kubectl("api-resources", "--api-group=kubeflow.org", "--no-headers").out
         if not any("kubeflow.org/v2beta1" in line and line.split()[-1] == "MPIJob" for line in known.splitlines()):
             sys.exit(
-                "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not "
-                "installed there, or is older than 0.3; install it, or take Job"
+                "kubernetes.job is MPIJob, but the cluster does not know MPIJob of kubeflow.org/v2beta1: MPI Operator is not "
+                "installed there, or is older than 0.3; install it, or set Job"
             )
     _refuse_forbidden(kubectl, ask)
 
@@ -52,13 +52,13 @@ def refuse_other(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     if named.status != 0 or not named.out.strip():
         where = ask["kubectl"]["kubeconfig"] or "not set"
         sys.exit(
-            f"kubernetes.kubeconfig is {where}, and kubectl on {kubectl.host} finds no cluster there ({named.why}); "
-            "name the kubeconfig's file, or its context"
+            f"kubernetes.kubeconfig is {where}, and kubectl on {kubectl.host} finds no cluster ({named.why}); "
+            "set kubernetes.kubeconfig, or kubernetes.context"
         )
     server = named.out.strip()
     if ask["server"] and server != ask["server"]:
         sys.exit(
-            f"kubernetes.server is {ask['server']}, and the kubeconfig on {kubectl.host} leads to {server}, which is "
+            f"kubernetes.server is {ask['server']}, but the kubeconfig on {kubectl.host} leads to {server}, which is "
             "another cluster; nothing was changed there"
         )
     ready = kubectl("get", "--raw", "/readyz")
@@ -84,13 +84,13 @@ def _unfit(node: Dict[str, Any], ask: Dict[str, Any]) -> List[str]:
     """Return the reasons why a node cannot run a pod."""
     ready: Dict[str, Any] = next((one for one in node["status"].get("conditions", []) if one["type"] == "Ready"), {})
     if ready.get("status") != "True":
-        return ["is NotReady ({}); kubectl describe node says more".format(ready.get("message") or "its kubelet is silent")]
+        return ["is NotReady ({}); see kubectl describe node".format(ready.get("message") or "its kubelet is silent")]
     if node["spec"].get("unschedulable"):
         return ["is cordoned; kubectl uncordon lets pods onto it"]
     there = int(node["status"].get("allocatable", {}).get(ask["gpu_resource"], "0"))
     if there < ask["gpus"]:
         return [
-            "offers {} of {} to pods, and kubernetes.gpus is {}; the device plugin (GPU Operator) advertises them".format(
+            "offers {} of {} to pods, but kubernetes.gpus is {}; the device plugin (GPU Operator) must advertise them".format(
                 there, ask["gpu_resource"], ask["gpus"]
             )
         ]
@@ -107,6 +107,6 @@ def _refuse_forbidden(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
         lacking = [" ".join(what) for what, allowed in zip(needed, pool.map(may, needed)) if not allowed]
     if lacking:
         sys.exit(
-            "the kubeconfig's user may not {} in namespace {} (RBAC); nothing was changed. Grant that, or set "
+            "the kubeconfig's user may not {} in namespace {} (RBAC); nothing was changed. Grant these permissions, or set "
             "kubernetes.kubeconfig".format(", ".join(lacking), ask["namespace"])
         )

@@ -1,4 +1,4 @@
-"""Makes first contact with a stack's pods from the machine that runs kubectl, and enables the first pod to start ranks in all.
+"""Makes first contact with a stack's pods from the machine that runs kubectl, and lets the first pod start ranks in all pods.
 
 It prints the same JSON line as first contact over SSH, or exits with a message that names every faulty pod.
 """
@@ -14,7 +14,7 @@ from components.remote_scripts.kubectl import HOME, Kubectl, ended, on_node, pod
 
 _WINDOW = 16
 _COPY_S = 120
-#: `kubectl exec` in place of ssh: an address, then a shell command. A list in the same folder maps addresses to pods.
+#: Program that replaces ssh in pods: it runs a shell command in another pod. The file `pods` maps addresses to pods.
 IN_POD = """#!/bin/sh
 # in-pod ADDRESS COMMAND...: run a shell command in another pod, as ssh does on another machine.
 address=$1
@@ -33,7 +33,7 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
 
     `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `host_key` of this machine, `devices`
     (RDMA devices of the rails), `rails` (their interfaces in a pod), `rdma` (the requested mode), `gpus`, `facts` (the program
-    that each pod runs) and `mpi` (globs for it).
+    that each pod runs) and `mpi` (globs of Open MPI's folder for that program).
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
@@ -41,10 +41,10 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
     for node in nodes:
         pod = on_node(pods, node["name"])
         if pod is None or pod["status"].get("podIP") != node["address"]:
-            why = ended(pods, node["name"]) or "it is gone"
+            why = ended(pods, node["name"]) or "that pod is gone"
             sys.exit(
-                "the pod on {} is not the one of this update: {}; raise measure.run (make measure), and the pods are made "
-                "again".format(node["name"], why)
+                "the pod on {} is not the one that this update found first: {}; raise measure.run (make measure) to create the "
+                "pods again".format(node["name"], why)
             )
         named[node["name"]] = pod["metadata"]["name"]
     with ThreadPoolExecutor(_WINDOW) as pool:
@@ -73,7 +73,7 @@ def _look(kubectl: Kubectl, node: Dict[str, str], pod: str, ask: Dict[str, Any])
 def _wrong(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str, Any]) -> str:
     """Return the fault of a pod; empty if it has none."""
     if facts["gpus"] != ask["gpus"]:
-        return "nvidia-smi shows {} GPUs, and kubernetes.gpus is {}".format(facts["gpus"], ask["gpus"])
+        return "nvidia-smi shows {} GPUs, but kubernetes.gpus is {}".format(facts["gpus"], ask["gpus"])
     if not facts["mpi"]:
         return "its image has no Open MPI: no folder like {} has bin/mpirun".format(" or ".join(ask["mpi"]))
     return _wrong_rdma(kubectl, pod, facts, ask) if ask["devices"] else ""
@@ -85,18 +85,18 @@ def _wrong_rdma(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str
     shared = mode.status == 0 and "netns shared" in mode.out
     if shared and ask["rdma"] != "shared":
         return (
-            "kubernetes.rdma is exclusive, and the node divides no RDMA devices (`rdma system` says netns shared): every pod "
-            "could use every device. `rdma system set netns exclusive` on the node, before any pod has a network, changes that "
-            "until it reboots, and `options ib_core netns_mode=0` in /etc/modprobe.d for good"
+            "kubernetes.rdma is exclusive, but the node shares its RDMA devices (`rdma system` says netns shared): every pod "
+            "could use every device. `rdma system set netns exclusive` on the node, before any pod has a network, changes the "
+            "mode until the node reboots; `options ib_core netns_mode=0` in /etc/modprobe.d changes it permanently"
         )
     if mode.status == 0 and not shared and ask["rdma"] == "shared":
-        return "kubernetes.rdma is shared, and the node's mode is exclusive (`rdma system`); set kubernetes.rdma to exclusive"
+        return "kubernetes.rdma is shared, but the node's mode is exclusive (`rdma system`); set kubernetes.rdma to exclusive"
     up = {hca[0]: hca[3] for hca in facts["hca"]}
     lacking = [name for name in ask["devices"] if name not in up]
     if lacking:
         return (
-            "the pod does not see the RDMA device {}, only {}: it stayed in the node's network namespace. Set pci of the rail, "
-            "and rdma-cni moves it with its interface".format(", ".join(lacking), ", ".join(sorted(up)) or "none")
+            "the pod does not see the RDMA device {} (it sees {}): the device stayed in the node's network namespace. Set the "
+            "rail's pci, so that rdma-cni moves the device, too".format(", ".join(lacking), ", ".join(sorted(up)) or "none")
         )
     down = [name for name in ask["devices"] if not up[name]]
     return "the RDMA device {} has no active port".format(", ".join(down)) if down else ""
@@ -110,23 +110,23 @@ def _of_rails(facts: Dict[str, Any], ask: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _join(kubectl: Kubectl, nodes: List[Dict[str, str]], named: Dict[str, str], ask: Dict[str, Any]) -> None:
-    """Enable the first pod to start commands in the others, and verify it."""
+    """Let the first pod start commands in the other pods, and verify that it can."""
     head = named[nodes[0]["name"]]
     script = IN_POD.format(home=HOME, namespace=ask["namespace"])
     places = "".join("{} {}\n".format(node["address"], named[node["name"]]) for node in nodes)
-    # Only the first pod starts commands in others, but Open MPI's daemons exit where the program of that name is missing.
+    # Only the first pod starts commands in other pods, but Open MPI's daemon exits in a pod that lacks the program in-pod.
     with ThreadPoolExecutor(_WINDOW) as pool:
         list(pool.map(lambda pod: _put(kubectl, pod, "in-pod", script.encode()), named.values()))
     _put(kubectl, head, "pods", places.encode())
-    # The operator's machine may have another architecture than the pods, so an image's own kubectl is preferred.
+    # The machine that runs kubectl may have another architecture than the pods, so the image's own kubectl is preferred.
     if kubectl.inside(head, f'its=$(command -v kubectl) && ln -sf "$its" {HOME}/kubectl').status != 0:
         with open(os.path.realpath(kubectl.program), "rb") as program:
             _put(kubectl, head, "kubectl", program.read())
     runs = kubectl.inside(head, f"{HOME}/kubectl version --client")
     if runs.status != 0:
         sys.exit(
-            f"kubectl of {kubectl.host} ({kubectl.program}) does not run in the image: {runs.why}; an image with a kubectl of "
-            "its own uses that"
+            f"kubectl of {kubectl.host} ({kubectl.program}) does not run in the image: {runs.why}; use an image that "
+            "contains kubectl"
         )
     tries = "; ".join("{0}/in-pod {1} true || echo {1}".format(HOME, shlex.quote(node["address"])) for node in nodes[1:])
     tried = kubectl.inside(head, tries, timeout_s=_COPY_S)

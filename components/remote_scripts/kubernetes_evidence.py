@@ -1,7 +1,7 @@
-"""Keeps what the runner writes in a pod during measurements on the machine that runs kubectl, and copies it to the next pod.
+"""Copies the files that the runner writes in a pod to the machine that runs kubectl, and later to the next pod.
 
-A pod's home folder is deleted with the pod. So the files of a request are copied to `~/.busbar/kubernetes/CLUSTER` while it
-runs and when it ends: if the pod is evicted, the transcript is not lost.
+A pod's home folder is deleted with the pod. So the files of a request are copied to `~/.busbar/kubernetes/CLUSTER` while the
+request runs and when it ends: if the pod is evicted, the transcript is not lost.
 """
 
 import base64
@@ -15,14 +15,14 @@ from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import HOME, Kubectl
 
-#: Kinds of requests whose results are evidence; the results of others are simply built again.
+#: Kinds of requests whose results are evidence. The results of other kinds are not kept: a new pod produces them again.
 _KINDS = ("measure", "search")
 _EVERY_S, _COPY_S = 15.0, 60
-#: This many runs, the newest ones, are copied to a new pod.
+#: Number of finished runs, the newest ones, that are copied to a new pod.
 _GIVEN_BACK = 16
 #: Paths below the runner's folder that are kept: files of a run, and the looks that the next run starts with.
 _PATH = re.compile(r"(runs/[0-9A-Za-z]+|looks)/[A-Za-z0-9_.-]+")
-#: In the pod: print the files of some folders that have changed, as {path: [size, time, base64]}.
+#: Program for the pod: prints the new and changed files of some folders, as {path: [size, time, base64]}.
 _TAKE = """
 import base64, json, os, sys
 asked, found = json.load(sys.stdin), {}
@@ -37,7 +37,7 @@ for folder in asked["folders"]:
             found[path] = [seen.st_size, seen.st_mtime, base64.b64encode(source.read()).decode()]
 print(json.dumps(found))
 """
-#: In the pod: write the files that do not exist.
+#: Program for the pod: writes the given files that do not exist yet.
 _GIVE = """
 import base64, json, os, sys
 os.umask(0o077)
@@ -70,7 +70,7 @@ class Evidence:
         return folder if self._run and os.path.isdir(folder) else ""
 
     def __enter__(self) -> "Evidence":  # noqa: PYI034 - typing.Self is of Python 3.11
-        """Start to copy."""
+        """Start copying."""
         if self._run:
             self._copier.start()
         return self
@@ -89,7 +89,7 @@ class Evidence:
             self.take()
 
     def take(self) -> str:
-        """Copy new files out of the pod; return why that failed, empty if it did not."""
+        """Copy new and changed files out of the pod; return why that failed, empty if it did not."""
         asked = {"folders": ["runs/" + self._run, "looks"], "known": self._known}
         answer = self._kubectl.inside(self._pod, _python(_TAKE), json.dumps(asked), _COPY_S)
         if answer.status != 0:

@@ -1,8 +1,8 @@
-"""Applies a vendor's manifest to a cluster, without force and never over somebody else's objects; removes it by its labels.
+"""Applies a vendor's manifest to a cluster without changing anybody else's objects; removes its objects by their labels.
 
 In every function, `ask` has `file` (name of the manifest's file here), `definitions` (names of its custom resource
-definitions), `objects` ([kind, name, namespace] of each object; what others need comes first) and `labels` (the stack's, which
-all objects have). `whose` is the manifest's name in messages.
+definitions), `objects` ([kind, name, namespace] of each object; objects that others need come first) and `labels` (the
+stack's, which all objects have). `whose` is the manifest's name in messages.
 """
 
 import json
@@ -45,7 +45,7 @@ def apply_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> None:
         _apply_documents(kubectl, first, whose)
     deadline = time.monotonic() + _ESTABLISHED_S
     for name in ask["definitions"]:
-        # Not `kubectl wait`: it fails if a definition is so new that it has no conditions.
+        # `kubectl wait` is no substitute: it fails if a definition is so new that it has no conditions.
         while not _is_established(kubectl, name):
             if time.monotonic() > deadline:
                 sys.exit(
@@ -69,7 +69,7 @@ def _is_established(kubectl: Kubectl, name: str) -> bool:
 
 
 def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
-    """Return why pods of a manifest do not run, each reason once with the name of one pod, at most four."""
+    """Return why pods of a manifest do not run: at most four reasons, each with the name of one pod."""
     whys = {}  # type: Dict[str, str]
     for pod in pods:
         status = pod["status"]

@@ -21,11 +21,11 @@ _ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
 
 
 def main(ask: Dict[str, Any]) -> None:
-    """Apply or remove.
+    """Apply the objects, or remove them.
 
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
     their interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and its value), `pods` (their
-    selector), `job` (kind of the object that creates them), `former` ([kind, name] of objects that another kind left),
+    selector), `job` (kind of the object that creates them), `former` ([kind, name] of objects that a job of another kind left),
     `template` (annotation of the job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
@@ -38,7 +38,7 @@ def main(ask: Dict[str, Any]) -> None:
     _end_former(kubectl, ask)
     job = kubectl.get(ask["job"], _JOB)
     if job is not None and _is_another(job, ask["template"]):
-        _say("the {} is another one; its pods end, and it is made again".format(job["kind"]))
+        _say("the {} has ended or needs other pods; it is deleted with its pods and created again".format(job["kind"]))
         _end(kubectl, ask["job"], _JOB)
     _end_ended(kubectl, ask)
     _apply(kubectl, ask["manifest"])
@@ -60,7 +60,7 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
 
 
 def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a message if an object with one of our names is not ours."""
+    """Exit with a message if an object with the name of one of our objects is not ours."""
     foreign = []
     for kind, name in ask["objects"]:
         found = kubectl.get(kind, name)
@@ -70,23 +70,23 @@ def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             foreign.append(f"{kind} {name} is {whose}")
     if foreign:
         sys.exit(
-            "kubernetes.namespace is {}, where an object of a needed name is there already and was left as it is: {}; take "
+            "kubernetes.namespace is {}, where an object with a needed name already exists; it was not changed: {}; set "
             "another namespace".format(ask["namespace"], "; ".join(foreign))
         )
 
 
 def _end(kubectl: Kubectl, kind: str, name: str) -> None:
-    # Foreground deletion: the job is gone only after its pods, which hold the GPUs.
+    # Foreground deletion: the job disappears only after its pods, which use the GPUs.
     _check(kubectl("delete", kind, name, "--wait", "--ignore-not-found", "--cascade=foreground", timeout_s=_REMOVE_S))
 
 
 def _end_former(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove the stack's previous job of another kind, and its service, because MPI Operator may create one of that name."""
+    """Remove the stack's previous job of another kind, and its service: MPI Operator may create a service of the same name."""
     for kind, name in ask["former"]:
         found = kubectl("get", kind, name, "--output", "json", "--ignore-not-found")
         # A kind that the cluster does not know has no objects.
         if found.status == 0 and found.out.strip() and _is_ours(json.loads(found.out), ask):
-            _say(f"kubernetes.job is another one; {kind} {name} ends")
+            _say(f"kubernetes.job has changed; {kind} {name} is deleted")
             _end(kubectl, kind, name)
 
 
@@ -100,7 +100,7 @@ def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a job has another pod template, which is immutable, or has finished."""
+    """Tell whether a job has finished, or has another pod template than ours: a template is immutable."""
     conditions = job.get("status", {}).get("conditions", [])
     return (
         any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)
@@ -113,14 +113,14 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
     if done.status != 0:
         conflict = done.err.partition("Please review")[0].strip()
         sys.exit(
-            f"an object of the stack was changed by somebody else, and was left so: {conflict}"
+            f"an object of the stack was changed by somebody else, and was not changed back: {conflict}"
             if "conflict" in conflict
             else f"the cluster did not accept an object: {done.why}"
         )
 
 
 def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the pods in the nodes' order once all of them run with all rails, or exit with what each lacks."""
+    """Return the pods in the nodes' order once all run with all rails, or exit with the reason why a pod does not run."""
     deadline = time.monotonic() + ask["timeout_s"]
     old = events_seen(kubectl)
     last = {}  # type: Dict[str, str]
@@ -158,7 +158,7 @@ def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
     found = events(kubectl, f"involvedObject.name={_JOB},type=Warning")
     said = found[-1].get("message", "")[:300] if found else ""
     whose = "the cluster" if ask["job"] == "job.batch" else "MPI Operator"
-    return f"{whose} made no pod{': ' + said if said else ''}"
+    return f"{whose} created no pod{': ' + said if said else ''}"
 
 
 def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
@@ -171,15 +171,15 @@ def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the line's entry for a pod; exit with a message if a rail is missing, which Multus may cause silently."""
+    """Return the line's entry for a pod; exit with a message if a rail is missing: Multus may report no error."""
     text = pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]")
     held = {one.get("interface"): (one.get("ips") or [""])[0] for one in json.loads(text)}
     lacking = [name for name in ask["rails"] if not held.get(name)]
     name = pod["metadata"]["name"]
     if lacking:
         sys.exit(
-            "{} on {} runs without {}: Multus did not attach it. A node whose /etc/cni/net.d had no configuration of Multus "
-            "when the pod started does that, such as one that was rebooted; restart Multus there and delete the pod".format(
+            "{} on {} runs without {}: Multus did not attach it. This happens if the node's /etc/cni/net.d had no "
+            "configuration of Multus when the pod started, as after a reboot; restart Multus there and delete the pod".format(
                 name, node, ", ".join(lacking)
             )
         )
@@ -197,7 +197,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for kind, name in ask["objects"]:
         if name != ask["namespace"]:
             kinds[kind] = None
-    # The job first, so that it does not recreate its pods; a kind that the cluster does not know has no objects.
+    # The job is deleted first, so that it does not recreate its pods; a kind that the cluster does not know has no objects.
     for kind in sorted(kinds, key=lambda kind: kind != ask["job"]):
         words = ("delete", kind, "--selector", selector, "--ignore-not-found", "--wait", "--cascade=foreground")
         gone = kubectl(*words, timeout_s=_REMOVE_S)
@@ -207,7 +207,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
         return
     left = _strangers(kubectl)
     if left:
-        _say("namespace {} is kept, for it has {}".format(ask["namespace"], ", ".join(left)))
+        _say("namespace {} is kept, because it has {}".format(ask["namespace"], ", ".join(left)))
         return
     _check(kubectl("delete", "namespace", ask["namespace"], "--ignore-not-found", "--wait", timeout_s=_REMOVE_S))
 

@@ -1,7 +1,7 @@
 """Applies GPU Operator's objects to a cluster and waits until the nodes offer their GPUs; called with `remove`, removes them.
 
-As for the pods, it uses server-side apply without force and never changes foreign objects. It prints one JSON line, or exits
-with a message.
+Like `kubernetes_objects`, it uses server-side apply without force and never changes foreign objects. It prints one JSON line,
+or exits with a message.
 """
 
 import json
@@ -18,7 +18,7 @@ _WHOSE = "GPU Operator"
 
 
 def main(ask: Dict[str, Any]) -> None:
-    """Apply or remove.
+    """Apply the objects, or remove them.
 
     `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `namespace` (the
     operator's), `way` (annotation of the namespace and its value), `nodes`, `gpus`, `gpu_resource` and `timeout_s`.
@@ -32,15 +32,15 @@ def main(ask: Dict[str, Any]) -> None:
     foreign = foreign_objects(kubectl, ask, _WHOSE)
     if foreign:
         sys.exit(
-            f"kubernetes.gpuOperator is set, but the cluster has one already, which was left as it is ({foreign}); leave it "
-            "out of the stack, or remove that one first"
+            f"kubernetes.gpuOperator is set, but the cluster already has a GPU Operator, which was not changed ({foreign}); "
+            "unset kubernetes.gpuOperator, or first remove that GPU Operator"
         )
     apply_manifest(kubectl, ask, _WHOSE)
     print(json.dumps({"schema": 1, "kind": "gpu-operator", "gpus": _offered(kubectl, ask)}, sort_keys=True))
 
 
 def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
-    """Return the GPUs that each node offers, once there are enough; otherwise exit with what the operator's pods lack."""
+    """Return how many GPUs each node offers once all offer enough, or exit with the reason why the operator's pods wait."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     while True:
         known = {node["metadata"]["name"]: node for node in (kubectl.get("nodes") or {}).get("items", [])}
@@ -57,7 +57,7 @@ def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
             last = waits
         if time.monotonic() > deadline:
             sys.exit(
-                "GPU Operator is applied, and {} offer less than {} of {} to pods within {:.0f} s: {}".format(
+                "GPU Operator is applied, but {} did not offer {} of {} to pods within {:.0f} s: {}".format(
                     ", ".join(lacking), ask["gpus"], ask["gpu_resource"], ask["timeout_s"], waits
                 )
             )

@@ -1,28 +1,28 @@
-"""Reports why a pod does not run yet, from the cluster's own messages, their meaning, and whether waiting may help."""
+"""Reports why a pod does not run yet: the cluster's own message, its meaning, and whether waiting may help."""
 
 import re
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from components.remote_scripts.kubectl import Kubectl
 
-#: Text in an event of a pod without network -> its meaning, and how long (s) it may still resolve by itself: a node needs some
-#: time to get an interface back from the previous pod.
+#: Text in an event of a pod without network -> its meaning, and how long (s) the cause may take to disappear by itself: a node
+#: needs some time to get an interface back from the previous pod.
 _NETWORK = (
     ("Could not allocate IP", "the addresses of the rail's range are used up: give kubernetes.rails a wider range", 20),
     ("cannot find a network-attachment-definition", "the rail's NetworkAttachmentDefinition is gone", 10),
     ("cannot find network", "the rail's NetworkAttachmentDefinition is gone", 10),
-    ("Link not found", "the node has no such interface: kubernetes.rails names it", 45),
-    ("no such network interface", "the node has no such interface: kubernetes.rails names it", 45),
-    ("failed to find host device", "the node has no such interface: kubernetes.rails names it", 45),
+    ("Link not found", "the node lacks an interface that kubernetes.rails names", 45),
+    ("no such network interface", "the node lacks an interface that kubernetes.rails names", 45),
+    ("failed to find host device", "the node lacks an interface that kubernetes.rails names", 45),
     (
         "host must be a URL",
-        "Multus cannot read the address that it has written: its image was built with a Go later than its vendor's",
+        "Multus cannot parse an address that it wrote: its image was built with a later Go than the vendor's image",
         20,
     ),
     ("failed to find", "a CNI plugin that the rail needs is not in /opt/cni/bin of the node", 20),
 )
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
-#: How long (s) transient causes may last: a scheduler that waits for GPUs of terminating pods, a registry that fails briefly.
+#: How long (s) transient causes may last: GPUs are not free yet, a registry fails briefly, a container crashes.
 _SCHEDULED_S, _PULLED_S, _CRASHED_S = 45, 20, 10
 
 
@@ -32,7 +32,7 @@ def events_seen(kubectl: Kubectl) -> Set[str]:
 
 
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
-    """Return why a pod does not run, and after how many seconds waiting for that is useless; None for never.
+    """Return why a pod does not run, and the number of seconds after which waiting is useless; None if waiting may always help.
 
     Events in `old` are older than the update, which may have removed their cause: a node retries within some seconds.
     """
@@ -62,7 +62,7 @@ def events(kubectl: Kubectl, selector: str = "") -> List[Dict[str, Any]]:
 
 
 def _version(event: Dict[str, Any]) -> str:
-    # It changes each time that the event occurs again.
+    # The resource version changes each time that the event occurs again.
     return str(event["metadata"]["resourceVersion"])
 
 

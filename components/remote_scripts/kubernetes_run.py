@@ -20,8 +20,8 @@ _SCHEMA = 2
 def main(ask: Dict[str, Any]) -> None:
     """Run the `command` of `ask`.
 
-    It also has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` and `cluster` (the
-    folder of the kept files of its measurements).
+    `ask` also has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` (to copy into the
+    pod) and `cluster` (name of the folder that keeps the files of the cluster's measurements).
     """
     given = sys.stdin.buffer.read()
     request = _request(given)
@@ -49,7 +49,7 @@ def main(ask: Dict[str, Any]) -> None:
     evidence.give_back()
     with evidence:
         ran = subprocess.run(words, input=given, check=False)
-        # An evicted pod disappears in a moment, and with it the reason of the eviction.
+        # An evicted pod disappears in a moment, and the reason for the eviction disappears with it.
         last = kubectl.get("pods", name) if ran.returncode != 0 else None
     if ran.returncode == 0:
         return
@@ -63,12 +63,12 @@ def main(ask: Dict[str, Any]) -> None:
 
 def _gone(said: str, node: str, kept: str, host: str) -> str:
     why = said or "the cluster does not say why"
-    left = f"; what it had measured by then is in {kept} on {host}" if kept else ""
-    return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) makes the pods again"
+    left = f"; its measurements up to then are in {kept} on {host}" if kept else ""
+    return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) creates the pods again"
 
 
 def _request(given: bytes) -> Dict[str, Any]:
-    """Return the runner's request that a command gets; empty for a command with other input."""
+    """Return the runner's request if the command's input is one; otherwise an empty dictionary."""
     try:
         found = json.loads(given.decode() or "{}")
     except ValueError:

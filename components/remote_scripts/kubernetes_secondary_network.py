@@ -1,6 +1,6 @@
-"""Applies Multus's or whereabouts's objects and waits until it works on the stack's nodes; called with `remove`, removes them.
+"""Applies the objects of Multus or whereabouts and waits until its pods run on all nodes; called with `remove`, removes them.
 
-It uses server-side apply without force and never changes foreign objects. If something uses the network, nothing is removed: a
+It uses server-side apply without force and never changes foreign objects. If anything uses the network, nothing is removed: a
 pod with a secondary network would lose it at its next start. It prints one JSON line, or exits with a message.
 """
 
@@ -14,15 +14,16 @@ from components.remote_scripts.kubernetes_checks import refuse_other
 from components.remote_scripts.kubernetes_manifest import apply_manifest, foreign_objects, pods_wait_for, remove_manifest
 
 _PAUSE_S = 1.0
-#: Neither has a readiness probe. If it fails, it exits within this time; if not, it has written the node's configuration.
+#: Multus and whereabouts have no readiness probe. A pod of either that fails exits within this time. A pod that still runs has
+#: written the node's configuration.
 _STEADY_S = 4.0
-#: Annotations of a pod that has a network beside the default one, or another default one (Multus, docs/configuration.md).
+#: Annotations of pods with an additional network, or with another default network (Multus, docs/configuration.md).
 _ASKED = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
 _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 
 
 def main(ask: Dict[str, Any]) -> None:
-    """Apply or remove.
+    """Apply the objects, or remove them.
 
     `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `title` and `name` of the
     software, `namespace` and `daemon_set` that puts it on the nodes, `way` (annotation of the daemon set and its value),
@@ -37,8 +38,8 @@ def main(ask: Dict[str, Any]) -> None:
     foreign = foreign_objects(kubectl, ask, ask["title"])
     if foreign:
         sys.exit(
-            "kubernetes.secondaryNetworks.install has {}, and the cluster has it already, which was left as it is ({}); leave "
-            "it out of the stack, or remove that one first".format(ask["name"], foreign)
+            "kubernetes.secondaryNetworks.install has {}, but the cluster already has it, and it was not changed ({}); remove "
+            "it from that list, or first from the cluster".format(ask["name"], foreign)
         )
     apply_manifest(kubectl, ask, ask["title"])
     _wait(kubectl, ask)
@@ -46,7 +47,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Return once it runs on every node of the stack and has not restarted for some seconds; exit with the nodes without it."""
+    """Return once a pod runs on every node and none has restarted for some seconds, or exit with the nodes that fail."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     restarts = {}  # type: Dict[str, int]
     since = time.monotonic()
@@ -64,11 +65,11 @@ def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             last = waits
         if time.monotonic() > deadline:
             sys.exit(
-                "{} is applied, and does not stay up on {} within {:.0f} s: {}{}".format(
+                "{} is applied, but does not stay up on {} within {:.0f} s: {}{}".format(
                     ask["title"],
                     ", ".join(lacking or ask["nodes"]),
                     ask["timeout_s"],
-                    waits if lacking else "it is restarted",
+                    waits if lacking else "its pods restart",
                     _said(kubectl, pods, lacking or ask["nodes"]),
                 )
             )
@@ -76,7 +77,7 @@ def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _pods(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return its pods of the template that was applied last; empty before the cluster has processed that."""
+    """Return the pods of the template that was applied last; empty before the cluster has processed that template."""
     found = kubectl.get("daemonset.apps", ask["daemon_set"])
     if found is None or found.get("status", {}).get("observedGeneration", 0) < found["metadata"]["generation"]:
         return []
@@ -100,11 +101,11 @@ def _restarts(pod: Dict[str, Any]) -> int:
 
 
 def _said(kubectl: Kubectl, pods: List[Dict[str, Any]], nodes: List[str]) -> str:
-    """Return the last log line of a pod on one of these nodes: Multus exits with 0 on errors, too, and only logs them."""
+    """Return the last log line of a pod on one of these nodes: Multus exits with status 0 even on errors, but logs them."""
     for pod in pods:
         if pod["spec"].get("nodeName") in nodes:
             lines = kubectl("logs", pod["metadata"]["name"], "--tail=1").out.strip()
-            return f" (it said: {lines[-300:]})" if lines else ""
+            return f" (its last log line: {lines[-300:]})" if lines else ""
     return ""
 
 
@@ -113,8 +114,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     if users:
         more = f" and {len(users) - 4} more" if len(users) > 4 else ""  # noqa: PLR2004
         print(
-            "{} is left in the cluster, for it is in use, and pods would lose their network: {}{}. To have it removed later, "
-            "set kubernetes.secondaryNetworks again, and destroy once they are gone".format(
+            "{} is left in the cluster, because it is in use and pods would lose their network: {}{}. To remove it later, set "
+            "kubernetes.secondaryNetworks again, and run destroy once nothing uses it".format(
                 ask["title"], ", ".join(users[:4]), more
             ),
             file=sys.stderr,
@@ -126,12 +127,12 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _users(kubectl: Kubectl, name: str) -> List[str]:
-    """Return the definitions and pods that use it, or may: a definition without a configuration uses the one on the nodes."""
+    """Return the definitions and pods that may use the software `name`; a definition without configuration uses the nodes'."""
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
     # A kind that the cluster does not know has no objects.
     if answer.status != 0 and "the server doesn't have a resource type" not in answer.err:
-        sys.exit(f"destroy could not look who uses what it would remove: {answer.why}")
+        sys.exit(f"destroy could not find out who uses the network: {answer.why}")
     for one in json.loads(answer.out)["items"] if answer.status == 0 else []:
         config = one.get("spec", {}).get("config", "")
         if name == "multus" or not config or name in config:

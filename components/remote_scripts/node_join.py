@@ -7,7 +7,7 @@ from typing import List
 
 from components.remote_scripts.ssh_way import Node, Way, call
 
-#: Adds missing lines and changes no others: users may have their own in these files.
+#: Shell that adds missing lines and changes no others, because users may have lines of their own in these files.
 JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
 add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
@@ -22,9 +22,10 @@ cat ~/.ssh/id_ed25519.pub
 
 
 def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
-    """Create the head node's key pair if it has none, authorize its public key and `way.accept` on every node, or exit.
+    """Authorize `way.accept` and the head node's public key on every node, or exit with a message.
 
-    `keys` are the nodes' host keys, which every node learns; at most `window` nodes are contacted at once.
+    If there are several nodes, the head node's key pair is created if it does not exist, and every node learns `keys`, the
+    nodes' host keys. At most `window` nodes are contacted at once.
     """
     accepted, known = [way.accept] if way.accept else [], ""
     if len(nodes) > 1:  # one node has no other to reach

@@ -10,10 +10,10 @@ from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
 
 Note = Callable[[str], None]
 
-#: Prints three lines: cloud-init's status, the boot mark (written before cloud-init finishes), and the rails that are up, with
-#: a `!` after each that is not authenticated; then, if first boot has failed, the end of its log.
+#: Shell that prints three lines: cloud-init's status, the boot mark (written before cloud-init finishes), and the rails that
+#: are up, with a `!` after each rail that is not authenticated; then, if first boot has failed, the end of its log.
 STATE = """
-# Until there is a result it still runs, and rails come last. Asking cloud-init itself takes half a second of the node's time.
+# Without a result, cloud-init still runs, and rails come up last. Asking cloud-init itself takes half a second on the node.
 rails=
 if [ -e /run/cloud-init/result.json ]; then
   rails='HCAS'
@@ -32,12 +32,12 @@ for hca in $rails; do
   case $state in *ACTIVE*) ;; *) continue ;; esac
   for net in $dir/device/net/*; do
     if [ ! -e "$net" ]; then
-      # An EFA device has no interface, and so no address.
+      # An EFA device has no interface, and therefore no address.
       case $(readlink $dir/device/driver) in */efa) echo "$hca" ;; esac
       continue
     fi
     case $addresses in *" ${net##*/} "*) ;; *) continue ;; esac
-    # A switch with 802.1X drops what comes from a port that it does not know, although link and address are there.
+    # A switch with 802.1X drops packets from a port that is not authenticated, although the port has link and address.
     # oci-hpc: roles/healthchecks, check_gpu_setup.py, check_wpa_auth.
     if [ -z "SUPPLICANT" ] || sudo -n wpa_cli status -i "${net##*/}" 2>/dev/null | grep -q 'PAE state=AUTHENTICATED'; then
       echo "$hca"
@@ -90,7 +90,7 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
         # Newer drivers append the form factor to the model's name.
         if facts["gpus"] != number or not (facts["gpu"] == model or facts["gpu"].startswith(model + " SXM")):
             raise Failed(
-                "it has {} x {}, and shape {} has {} x {}; correct it, or set shape: detect".format(
+                "it has {} x {}, but shape {} has {} x {}; correct shape, or set shape: detect".format(
                     facts["gpus"], facts["gpu"] or "no GPU", name, number, model
                 )
             )
@@ -103,7 +103,7 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
 def host_key(node: Node, way: Way, note: Note) -> str:
     """Learn the host key over the cloud's private network, where no machine can take another's address.
 
-    It is queried each time, because first boot may replace a host key of the image.
+    The key is queried each time, because first boot may replace the image's host key.
 
     Raises:
         Failed: the jump host refuses the operator's login, although its own first boot has finished.
@@ -111,7 +111,7 @@ def host_key(node: Node, way: Way, note: Note) -> str:
     status, out, err = run_here([*way.near, "ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
     if "Permission denied" in err:
-        raise Failed(f"{words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
+        raise Failed(f"{words(err)} Does your SSH agent have a key that the machine accepts (ssh-add -l)?")
     if status != 0 or not lines:
         note(f"the jump host does not answer ({words(err)})" if status == 255 else "no answer on TCP port 22")  # noqa: PLR2004 - ssh's own
         return ""
@@ -152,9 +152,9 @@ def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -
             "in its place; find out which, then correct that file"
         )
     if "host_key" in node and "Permission denied" in err:
-        raise Failed(f"{words(err)} Does your SSH agent have a key that it accepts (ssh-add -l)?")
+        raise Failed(f"{words(err)} Does your SSH agent have a key that the machine accepts (ssh-add -l)?")
     if status not in (124, 255):  # timed out, or ssh itself failed
-        raise Failed(f"{command!r} failed there: {words(err)}")
+        raise Failed(f"{command!r} failed on the node: {words(err)}")
     note(f"SSH does not accept logins yet ({words(err)})")
     return None
 
@@ -168,7 +168,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # read while it was being written; it is read again soon
+        return False  # the file was being written; it is read again soon
     if mark.get("status") == "failed":
         end = " | ".join(text.strip() for text in log if text.strip())
         raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))
@@ -178,7 +178,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
         note("first boot is running")
         return False
     if mark.get("warned"):
-        note("first boot is done, without {}; see /var/log/cloud-init-output.log there".format(mark["warned"].strip()))
+        note("first boot is done, but failed in {}; see its /var/log/cloud-init-output.log".format(mark["warned"].strip()))
     up = set(rails.split())
     unknown = [hca for hca in way.hcas if hca + "!" in up]
     silent = sorted(set(way.hcas) - up - set(unknown))
@@ -187,7 +187,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
         return False
     if unknown:
         note(
-            "{} of {} rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: {}".format(
+            "{} of {} rails are not authenticated (802.1X; wpa_cli status), so they carry no traffic: {}".format(
                 len(unknown), len(way.hcas), ", ".join(sorted(unknown))
             )
         )

@@ -9,7 +9,8 @@ Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OF
     <device>/ports/<port>/hw_counters/X    busbar_rdma_hw_X_total
     <device>/hw_counters/X                 busbar_rdma_device_hw_X_total
 
-A device's and a port's hw_counters may count the same events (mlx5), so their names differ, and no sum counts them twice.
+A device's and a port's hw_counters may count the same events (mlx5). Their metrics have different names, so that a sum over one
+metric counts no event twice.
 """
 
 import argparse
@@ -27,10 +28,10 @@ PREFIX = "busbar_rdma_"
 #: Files that count words of four bytes (the ABI page: "divided by 4"; InfiniBand Architecture, PortXmitData, PortRcvData).
 WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
 _WORD_BYTES = 4
-#: A setting among the counters: how long the driver caches its answer, in ms (drivers/infiniband/core/sysfs.c).
+#: A setting among the counters: how long the driver caches their values, in ms (drivers/infiniband/core/sysfs.c).
 NOT_COUNTED = frozenset({"lifespan"})
-#: Current values and their maxima, which can fall, so they are gauges (drivers/infiniband/hw/bnxt_re/hw_counters.c: active_qps,
-#: watermark_qps).
+#: Names of current values and their maxima. These can fall, so they are gauges (drivers/infiniband/hw/bnxt_re/hw_counters.c:
+#: active_qps, watermark_qps).
 _LEVEL = re.compile(r"(active|watermark)_")
 #: Bytes to read of a counter's file; the longest number is 20 digits and a newline.
 _LONGEST = 64
@@ -40,7 +41,7 @@ Labels = Tuple[Tuple[str, str], ...]
 
 
 class File(NamedTuple):
-    """The metric of a counter's file, with type and help, its series, and the factor for its number."""
+    """The metric of a counter's file: its name, type, help and series, and the factor for the file's number."""
 
     metric: str
     kind: str
@@ -50,7 +51,7 @@ class File(NamedTuple):
 
 
 class Text:
-    """Builds the text format, version 0.0.4, in which the lines of a metric follow its help and its type."""
+    """Builds Prometheus' text format, version 0.0.4, in which the samples of a metric follow its help and its type."""
 
     def __init__(self) -> None:
         self.metrics: Dict[str, List[str]] = {}
@@ -62,7 +63,7 @@ class Text:
         return found
 
     def gauge(self, name: str, explained: str, labels: Labels, value: Any) -> None:
-        """Add a sample of the exporter's own metrics."""
+        """Add a sample of a gauge that does not come from a counter's file."""
         metric = PREFIX + name
         (self.metrics.get(metric) or self.begin(metric, "gauge", explained)).append(f"{_series(metric, labels)} {value}")
 
@@ -134,7 +135,7 @@ _TAKEN: Set[Tuple[str, str]] = set()
 
 
 def _file(folder: str, name: str, group: str, labels: Labels) -> File:
-    """Return the metric of a file. If its name is invalid in the format or already used, a label has the name instead."""
+    """Return the metric of a file. If the file's name is invalid in a metric or the series is taken, a label names the file."""
     found = _described(folder, name, group, labels)
     plain, port = _plain(name), os.path.dirname(folder)
     if not re.match(r"[a-zA-Z0-9_]+$", plain) or (port, found.series) in _TAKEN:
@@ -149,7 +150,7 @@ def _described(folder: str, name: str, group: str, labels: Labels) -> File:
     metric = PREFIX + group + re.sub(r"[^a-zA-Z0-9_]", "_", plain)
     where = "{}/{} of the {}".format(os.path.basename(folder), plain, "device" if group.startswith("device") else "port")
     if group and _LEVEL.match(name):
-        return File(metric, "gauge", f"{where}, as its driver counts them now.", _series(metric, labels), 1)
+        return File(metric, "gauge", f"{where}: a current value.", _series(metric, labels), 1)
     if not group and name in WORDS:
         metric, explained = f"{metric}_bytes_total", f"{where}, in bytes: the file counts words of {_WORD_BYTES} bytes."
         return File(metric, "counter", explained, _series(metric, labels), _WORD_BYTES)
@@ -165,7 +166,7 @@ def _port(text: Text, device: str, port: str, labels: Labels) -> None:
         ("interface", ",".join(_plain(one) for one in _entries(device + "/device/net"))),
         ("link_layer", _line(port + "/link_layer")),
     )
-    text.gauge("port_info", "What the port is; always 1.", labels + about, 1)
+    text.gauge("port_info", "Description of the port, as labels; always 1.", labels + about, 1)
     for name, metric, explained in (
         ("state", "port_state", "State of the port: 1 down, 2 initialising, 3 armed, 4 active."),
         ("phys_state", "port_physical_state", "State of the link: 2 polling, 3 disabled, 5 up, 6 recovering from errors."),
@@ -224,7 +225,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         http.server.HTTPServer.__init__(self, address, Handler)
 
     def server_bind(self) -> None:
-        """Bind without a reverse DNS look-up of the own address."""
+        """Bind without a reverse DNS look-up of the server's address."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -244,9 +245,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     server_version, sys_version = "busbar-rdma-exporter", ""
 
     def do_GET(self) -> None:
-        """Answer one scrape; scrapes take turns, because some drivers query the device's firmware for each."""
+        """Answer one scrape at a time, because some drivers query the device's firmware for each scrape."""
         if self.path.partition("?")[0] != "/metrics":
-            self.send_error(404, "only /metrics is here")
+            self.send_error(404, "only /metrics is served")
             return
         server: Any = self.server
         with server.at_once:
@@ -271,5 +272,5 @@ def main(argv: Sequence[str]) -> None:
     asked = parser.parse_args(argv)
     address = ipaddress.ip_address(asked.listen)
     if address.is_global or address.is_unspecified:
-        sys.exit(f"--listen is {address}, which is no private address of one machine; nothing is shown to the world")
+        sys.exit(f"--listen is {address}, which is not a private address of one machine; the exporter is never public")
     Server((str(address), asked.port), asked.base, asked.allow).serve_forever()

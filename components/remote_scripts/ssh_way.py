@@ -11,16 +11,16 @@ Node = Dict[str, Any]
 
 #: Connections that may be opened at the same time.
 _WINDOW = 32
-#: The same if each opens its own connection to the jump host: from ten that have not logged in yet, sshd drops some at random
-#: (sshd_config(5), default of MaxStartups).
+#: The same limit if each connection needs its own connection to the jump host: sshd drops connections at random if ten or more
+#: have not logged in yet (sshd_config(5), default of MaxStartups).
 _JUMP_WINDOW = 8
 _POLL_S = 0.02
-#: Options with which later calls to a node use the connection of the first; it closes after 10 s without a call.
+#: Options with which later calls to a node use the first call's connection. It closes after 10 s without a call.
 _SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPersist=10")
 _JUMP_S = 15
 _CALL_S = 60
-#: This is a file, because ssh does not apply command-line options to the connection to the jump host (-J). Only the agent's
-#: keys are offered, as in the Commands that follow.
+#: ssh's configuration. It is a file, because ssh does not apply command-line options to the connection to the jump host (-J).
+#: Only the agent's keys are offered, as by the remote Commands of the stack.
 _CONFIG = """Host *
   BatchMode yes
   StrictHostKeyChecking yes
@@ -41,7 +41,7 @@ class Way(NamedTuple):
     """
 
     ssh: List[str]  # first arguments of a command that runs on a node
-    near: List[str]  # first arguments of a command that runs on the jump host; empty without one, so it runs here
+    near: List[str]  # first arguments of a command that runs on the jump host; empty without a jump host
     known: str  # known_hosts file with the host keys known so far
     user: str
     hcas: List[str]
@@ -71,14 +71,14 @@ def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[Li
     """Keep one connection to the jump host open, which all connections to nodes go through.
 
     Yields the first arguments of a command that runs on the jump host (empty without one), the first arguments of an ssh
-    command to a node, and how many may run at the same time. If the shared connection fails, each command opens its own,
-    because its error says more; then fewer may run, so that sshd drops none.
+    command to a node, and how many commands may run at the same time. If the shared connection fails, each command opens its
+    own connection, whose error names the cause; then fewer commands may run, so that sshd drops no connection.
     """
     if jump is None:
         yield [], ssh, _WINDOW
         return
     there = "{}@{}".format(jump["user"], jump["address"])
-    # ssh would hold this program's standard error open as long as it runs, so it gets none.
+    # While ssh runs, it would keep this program's standard error open, so it gets none of this program's streams.
     no_streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     held = subprocess.Popen([*ssh, "-M", "-N", there], **no_streams)  # type: ignore[call-overload]
     try:
@@ -102,8 +102,8 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
     """Run `command` on a node; return its exit status, standard output and standard error.
 
-    If `way.shares`, all calls to a node use one connection. Set it only once first boot has finished: before that, the host key
-    may still change, and a reboot would leave the connection hanging.
+    If `way.shares`, all calls to a node use one connection. Set this only once first boot has finished: before that, the host
+    key may still change, and a reboot would leave the connection hanging.
     """
     shared = _SHARED if way.shares else ()
     return run_here([*way.ssh, *shared, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)

@@ -1,4 +1,4 @@
-"""Waits until a host's SSH version string announces its readiness, or its failure; runs here and does not log in."""
+"""Waits until a host's SSH version string announces its readiness, or its failure; does not log in."""
 
 import json
 import socket
@@ -9,10 +9,12 @@ _PAUSE_S = 0.5
 
 
 def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
-    """Print what the host announces: that it is ready, or after `failure` the step in which its first boot failed.
+    """Print the host's announcement: that it is ready, or the step in which its first boot failed.
 
-    Exits with a message that has its last state if it announces neither in time. A failure is no error here: the next step logs
-    in and can report the cause.
+    The host's SSH version string ends with `announcement` once it is ready, or with `failure` and the failed step.
+
+    Exits with a message that has the host's last state if it announces neither in time. A failed first boot is no error here:
+    the next step logs in and can report the cause.
     """
     deadline = time.monotonic() + timeout_s
     last, said = "nothing was tried", ""

@@ -12,9 +12,9 @@ def main(start: str, what: str, limit_s: float) -> None:
     left = (begins - datetime.now(UTC)).total_seconds()
     if left > limit_s:
         hours, minutes = left / 3600, limit_s / 60
-        begins_later = f"{what} begins at {start}, in {hours:.1f} hours, and no machine starts in it before"
+        begins_later = f"{what} begins at {start}, in {hours:.1f} hours, and no machine can start in it before then"
         sys.exit(
-            f"{begins_later}; everything else is made. Run the same again at most {minutes:.0f} minutes before that, or set "
+            f"{begins_later}; everything else is created. Run `pulumi up` at most {minutes:.0f} minutes before that, or set "
             "static: 0 until then."
         )
     if left > 0:

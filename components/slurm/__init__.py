@@ -1,1 +1,1 @@
-"""A Slurm cluster whose controller runs on the login node; nothing here depends on a cloud."""
+"""A Slurm cluster whose controller runs on the login node; this package depends on no particular cloud."""

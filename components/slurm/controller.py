@@ -48,10 +48,10 @@ class DynamicSet:
     """Nodes of one kind that Slurm may start.
 
     Attributes:
-        queue: their partition.
-        name: unique in the queue.
-        key: unique in the stack; jobs may select it with --constraint.
-        always_on: how many of the `dynamic` nodes always run.
+        queue: the nodes' partition.
+        name: name of the set, unique in the queue.
+        key: name of the set, unique in the stack; jobs may select the set with --constraint.
+        always_on: how many of the `dynamic` nodes are never stopped.
         spec: launch settings, as the cloud's module of `scheduler.elastic` takes them.
     """
 
@@ -67,8 +67,8 @@ class DynamicSet:
 class Controller(pulumi.ComponentResource):
     """The login node as Slurm's controller.
 
-    Creates: a copy of the programs, and a Command that creates the controller's key; with `install`, one that starts Slurm, and
-    one that terminates all machines that Slurm started when it is destroyed.
+    Creates: a copy of the programs, and a Command that creates the controller's key. `install` creates a Command that starts
+    Slurm, and a Command whose deletion terminates all machines that Slurm started.
     Outputs: `public_key`, which dynamic nodes must accept; `region`, from the machine's metadata.
     """
 
@@ -118,12 +118,12 @@ class Controller(pulumi.ComponentResource):
         logins: Sequence[Submitting],
         needed: Sequence[pulumi.Resource],
     ) -> pulumi.Output[Machine]:
-        """Register Slurm's start; return the machine once it accepts jobs.
+        """Register the Command that starts Slurm; return the controller's machine once Slurm accepts jobs.
 
         Args:
             wanted: Slurm's settings, such as its timers.
-            sets: its nodes; the queue of the first set is the default.
-            address: the controller's, as the nodes reach it.
+            sets: the cluster's nodes; the queue of the first set is the default.
+            address: address at which the nodes reach the controller.
             cloud: settings of the cloud's module of `scheduler.elastic`, without its name.
             user: login user on the nodes.
             home: mount point of the home folders on all machines.
@@ -136,14 +136,14 @@ class Controller(pulumi.ComponentResource):
             address=address,
             cloud=cloud,
             specs=pulumi.Output.all(*(one.spec for one in sets)),
-            # Each once its first boot has finished.
+            # Known once the first boot of every login node has finished.
             logins=pulumi.Output.all(
                 *(pulumi.Output.all(machine=one.machine, id=one.id, address=one.address) for one in logins)
             ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
         text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
         installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
-        # Its inputs do not depend on the cluster, so it is never replaced: its deletion would terminate running jobs.
+        # This Command's inputs do not depend on the cluster, so it is never replaced: its deletion would end running jobs.
         remote.Command(
             f"{self._name}-sweep",
             connection=self._connection,
@@ -238,7 +238,7 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         address,
         queues,
         uses_cgroups([facts]),
-        # Not blocks: Slurm before 23.11 lacks them, and their fixed size does not suit machines that are added and removed.
+        # Not "block": Slurm before 23.11 lacks it, and blocks of a fixed size do not suit machines that are added and removed.
         topology=Topology("tree"),
         scripts=True,
         accounting=wanted.accounting,

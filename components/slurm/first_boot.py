@@ -11,10 +11,10 @@ from scheduler import plugins
 def software(
     packages: SlurmPackages | None, wanted: Scheduler | None, *, scratch: str, toolkit: str = "", controller: bool = False
 ) -> Slurm | None:
-    """Return the Slurm software of a machine; None without Slurm, or if its image has no packages of it.
+    """Return the Slurm software of a machine; None if the stack has no Slurm, or the machine's image has no packages of Slurm.
 
     Args:
-        packages: the image's.
+        packages: the image's packages of Slurm.
         wanted: the cluster's settings.
         scratch: mount point of the machine's own disks.
         toolkit: version of the NVIDIA container toolkit, if the image lacks it.

@@ -34,7 +34,10 @@ class Reservation:
 
 @dataclass(frozen=True)
 class Machine:
-    """The vendor's current data on an instance type: purchase options, placement strategies, EFA devices, and network cards."""
+    """The vendor's current data on an instance type: its purchase options and placement strategies, and its hardware.
+
+    `efa` is the number of EFA devices, and `cards` the maximum number of interfaces of each network card.
+    """
 
     usage: frozenset[str]
     strategies: frozenset[str]
@@ -87,7 +90,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class ElasticIps:
-    """Elastic IP addresses: how many the account may have in the region, has, and has for this cluster."""
+    """Elastic IP addresses of the account in one region: the maximum, how many there are, and how many this cluster has."""
 
     quota: int
     held: int
@@ -119,7 +122,7 @@ class SecurityGroup:
     rules: tuple[GroupRule, ...]
 
     def lets(self, peers: Collection[str], *, out: bool, port: int | None = None, protocol: str = "tcp") -> bool:
-        """Tell whether it lets traffic out (or in) to one of `peers`, ids of groups or networks.
+        """Tell whether the group lets traffic out to (or in from) one of `peers`, which are ids of groups, or networks.
 
         With `port` None, all traffic of all protocols must pass.
         """

@@ -26,7 +26,8 @@ from config.slurm import ALWAYS_ON, ENROOT_SUMS, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
-#: How machines are bought. open-odcr uses any matching reservation, targeted-odcr one by its id, odcr-group a group by its ARN.
+#: How machines are bought. open-odcr uses any matching reservation, targeted-odcr the reservation with the given id, odcr-group
+#: the group of reservations with the given ARN.
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
 #: Tags that busbar sets on every resource, or that the vendor reserves.
@@ -40,7 +41,7 @@ def _image(value: str) -> str:
 
 
 def is_local(zone: str) -> bool:
-    """Tell whether a zone is a local one, far from the other zones of its region."""
+    """Tell whether a zone is a Local Zone, far from the other zones of its region."""
     found = _ZONE.fullmatch(zone)
     return found is not None and zone[:-1] != found[1]
 
@@ -54,7 +55,7 @@ def _zone(value: str) -> str:
 def _tags(value: dict[str, str]) -> dict[str, str]:
     for key in value:
         if not key or key.startswith(_OURS):
-            raise ValueError(f"has {key!r}; tags are keys of your own, not Name, busbar:... or aws:...")
+            raise ValueError(f"has {key!r}; use keys of your own, not Name, busbar:... or aws:...")
     return value
 
 
@@ -99,24 +100,24 @@ class Login(Model):
     type: str = Field(default="m5.8xlarge", description="Instance type.", examples=["m5.2xlarge"])
     image: _Image | None = Field(
         default=None,
-        description="Id of its AMI; null takes AWS's newest Deep Learning image of its family when it is launched, "
-        "and keeps it.",
+        description="Id of the login node's AMI; null takes AWS's newest Deep Learning image of imageFamily when the login "
+        "node is launched, and keeps it.",
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
         default="ubuntu2204", description="Operating system of that image; first boot depends on it.", examples=["al2023"]
     )
-    root: Volume = Field(default=Volume(), description="Its root volume (gp3).")
+    root: Volume = Field(default=Volume(), description="Root volume of the login node (gp3).")
     elastic_ip: bool = Field(
         default=False,
-        description="Give it an Elastic IP address, which it keeps when it is stopped; like any public address it costs 0.005 "
-        "USD an hour, also while the login node is stopped.",
+        description="Give the login node an Elastic IP address, which it keeps when it is stopped; like any public address, it "
+        "costs 0.005 USD an hour, also while the login node is stopped.",
         examples=[True],
     )
 
     @property
     def family(self) -> MachineImage:
-        """Its image's row of the catalogue."""
+        """The catalogue's row of the login node's image."""
         return MACHINE_IMAGES[self.image_family]
 
 
@@ -124,7 +125,7 @@ class OwnGroups(Model):
     """Existing security groups; their rules are looked up and never changed."""
 
     nodes: Annotated[str, _id("sg")] = Field(
-        description="The nodes' group; for EFA it must allow all traffic from and to itself, by its id.",
+        description="The nodes' group; for EFA its rules must allow all traffic from and to the group's own id.",
         examples=["sg-0123456789abcdef0"],
     )
     login: Annotated[str, _id("sg")] = Field(description="The login node's group.", examples=["sg-0123456789abcdef1"])
@@ -147,7 +148,7 @@ class ExistingNetwork(Model):
 
 
 class Network(Model):
-    """The two networks of the VPC; each is split into two subnets. Or an existing VPC."""
+    """The two networks of a new VPC, each split into two subnets, or an existing VPC."""
 
     public: Cidr = Field(
         default="10.0.0.0/16",
@@ -175,12 +176,12 @@ class Network(Model):
 
     @property
     def private_subnets(self) -> tuple[str, str]:
-        """The nodes' subnet and the one in the second zone."""
+        """The nodes' subnet, and the subnet in the second zone."""
         return _halves(self.private)
 
 
 class OwnProfiles(Model):
-    """Existing instance profiles; they, their roles and policies are never changed."""
+    """Existing instance profiles; the profiles, their roles and their policies are never changed."""
 
     nodes: _Profile | None = Field(default=None, description="The nodes' profile; null creates one.", examples=["gpu-nodes"])
     login: _Profile | None = Field(
@@ -222,46 +223,49 @@ class Purchase(Model):
 
     @property
     def usage(self) -> str:
-        """How it is bought, in the vendor's word; reserved machines are on-demand machines."""
+        """How the machines are bought, in the vendor's term; reserved machines count as on-demand."""
         return self.option if self.option in {SPOT, BLOCK} else ON_DEMAND
 
 
 class Machines(Model):
     """Machines of one type in a queue; they become one launch template."""
 
-    name: str = Field(description="Their name, unique in the queue.", examples=["p5"])
+    name: str = Field(description="Name of these machines, unique in the queue.", examples=["p5"])
     type: str = Field(default="p5.48xlarge", description="Instance type.", examples=["p5en.48xlarge"])
     static: int = Field(default=0, ge=0, description="Machines that always run; 0 rents nothing yet.", examples=[2])
     leave_out: tuple[Annotated[int, Field(ge=0)], ...] = Field(
         default=(),
-        description="Indexes of static machines, from 0, to leave out: only these terminate.",
+        description="Indexes, from 0, of static machines to leave out: only these machines are terminated.",
         examples=[[1]],
     )
     dynamic: int = Field(
         default=0,
         ge=0,
-        description="How many machines aws.slurm may start from the entry's launch template, or a scheduler of your own.",
+        description="How many machines aws.slurm, or a scheduler of your own, may start from the entry's launch template.",
         examples=[8],
     )
     always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
-    efa: bool = Field(default=True, description="Launch with EFA on every network card that takes it.", examples=[False])
+    efa: bool = Field(default=True, description="Launch with EFA on every network card that supports it.", examples=[False])
     legacy_efa: bool = Field(
-        default=False, description="Launch with the older combined interfaces, each of which takes an address.", examples=[True]
+        default=False,
+        description="Launch with the older interfaces that combine EFA and ENA, each of which uses an IP address.",
+        examples=[True],
     )
     placement: Literal["managed", "existing", "none"] = Field(
         default="managed",
-        description="Placement group: managed makes a cluster placement group, existing names one.",
+        description="Placement group: managed creates a cluster placement group, existing uses the group in placementGroup, "
+        "none uses no group.",
         examples=["none"],
     )
     placement_group: str | None = Field(
         default=None, description="Name of the placement group, for placement existing.", examples=["mine"]
     )
-    purchase: Purchase = Field(default=Purchase(), description="How they are bought.")
+    purchase: Purchase = Field(default=Purchase(), description="How the machines are bought.")
     custom_actions: CustomActions = Field(default=CustomActions(), description="Scripts of your own at first boot.")
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Numbers of the machines that always run; a number that is left out is missing."""
+        """Indexes of the static machines, without those in `leave_out`."""
         return tuple(number for number in range(self.static) if number not in self.leave_out)
 
     @property
@@ -276,12 +280,12 @@ class Machines(Model):
 
     @property
     def makes_group(self) -> bool:
-        """Whether they have a placement group of their own: never with a Capacity Block, which is in one place already."""
+        """Whether the stack creates a placement group for the machines: never in a Capacity Block, whose machines are close."""
         return self.placement == "managed" and not self.in_block
 
     @property
     def in_block(self) -> bool:
-        """Whether they start in a Capacity Block."""
+        """Whether the machines start in a Capacity Block."""
         return self.purchase.option == BLOCK
 
     @property
@@ -293,7 +297,7 @@ class Machines(Model):
 class Queue(Model):
     """A queue of machines."""
 
-    name: str = Field(description="Its name, unique in the stack.", examples=["gpu"])
+    name: str = Field(description="Name of the queue, unique in the stack.", examples=["gpu"])
     machines: Annotated[tuple[Machines, ...], AfterValidator(some)] = Field(description="Machines, one entry for each type.")
 
 
@@ -304,7 +308,9 @@ class Mirror(Model):
     bucket: str | None = Field(
         default=None, description="An existing bucket; null makes a private one.", examples=["training-sets"]
     )
-    prefix: str | None = Field(default=None, description="Where in the bucket.", examples=["sets/2026"])
+    prefix: str | None = Field(
+        default=None, description="Folder in the bucket; null mirrors the whole bucket.", examples=["sets/2026"]
+    )
 
 
 class Lustre(Model):
@@ -315,9 +321,11 @@ class Lustre(Model):
         default=250, description="Throughput for each TiB: 125, 250, 500 or 1000 MB/s.", examples=["500 MB/s"]
     )
     efa: bool = Field(
-        default=False, description="Machines reach it over EFA; the size must then fill whole servers.", examples=[True]
+        default=False,
+        description="Machines reach the file system over EFA; its size must then fill whole file servers.",
+        examples=[True],
     )
-    mount: str = Field(default="/fsx", description="Where machines mount it.", examples=["/data"])
+    mount: str = Field(default="/fsx", description="Mount point on the machines.", examples=["/data"])
     mirrors: tuple[Mirror, ...] = Field(
         default=(), description="Folders that mirror S3.", examples=[[{"path": "/data", "bucket": "training-sets"}]]
     )
@@ -333,14 +341,14 @@ class Lustre(Model):
     )
     client_key: Fingerprint | None = Field(
         default=None,
-        description="Fingerprint of the key that signs AWS's repository of the client for Ubuntu, which AWS states nowhere; "
-        "null accepts the key that AWS's bucket serves, and a preview warns.",
+        description="Fingerprint of the key that signs AWS's repository of the Lustre client for Ubuntu. AWS does not publish "
+        "it; null accepts the key that AWS's bucket serves, and a preview warns.",
         examples=["0123456789ABCDEF0123456789ABCDEF01234567"],
     )
     efa_setup_sha256: Sha256 | None = Field(
         default=None,
-        description="sha256 of AWS's archive that sets the client up over EFA, which machines run as root; required with efa, "
-        "because AWS states none.",
+        description="sha256 of AWS's archive that sets up the Lustre client over EFA and that machines run as root; required "
+        "with efa, because AWS publishes no checksum.",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
 
@@ -357,13 +365,14 @@ class Home(Model):
     throughput_mb_s: MbS = Field(default=640, description="Throughput.", examples=["1280 MB/s"])
     mount: str = Field(
         default="/home",
-        description="Where machines mount it; at /home the login user's own folder stays on each machine.",
+        description="Mount point on the machines; at /home, each machine keeps its own folder of the login user, "
+        "unless shareLoginUser is true.",
         examples=["/shared"],
     )
     share_login_user: bool = Field(
         default=False,
-        description="Make the login user's home one of its folders, on all machines, except .ssh and .busbar. Root of any "
-        "machine then decides what the login user runs on all of them.",
+        description="Put the login user's home, without its folders .ssh and .busbar, on this file system, so that all "
+        "machines share it. Root on any machine then controls what the login user runs on all machines.",
         examples=[True],
     )
     backups_days: _Backups = Field(default=30, description="How long daily backups are kept; 0 days for none.")
@@ -405,7 +414,7 @@ class Container(Model):
     """The image that ranks run in."""
 
     image: Annotated[str, AfterValidator(_reference)] = Field(
-        description="As enroot names it (docker://REGISTRY#IMAGE:TAG), or a .sqsh file on the nodes.",
+        description="Image in enroot's form (docker://REGISTRY#IMAGE:TAG), or path of a .sqsh file on the nodes.",
         examples=["docker://public.ecr.aws#hpc-cloud/nccl-tests:TAG"],
     )
     sha256: Sha256 | None = Field(
@@ -431,8 +440,8 @@ class Aws(Model):
     )
     zone: Annotated[str, AfterValidator(_zone)] | None = Field(
         default=None,
-        description="Availability zone of machines and file systems, in the region of aws:region; null takes the first that "
-        "offers the types, or that of network.existing, and keeps it.",
+        description="Availability zone of machines and file systems, in the region of aws:region; null takes the first zone "
+        "that offers the types, or the zone of network.existing, and keeps it.",
         examples=["us-east-1a"],
     )
     second_zone: Annotated[str, AfterValidator(_zone)] | None = Field(
@@ -442,7 +451,7 @@ class Aws(Model):
     login: Login = Field(default=Login(), description="The login node.")
     image: _Image | None = Field(
         default=None,
-        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of the family when they are "
+        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of imageFamily when the nodes are "
         "launched, and keeps it.",
         examples=["ami-0123456789abcdef0"],
     )
@@ -458,15 +467,16 @@ class Aws(Model):
     container: Container | None = Field(default=None, description="Image that ranks run in; null runs them on the machines.")
     slurm: Scheduler | None = Field(
         default=None,
-        description="Makes the login node the controller of a Slurm cluster, whose queues are `queues` and which starts their "
-        "dynamic machines; null for none, `{}` for the defaults.",
+        description="Makes the login node the controller of a Slurm cluster with the queues in `queues`; the controller starts "
+        "their dynamic machines. null for none, `{}` for the defaults.",
         examples=[{"idle": "30 min"}],
     )
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     allow_replace: AllowReplace = 0
     preflight: bool = Field(
         default=True,
-        description="Check the account before anything is created: is the type offered, does the image fit, quotas.",
+        description="Check before anything is created that the account offers the type, that the image fits and that quotas "
+        "suffice.",
         examples=[False],
     )
     node_rights: tuple[Literal["s3-read", "ecr-pull"], ...] = Field(
@@ -476,7 +486,7 @@ class Aws(Model):
         examples=[["ecr-pull"]],
     )
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(
-        default={}, description="Tags on everything.", examples=[{"team": "training"}]
+        default={}, description="Tags on every resource.", examples=[{"team": "training"}]
     )
     suppress: tuple[str, ...] = Field(
         default=(), description="Rules to skip, by the names at the end of refusals.", examples=[["efa-off"]]
@@ -496,7 +506,7 @@ class Aws(Model):
 
     @property
     def family(self) -> MachineImage:
-        """The nodes' image's row of the catalogue."""
+        """The catalogue's row of the nodes' image."""
         return MACHINE_IMAGES[self.image_family]
 
     @property
@@ -506,7 +516,7 @@ class Aws(Model):
 
     @property
     def located(self) -> Iterator[tuple[str, str, Machines]]:
-        """All machines, each with its path and its key, which is unique in the stack."""
+        """All entries of machines, each with its path and its key, which is unique in the stack."""
         for at, queue in enumerate(self.queues):
             for index, one in enumerate(queue.machines):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
@@ -524,7 +534,7 @@ class Aws(Model):
     def made_of(self, machines: Machines) -> str:
         """Return a hash of all settings that cannot change while machines run; if one changes, the machines are replaced.
 
-        Tags, time zone, keys, the login node and the text of first boot are not part of it.
+        Tags, time zone, keys, the login node and the text of first boot are not part of the hash.
         """
         systems = {
             key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))
@@ -544,7 +554,7 @@ class Aws(Model):
         if self.storage.home and self.storage.home.share_login_user:
             parts["home"] = "login user"
         own = self.network.existing
-        if own:  # a separate part, so that machines in a new network keep their hash
+        if own:  # hashed only if set, so that the hash of machines in a new network does not change
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         if self.profiles.existing.nodes:
             parts["profile"] = self.profiles.existing.nodes
@@ -552,11 +562,14 @@ class Aws(Model):
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Static machines by key."""
+        """Number of static machines by key."""
         return {key: len(one.numbers) for _, key, one in self.located}
 
     def measured(self, measure: Measure) -> str:
-        """Return the key of the machines that are measured; the first key if no entry has static machines yet."""
+        """Return the key of the machines that are measured.
+
+        Among those that `measure.pool` allows: static ones, else ones that a job starts. If there are neither: the first key.
+        """
         keys = [key for _, key, _ in self.located]
         able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
         startable = [key for key in self.startable if measure.pool in {None, key}]

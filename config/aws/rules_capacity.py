@@ -15,12 +15,13 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _GROUPS = f"{_EC2} PlacementGroupCapacityReservationValidator"
-#: Purchase options whose reservation is checked machine by machine.
+#: Purchase options that name one reservation by its id.
 _BY_ID = ("targeted-odcr", BLOCK)
+#: Purchase options that name one on-demand reservation or a group of them.
 _NAMED = ("targeted-odcr", "odcr-group")
 #: The vendor reserves the first four addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 5
-#: Other addresses in the nodes' subnet: FSx's file servers and the way to them.
+#: Other addresses in the nodes' subnet: the network interfaces of FSx's file systems.
 _OTHER_ADDRESSES = 32
 _Breaches = Iterator[Breach]
 
@@ -64,19 +65,19 @@ def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("group-beside-reservation", WARNING, _GROUPS, number=12)
 def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group beside a reservation that was not created in one."""
+    """A placement group beside a reservation that was not created in one, or beside open reservations."""
     for path, _, one in wanted.located:
         beside = one.purchase.option in _NAMED and one.placement == "managed"
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
             yield Breach(
                 f"{path}.placement",
-                f"is managed, and {one.purchase.reservation} was created in no placement group; set none, or the group may "
-                "have no room although the reservation has some",
+                f"is managed, and {one.purchase.reservation} was created in no placement group; set it to none, because the "
+                "group may have no room although the reservation has some",
             )
         if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
             yield Breach(
                 f"{path}.placement",
-                f"is {one.placement} with open reservations; those that were created in no group, or in another, are not used",
+                f"is {one.placement} with open reservations; those that were not created in this group are not used",
             )
 
 
@@ -119,14 +120,14 @@ def reservation_zone(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-missing", ERROR, f"{_CLUSTER} CapacityTypeValidator", guard=True, number=17)
 def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A Capacity Block, a target or a group that is not named; or a name that nothing uses."""
+    """A purchase option without the block, reservation or group that it needs, or a name that the option does not use."""
     for path, _, one in wanted.located:
         bought = one.purchase
         if bought.option == BLOCK and not bought.reservation and not bought.offering:
             yield Breach(
                 f"{path}.purchase.reservation",
-                "is not set with option capacity-block; name a reservation (cr-...), or an offering (cb-...) to buy: blocks "
-                "are never bought unasked",
+                "is not set with option capacity-block; name a reservation (cr-...), or an offering (cb-...) to buy: a block "
+                "is bought only if the stack file names its offering",
             )
         elif bought.option in _NAMED and not bought.reservation:
             needed = "the ARN of a resource group" if bought.option == "odcr-group" else "an id (cr-...)"
@@ -142,14 +143,14 @@ def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-kind", ERROR, f"{_EC2} CapacityReservationValidator", number=17)
 def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
-    """A reservation of the other kind, or one that is not active."""
+    """A Capacity Block instead of an on-demand reservation, or the reverse; or a reservation that is not active."""
     for path, _, one in wanted.located:
         for held in _reservations(facts, one):
             if held.block != (one.purchase.option == BLOCK):
                 kind = "a Capacity Block" if held.block else "an on-demand reservation"
                 yield Breach(
                     f"{path}.purchase.option",
-                    f"is {one.purchase.option}, and {held.id} is {kind}; a launch requests one or the other by name",
+                    f"is {one.purchase.option}, but {held.id} is {kind}; the option must match the reservation",
                 )
             if held.state != "active" and not (held.block and held.state == "scheduled"):
                 yield Breach(
@@ -164,9 +165,9 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
     for path, _, one in wanted.located:
         for held in _reservations(facts, one) if one.numbers or one.dynamic else ():
             if held.block and held.state == "scheduled":
-                then = "until then its nodes are down and say so (sinfo -R), and then Slurm's controller starts them"
+                then = "until then its nodes are down, as `sinfo -R` shows; Slurm's controller starts them at that time"
                 if one.numbers:
-                    then = "the update waits for it at most half an hour. With static: 0 everything else is prepared now"
+                    then = "the update waits at most half an hour for that time. With static: 0 everything else is prepared now"
                 yield Breach(f"{path}.purchase.reservation", f"is {held.id}, which begins at {held.start}; {then}")
 
 
@@ -178,25 +179,25 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
     number=17,
 )
 def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A purchase that was not confirmed."""
+    """A purchase that was not confirmed, or that is set beside a reservation."""
     for path, _, one in wanted.located:
         bought = one.purchase
         if bought.offering and bought.confirm != bought.offering:
             yield Breach(
                 f"{path}.purchase.confirm",
-                f"is {bought.confirm!r}, and Capacity Block {bought.offering} would be bought; it must be that id again, "
+                f"is {bought.confirm!r}, but Capacity Block {bought.offering} would be bought; confirm must repeat that id, "
                 "because the purchase is charged at once and cannot be undone",
             )
         if bought.offering and bought.reservation:
             yield Breach(
                 f"{path}.purchase.offering",
-                f"is {bought.offering}, which would be bought, and reservation is {bought.reservation}; name one of them",
+                f"is {bought.offering}, which would be bought, and reservation is {bought.reservation}; name only one of them",
             )
 
 
 @rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
 def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """More machines than a reservation contains, summed over all that use it."""
+    """More machines than a reservation contains, summed over all entries that use it."""
     for name in dict.fromkeys(one.purchase.reservation for _, _, one in wanted.located if one.purchase.reservation):
         users = [(path, key, one) for path, key, one in wanted.located if one.purchase.reservation == name]
         first = users[0][2]
@@ -206,14 +207,14 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
         if held and machines > room:
             yield Breach(
                 f"{users[0][0]}.purchase.reservation",
-                f"is {name}, which holds {room} machines, and {', '.join(key for _, key, _ in users)} may have "
+                f"is {name}, which contains {room} machines, but {', '.join(key for _, key, _ in users)} may have "
                 f"{machines}; request fewer, or reserve more",
             )
 
 
 @rule("reservation-pool", ERROR, f"{_EC2} CapacityReservationResourceGroupValidator", number=20)
 def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
-    """A resource group that is not a pool of reservations, or one without any that fit."""
+    """A resource group that is not a pool of reservations, or a pool without a reservation that fits."""
     for path, _, one in wanted.located:
         name = one.purchase.reservation
         if one.purchase.option != "odcr-group" or not name:
@@ -222,12 +223,12 @@ def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
         if held is None:
             yield Breach(
                 f"{path}.purchase.reservation",
-                f"is {name}, which is not a group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other",
+                f"is {name}, which is not a group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other type",
             )
         elif not any(each.instance_type == one.type and each.zone == wanted.zone for each in held):
             yield Breach(
                 f"{path}.purchase.reservation",
-                f"is {name}, which holds no reservation of {one.type} in {wanted.zone}",
+                f"is {name}, which contains no reservation of {one.type} in {wanted.zone}",
             )
 
 
@@ -238,7 +239,8 @@ def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.purchase.max_price_usd and one.purchase.option != SPOT:
             yield Breach(
                 f"{path}.purchase.maxPrice",
-                f"is {one.purchase.max_price_usd:g} USD with option {one.purchase.option}; only spot machines have one",
+                f"is {one.purchase.max_price_usd:g} USD with option {one.purchase.option}; only spot machines have a maximum "
+                "price",
             )
 
 
@@ -256,19 +258,19 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("block-dynamic", ERROR, f"{_CLUSTER} capacity blocks are launched whole", number=21)
 def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A Capacity Block that is used in part, or by a scheduler that may not know when it starts and ends."""
+    """Dynamic machines in a Capacity Block, unless Slurm's controller keeps all of them running."""
     for path, _, one in wanted.located:
         if one.in_block and one.dynamic and (wanted.slurm is None or one.always_on != one.dynamic):
             yield Breach(
                 f"{path}.dynamic",
                 f"is {one.dynamic} with a Capacity Block, which is paid for whether it is used or not; set static: "
-                f"{one.dynamic} instead, or aws.slurm and alwaysOn: {one.dynamic}, with which all of them run while it lasts",
+                f"{one.dynamic} instead, or aws.slurm and alwaysOn: {one.dynamic}, with which all run while the block lasts",
             )
 
 
 @rule("usage-class", ERROR, f"{_EC2} usage classes of instance types", number=22)
 def usage_class(wanted: Aws, facts: Facts) -> _Breaches:
-    """A purchase option that the type does not have, by the catalogue and then by the account."""
+    """A purchase option that the type does not have, according to the catalogue or the account."""
     for path, _, one in wanted.located:
         if one.instance is not None and one.purchase.usage not in one.instance.usage:
             ways = ", ".join(sorted(one.instance.usage))
@@ -278,7 +280,7 @@ def usage_class(wanted: Aws, facts: Facts) -> _Breaches:
         if one.instance is not None and one.purchase.usage in one.instance.usage and one.purchase.usage not in said:
             yield Breach(
                 f"{path}.purchase.option",
-                f"buys {one.type} as {one.purchase.usage}, and this account sees it as {', '.join(sorted(said))}",
+                f"buys {one.type} as {one.purchase.usage}, but this account can buy it only as {', '.join(sorted(said))}",
             )
 
 
@@ -347,7 +349,7 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
         if one.numbers and one.type in facts.quota_unsaid:
             yield Breach(
                 f"{path}.static",
-                f"is {_static(one)}, and the service does not say how many {one.type} the account may run; only the launch "
+                f"is {_static(one)}, and the service does not report how many {one.type} the account may run; only the launch "
                 "will tell",
             )
 
@@ -363,15 +365,15 @@ def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
         with_nat = ", with the NAT gateway's" if needed > 1 else ""
         yield Breach(
             "aws.login.elasticIp",
-            f"is true, and the cluster then has {needed}{with_nat}; the account has {found.held - found.ours} others in "
-            f"{wanted.region}, where its quota of Elastic IP addresses is {found.quota}; release one, request an increase, or "
-            "remove the key",
+            f"is true, and the cluster then has {needed} of the account's Elastic IP addresses{with_nat}; the account has "
+            f"{found.held - found.ours} others in {wanted.region}, where its quota is {found.quota}; release one, request an "
+            "increase, or remove the key",
         )
 
 
 @rule("addresses", ERROR, f"{_EC2} dry run: InsufficientFreeAddressesInSubnet", number=25)
 def address_room(wanted: Aws, facts: Facts) -> _Breaches:
-    """More addresses than the nodes' subnet has."""
+    """Machines that need more addresses than the nodes' subnet has."""
     if wanted.network.existing:
         yield from _room_that_is_left(wanted, facts, wanted.network.existing.private_subnet)
         return
@@ -387,7 +389,7 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
-    """Judge an existing subnet: running machines have their addresses already."""
+    """Judge an existing subnet; machines that already run need no more addresses."""
     subnet = known(facts.subnets, name, "subnet")
     more = {key: len(one.numbers) + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
     needed = sum(max(0, more[key]) * _addresses(one) for _, key, one in wanted.located)

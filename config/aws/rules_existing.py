@@ -22,9 +22,9 @@ _SSH = 22
 _Breaches = Iterator[Breach]
 
 
-@rule("existing-instead", ERROR, "a network is made, or it exists", guard=True)
+@rule("existing-instead", ERROR, "a stack creates its network, or uses an existing one", guard=True)
 def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Keys of a new network beside an existing one; or a group that is missing."""
+    """An existing network with keys of a new one, with a home file system in two zones, or without a group for file systems."""
     own = wanted.network.existing
     if own is None:
         return
@@ -34,36 +34,37 @@ def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
     if home and not home.existing and needs_second_zone(wanted.home_deployment):
         yield Breach(
             "aws.storage.home.deployment",
-            f"is {wanted.home_deployment}, which writes routes into the subnets' tables, and {_AT} is never changed; use "
+            f"is {wanted.home_deployment}, which writes routes into the subnets' route tables, but {_AT} is never changed; use "
             "a type in a single zone",
         )
     if own.groups and wanted.storage.systems and not own.groups.storage:
         yield Breach(
             f"{_GROUPS}.storage",
-            "is not set, and machines mount file systems; name the group that allows it, or set aws.storage to lustre: null "
-            "and home: null",
+            "is not set, but machines mount file systems; name the group of the file systems, or set aws.storage to lustre: "
+            "null and home: null",
         )
 
 
-#: Keys about the machines that mount a file system, which apply to new and existing ones.
+#: Keys that apply to new and existing file systems, because they concern the machines that mount them.
 _OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256", "share_login_user"}
 
 
-@rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups let", guard=True)
+@rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups allow", guard=True)
 def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing file system that has keys of a new one, or is out of reach."""
+    """An existing file system with keys of a new one, or one that the machines cannot reach."""
     for key, system in wanted.storage.systems.items():
         if system.existing is None:
             continue
         path = f"aws.storage.{key}"
         for name in sorted(system.model_fields_set - _OF_MACHINES):
             yield Breach(
-                f"{path}.{key_of(name)}", f"is set, but {path}.existing is {system.existing}, which has its own; set only one"
+                f"{path}.{key_of(name)}",
+                f"is set, but {path}.existing is {system.existing}, which has its own value; set only one",
             )
         if wanted.network.groups is None:
             yield Breach(
                 f"{path}.existing",
-                f"is {system.existing}, which only existing groups can reach; set {_AT} to its VPC, with its groups",
+                f"is {system.existing}, which only machines in existing groups can reach; set {_AT} to its VPC, with groups",
             )
 
 
@@ -82,13 +83,13 @@ def existing_there(wanted: Aws, facts: Facts) -> _Breaches:
         if found is None:
             yield Breach(path, f"is {name}, which is not in {wanted.region}, or this account may not see it")
         elif nodes is not None and found.vpc != nodes.vpc:
-            there = f"{_AT}.privateSubnet, {own.private_subnet}, in {nodes.vpc}"
+            there = f"{_AT}.privateSubnet, {own.private_subnet}, is in {nodes.vpc}"
             yield Breach(path, f"is {name}, which is in {found.vpc}, and {there}; all must be in one VPC")
 
 
 @rule("existing-zone", ERROR, "EC2 API, DescribeSubnets: AvailabilityZone")
 def existing_zone(wanted: Aws, facts: Facts) -> _Breaches:
-    """A subnet in another zone."""
+    """A subnet in another zone than the machines."""
     own = wanted.network.existing
     for key, name in _subnets(own).items():
         found = known(facts.subnets, name, "subnet")
@@ -126,14 +127,14 @@ def existing_routes(wanted: Aws, facts: Facts) -> _Breaches:
         yield Breach(
             f"{_AT}.publicSubnet",
             f"is {own.public_subnet}, which sends {_WORLD} to {public.way_out or 'nothing'}; the login node is reached from "
-            "outside, which takes an Internet gateway (igw-...)",
+            "outside, which needs an Internet gateway (igw-...)",
         )
     private = known(facts.subnets, own.private_subnet, "subnet")
     if private is not None and (not private.way_out or private.way_out.startswith("igw-")):
         yield Breach(
             f"{_AT}.privateSubnet",
             f"is {own.private_subnet}, which sends {_WORLD} to {private.way_out or 'nothing'}; nodes have no public address, "
-            "and they fetch packages, so it needs a NAT gateway or another way out",
+            "but they fetch packages, so the subnet needs a NAT gateway or another way out",
         )
 
 
@@ -148,14 +149,14 @@ def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
     if lacking:
         yield Breach(
             f"{_GROUPS}.nodes",
-            f"is {groups.nodes}, which does not allow all traffic {' itself and '.join(lacking)} itself by its id; EFA matches "
-            "no rule that names a network",
+            f"is {groups.nodes}, which does not allow all traffic {' itself and '.join(lacking)} itself, in rules that "
+            "name its id; EFA traffic matches no rule that names a network",
         )
 
 
 @rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
 def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
-    """Groups that block SSH, or that let nothing out."""
+    """Groups that block SSH, traffic between nodes, or the download of packages."""
     own, groups = wanted.network.existing, wanted.network.groups
     if own is None or groups is None:
         return
@@ -173,7 +174,7 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
         )
     if not nodes.lets([groups.login, public.cidr], out=False, port=_SSH):
         yield Breach(
-            f"{_GROUPS}.nodes", f"is {groups.nodes}, which blocks SSH from {groups.login}; it is the only way to nodes"
+            f"{_GROUPS}.nodes", f"is {groups.nodes}, which blocks SSH from {groups.login}; nodes are reached only from there"
         )
     if not nodes.lets([groups.nodes, private.cidr], out=False) or not nodes.lets([groups.nodes, private.cidr], out=True):
         yield Breach(
@@ -191,7 +192,7 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
 def existing_slurm(wanted: Aws, facts: Facts) -> _Breaches:
-    """Groups that block calls between a Slurm cluster's machines."""
+    """Groups that block connections between a Slurm cluster's machines."""
     own, groups, slurm = wanted.network.existing, wanted.network.groups, wanted.slurm
     if own is None or groups is None or slurm is None:
         return
@@ -228,7 +229,7 @@ def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("existing-storage", ERROR, f"{_CLUSTER} ExistingFsxNetworkingValidator", number=30)
 def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
-    """A group of file systems that blocks their traffic."""
+    """Groups that block the traffic between file systems and the machines that mount them."""
     own, groups = wanted.network.existing, wanted.network.groups
     if own is None or groups is None or groups.storage is None:
         return
@@ -244,7 +245,7 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
         closed = []
         for peer, way, port, protocol in _file_traffic(wanted, key):
             cidr = cidrs[peer]
-            # EFA's traffic matches no network, so every check is by group.
+            # EFA's traffic matches no rule that names a network, so the network counts only in checks of a port.
             able = [sides[peer][0], *([cidr.cidr] if cidr and port else [])]
             if found and not found.lets(able, out=way == "to", port=port, protocol=protocol):
                 closed.append(f"{protocol if port else 'everything'} {port or ''}".strip() + f" {way} {sides[peer][0]}")
@@ -253,7 +254,7 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None, str]]:
-    """Yield what a group must let through for file systems: the other side, `from` or `to`, a port (None: all), a protocol."""
+    """Yield the file systems' traffic that group `key` must allow: its peer, `from` or `to`, a port (None: all), a protocol."""
     lustre = wanted.storage.lustre
     clients, servers = ("nodes", "login"), key == "storage"
     peers = (*clients, "storage") if servers else ("storage",)

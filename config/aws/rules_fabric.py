@@ -14,7 +14,7 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
-#: A network of a VPC is /16 to /28 (VPC user guide), and the stack's subnets are halves of it.
+#: Networks and subnets of a VPC are /16 to /28 (VPC user guide). The stack halves its networks into subnets, hence /27.
 _LARGEST, _SMALLEST = 16, 27
 _Breaches = Iterator[Breach]
 
@@ -57,11 +57,11 @@ def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("zone-missing", ERROR, "EC2 user guide, Capacity Reservations and Capacity Blocks: each is in one zone", guard=True)
 def zone_missing(wanted: Aws, _facts: Facts) -> _Breaches:
-    """No zone, although another key belongs to a certain zone."""
+    """No zone, although the value of another key exists only in a certain zone."""
     if wanted.zone is not None or wanted.network.existing:
         return
     if wanted.second_zone is not None:
-        yield Breach("aws.zone", f"is not set, and aws.secondZone is {wanted.second_zone}; set both, for they must differ")
+        yield Breach("aws.zone", f"is not set, and aws.secondZone is {wanted.second_zone}; set both, because they must differ")
     for path, _, one in wanted.located:
         if one.purchase.option not in {ON_DEMAND, SPOT}:
             yield Breach(
@@ -72,7 +72,7 @@ def zone_missing(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("provider-region", ERROR, "the provider creates everything in its own region", guard=True)
 def provider_region(wanted: Aws, facts: Facts) -> _Breaches:
-    """A zone of another region than the provider's."""
+    """A zone that is not in the provider's region."""
     if facts.region is not None and facts.region != wanted.region:
         yield Breach(
             "aws.zone", f"is {wanted.zone}, and aws:region of this stack is {facts.region}; the zone must be in that region"
@@ -90,7 +90,7 @@ def efa_unsupported(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("efa-off", WARNING, f"{_CLUSTER} EfaValidator", number=2)
 def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A type with EFA, launched without."""
+    """A type with EFA, launched without EFA."""
     for path, _, one in wanted.located:
         if not one.efa and one.instance is not None and one.instance.efa:
             yield Breach(
@@ -103,15 +103,15 @@ def efa_off(wanted: Aws, _facts: Facts) -> _Breaches:
 def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
     """A type with several network cards, launched without EFA.
 
-    An ENA on each card would not help: they share a subnet, NCCL does not bind its connections to an address, and so the kernel
-    sends all of them through the first card. A routing table for each card applies only to answers.
+    An ENA on each card would not help. All ENAs share a subnet and NCCL does not bind its connections to an address, so the
+    kernel sends all connections through the first card. A routing table for each card would apply only to replies.
     """
     for path, _, one in wanted.located:
         if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
             yield Breach(
                 f"{path}.efa",
-                f"is false, but {one.type} has {len(one.instance.cards)} network cards, of which NCCL over TCP sends by the "
-                "first only; leave it true, or put efa-cards into aws.suppress to measure that one card",
+                f"is false, but {one.type} has {len(one.instance.cards)} network cards, and NCCL over TCP sends through the "
+                "first one only; set it to true, or put efa-cards into aws.suppress to measure that one card",
             )
 
 
@@ -190,14 +190,14 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
 def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image's file in a folder where only the machine image can have put it."""
+    """An image file that is on no shared file system, so that only the machine image can contain it."""
     path = wanted.container.reference.path if wanted.container else ""
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
         shared = ", ".join(wanted.mounts) or "none"
         yield Breach(
             "aws.container.image",
             f"is {path}, on no file system that the nodes share ({shared}); new machines have it only if their image "
-            f"{wanted.image} contains it",
+            f"{wanted.image or '(the newest of its family)'} contains it",
         )
 
 
@@ -214,7 +214,7 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
 def enroot_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Packages of enroot without a sha256 to compare them with."""
+    """Packages of enroot that machines install unchecked, because the stack file gives no sha256."""
     if wanted.container is not None and not wanted.container.enroot_sha256 and not (wanted.slurm and wanted.slurm.containers):
         yield Breach("aws.container.enrootSha256", slurm_rules.ENROOT_UNCHECKED)
     yield from slurm_rules.enroot_unchecked("aws.slurm", wanted.slurm)

@@ -42,7 +42,7 @@ def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
 
 
 def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
-    """Yield each named image: path of its group, its id, the architecture that it must have, and what it is for."""
+    """Yield each named image: path of its group, its id, the architecture that it must have, and the account's data on it."""
     types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
     named = [("aws", wanted.image, kind) for kind in types]
     for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
@@ -70,7 +70,7 @@ def image_architecture(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("image-system", ERROR, f"{_EC2} AMI OS and cluster OS", number=36)
 def image_system(wanted: Aws, facts: Facts) -> _Breaches:
-    """An image of another kind than the stack file sets."""
+    """An image of another family than the stack file sets."""
     families = {"aws": wanted.family, "aws.login": wanted.login.family}
     for path, image, _, found in _images(wanted, facts):
         if not all(word.lower() in found.name.lower() for word in families[path].words):
@@ -158,45 +158,45 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
     for path, key, _ in wanted.located:
         if key in seen:
             yield Breach(
-                f"{path}.name", f"makes the name {key} a second time; launch templates are named by it, so it must be unique"
+                f"{path}.name", f"gives a second entry the name {key}, which names a launch template, so it must be unique"
             )
         seen.add(key)
 
 
 @rule("static-one", ERROR, "one node has no fabric", number=0)
 def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A single machine, which cannot be measured over EFA."""
+    """An entry with one static machine, which has no other machine to be measured with."""
     for path, _, one in wanted.located:
         if len(one.numbers) == 1:
             less = f" less {one.static - 1} left out" if one.static > 1 else ""
             yield Breach(
                 f"{path}.static",
-                f"is {one.static}{less}; machines with EFA are measured in groups of 2 or more, and a single "
-                "one has no fabric (0 rents nothing yet)",
+                f"is {one.static}{less}; machines are measured in groups of 2 or more, because one machine has "
+                "no fabric (0 rents nothing yet)",
             )
 
 
-@rule("left-out", ERROR, "machines have the numbers from 0 to static - 1")
+@rule("left-out", ERROR, "machines have the indexes from 0 to static - 1")
 def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Machines to leave out that do not exist, or all of them."""
+    """Indexes to leave out that no machine has, or the indexes of all machines."""
     for path, _, one in wanted.located:
         nobody = sorted({number for number in one.leave_out if number >= one.static})
         if one.static and nobody:
             yield Breach(
                 f"{path}.leaveOut",
-                f"names {', '.join(map(str, nobody))}, and the machines have the indexes 0 to {one.static - 1}; remove "
+                f"names {', '.join(map(str, nobody))}, but the machines have the indexes 0 to {one.static - 1}; remove "
                 "the others",
             )
         elif one.static and not one.numbers:
             yield Breach(
                 f"{path}.leaveOut",
-                "names every machine, and then nothing is measured; static: 0 terminates them and keeps the rest",
+                "names every machine, so nothing would be measured; static: 0 terminates them and keeps everything else",
             )
 
 
 @rule("key-type", ERROR, f"{_EC2} KeyPairValidator: RSA on Ubuntu 22.04", number=41)
 def key_type(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A key that the image refuses."""
+    """An SSH key that the login node's image refuses."""
     if wanted.access.public_key.startswith("ssh-rsa ") and wanted.login.family.refuses_rsa:
         yield Breach("aws.access.publicKey", f"is ssh-rsa, which {wanted.login.image_family} refuses; create an ed25519 key")
 

@@ -12,9 +12,9 @@ _AT = "aws.profiles.existing"
 _Breaches = Iterator[Breach]
 
 
-@rule("profile-instead", ERROR, "machines are found again by what only their stack has", guard=True)
+@rule("profile-instead", ERROR, "machines are found by a profile or name that only their stack has", guard=True)
 def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing profile with keys of a new one, or without a name by which its machines are found."""
+    """An existing profile with keys of a new one, or without `aws.name`, by which its machines are then found."""
     own = wanted.profiles.existing
     if own.nodes and wanted.node_rights:
         rights = ", ".join(wanted.node_rights)
@@ -39,4 +39,4 @@ def profile_there(wanted: Aws, facts: Facts) -> _Breaches:
         if found is None:
             yield Breach(f"{_AT}.{key}", f"is {name}, and the account has no such profile, or you may not see it")
         elif not found.role:
-            yield Breach(f"{_AT}.{key}", f"is {name}, which has no role; machines would have no rights, add a role to it")
+            yield Breach(f"{_AT}.{key}", f"is {name}, which has no role, so machines would have no rights; add a role to it")

@@ -27,26 +27,26 @@ def _named_rails(one: Machines) -> bool:
 
 @rule("slurm-idle", ERROR, _SLURM, guard=True)
 def slurm_idle(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A controller without machines to start; without a controller, the user's own scheduler starts machines."""
+    """A controller without machines to start; the reverse is allowed, because the user's own scheduler may start machines."""
     yield from slurm_rules.idle("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-static", ERROR, "components/slurm: dynamic machines join, static ones are measured over SSH", guard=True)
 def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An entry with machines of both kinds."""
+    """An entry with both static and dynamic machines."""
     if wanted.slurm is not None:  # a scheduler of the user's own may work differently
         yield from slurm_rules.mixed(_entries(wanted))
 
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Nodes that should always run but that nothing starts."""
+    """An `alwaysOn` without a controller, or one that is greater than `dynamic`."""
     yield from slurm_rules.always_on("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Jobs whose output would be deleted with their nodes, or a shared home for jobs that nobody starts."""
+    """Jobs whose output would be deleted with their nodes, or a shared home of the login user without Slurm jobs to use it."""
     home = wanted.storage.home
     yield from slurm_rules.homeless("aws", wanted.slurm, home)
     yield from slurm_rules.shared_login("aws", wanted.slurm, home is not None and home.share_login_user)
@@ -54,7 +54,7 @@ def slurm_home(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-software", ERROR, "catalogue/aws/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
 def slurm_software(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Images whose repositories have no Slurm, or another version than the controller's."""
+    """Image families without a package of Slurm."""
     if wanted.slurm is None:
         return
     yield from slurm_rules.software("aws.login.imageFamily", wanted.login.image_family, wanted.login.family.slurm)
@@ -73,7 +73,7 @@ def slurm_queue(wanted: Aws, _facts: Facts) -> _Breaches:
             yield from slurm_rules.queue_name(f"aws.queues[{at}].name", queue.name)
 
 
-@rule("slurm-test", ERROR, "a test job between machines needs two", guard=True)
+@rule("slurm-test", ERROR, "a test job between machines needs two of them", guard=True)
 def slurm_test(wanted: Aws, _facts: Facts) -> _Breaches:
     """A test job that no entry can run, or that has no fabric to measure."""
     yield from slurm_rules.test_size("aws.slurm", wanted.slurm, _entries(wanted))
@@ -87,16 +87,16 @@ def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image for ranks that nothing runs, and Pyxis without the sum of its source."""
+    """A test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
     yield from slurm_rules.contained("aws", wanted.slurm, wanted.container)
 
 
 @rule("slurm-profile", ERROR, "IAM: the controller starts machines with its own role", guard=True)
 def slurm_profile(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A login node with an existing profile, whose role lacks the controller's permissions."""
+    """An existing profile for the controller: the stack gives its role no permission to start machines."""
     if wanted.slurm is not None and wanted.profiles.existing.login:
         yield Breach(
             "aws.profiles.existing.login",
-            f"is {wanted.profiles.existing.login}, and aws.slurm needs rights to start machines, which its role is not given; "
-            "leave it out",
+            f"is {wanted.profiles.existing.login}, but aws.slurm needs the right to start machines, and the stack gives no "
+            "rights to the role of an existing profile; leave the key out",
         )

@@ -129,7 +129,7 @@ def mirror_bucket(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("backups", ERROR, f"{_FSX} FsxBackupOptionsValidator", number=32)
 def backups(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Backups of a file system that mirrors S3, or for longer than they can be kept."""
+    """Backups of a file system that mirrors S3, or backups that are to be kept longer than AWS allows."""
     for key, system in wanted.storage.systems.items():
         if system.backups_days > _BACKUP_DAYS_MOST:
             yield Breach(f"aws.storage.{key}.backups", f"is {system.backups_days} days; it must be 0 to {_BACKUP_DAYS_MOST}")
@@ -138,7 +138,7 @@ def backups(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach(
             "aws.storage.lustre.backups",
             f"is {lustre.backups_days} days, but mirrors is set; a file system that mirrors S3 cannot have backups, because S3 "
-            "holds the data",
+            "has the data",
         )
 
 
@@ -162,14 +162,14 @@ def storage_zones(wanted: Aws, _facts: Facts) -> _Breaches:
     number=34,
 )
 def mount_points(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Mount points that hide something or each other."""
+    """Mount points that hide the system's folders or each other."""
     mounts = {f"aws.storage.{key}.mount": system.mount for key, system in wanted.storage.systems.items()}
     yield from (Breach(*one) for one in misplaced(mounts))
 
 
 @rule("mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash", number=34)
 def mount_scratch(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A mount point that the local disks use."""
+    """A mount point where the local disks are mounted."""
     for key, system in wanted.storage.systems.items():
         if system.mount == _SCRATCH or system.mount.startswith(f"{_SCRATCH}/"):
             yield Breach(
@@ -187,7 +187,7 @@ def destroy_deletes_data(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("openzfs-type", ERROR, "FSx for OpenZFS user guide, Availability by AWS Region; awsome-distributed-ai 1097, 1102")
 def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A deployment type that does not exist, or not in this region."""
+    """A deployment type that does not exist, or that this region does not offer."""
     if wanted.storage.home is None or wanted.storage.home.existing:
         return
     deployment, region = wanted.home_deployment, wanted.region

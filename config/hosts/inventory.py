@@ -1,4 +1,7 @@
-"""Machines that an inventory file names, one per line, or in Ansible's INI form without ranges and variables."""
+"""Machines that an inventory file names, one per line, or in Ansible's INI form without ranges.
+
+Only the variables ansible_host and ansible_port are read.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def is_name(text: str) -> bool:
 
 
 def read(text: str) -> tuple[Machine, ...]:
-    """Return the machines of an inventory's text in its order; for any other line, ValueError with the rest of a sentence."""
+    """Return the machines of an inventory's text, in its order; a line with a mistake raises ValueError, which quotes it."""
     found: list[Machine] = []
     counts = True
     for number, line in enumerate(text.splitlines(), 1):
@@ -61,7 +64,7 @@ def _line(words: list[str], where: str) -> Machine:
 
 def _machine(name: str, address: str, where: str) -> Machine:
     if "[" in name:
-        raise ValueError(f"{where} is a range; list each host, for each is named in results")
+        raise ValueError(f"{where} is a range; list every host, because results name every host")
     for text in (name, address):
         if not is_name(text):
             raise ValueError(f"{where} is no host; {text!r} must be an IPv4 address or a host name")

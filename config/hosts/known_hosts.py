@@ -16,13 +16,13 @@ _TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sh
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """The keys of one file: (names as written, key type, key), in its order."""
+    """The keys of one file, in its order: host names as written, key type, and key."""
 
     path: str
     rows: tuple[tuple[str, str, str], ...]
 
     def key(self, address: str) -> str:
-        """Return the pinned key of `address`; if there is none, ValueError with the command to type."""
+        """Return the pinned key of `address`; if there is none, raise ValueError with the command to type."""
         mine = [(kind, key) for names, kind, key in self.rows if _matches(names, address)]
         for wanted in _TYPES:
             for kind, key in mine:
@@ -31,12 +31,13 @@ class KnownHosts:
         has = f"holds only an {mine[0][0]} key of {address}" if mine else f"holds no host key of {address}"
         raise ValueError(
             f"is {self.path}, which {has}, and nothing is trusted on first use; type "
-            f"'ssh-keyscan -t ed25519 {address} >> {self.path}' where you trust the network, and compare the key there"
+            f"'ssh-keyscan -t ed25519 {address} >> {self.path}' on a network that you trust, and compare the key with the "
+            "host's own"
         )
 
 
 def read(path: str) -> KnownHosts:
-    """Return the keys in the file `path`; ValueError with a sentence if it cannot be read."""
+    """Return the keys in the file `path`; raise ValueError if it cannot be read."""
     try:
         text = Path(path).expanduser().read_text(errors="replace")
     except FileNotFoundError:

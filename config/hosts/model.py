@@ -1,4 +1,4 @@
-"""Existing machines: their addresses, how they are reached, and what hardware they are."""
+"""Existing machines: their addresses, how they are reached, and what hardware they have."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _shape(value: str) -> str:
     row = named(value)
     if row is None:
         near = ", ".join(nearest(value, [*SERVERS, *SHAPES]))
-        raise ValueError(f"is {value!r}, which is not in the catalogue; the nearest are {near}, and {DETECT} asks the machines")
+        raise ValueError(f"is {value!r}, which is not in the catalogue; the nearest are {near}; {DETECT} asks the machines")
     if not row.gpus:
         raise ValueError(f"is {value!r}, which has no GPU, so NCCL cannot be measured on it")
     return value
@@ -58,7 +58,7 @@ def _user(value: str) -> str:
 def _jump(value: str) -> str:
     user, at, address = value.partition("@")
     if not at or not re.fullmatch(_USER, user) or not inventory.is_name(address):
-        raise ValueError(f"is {value!r}; it must be user@address, or null where the hosts are reached directly")
+        raise ValueError(f"is {value!r}; it must be user@address, or null if the hosts are reached directly")
     return value
 
 
@@ -83,7 +83,7 @@ def _inventory(value: str) -> str:
 
 
 class Software(Model):
-    """Where software is on the machines: globs in order of preference; of one glob's matches the newest wins."""
+    """Where software is on the machines: globs in order of preference; of several matches of a glob, the newest is used."""
 
     mpi: Globs = Field(
         default=(
@@ -112,16 +112,18 @@ class Software(Model):
 
 
 class Hosts(Model):
-    """Existing machines. Nothing but Commands is created."""
+    """Existing machines. The stack creates no resources except Commands."""
 
     nodes: Annotated[dict[str, str], AfterValidator(_nodes)] = Field(
         default={},
-        description="Addresses of the machines by name. The first by name (numbers by value) is the head node; one is enough.",
+        description="Addresses of the machines by name. The first name in sorted order (numbers by value) is the head node; "
+        "one machine is enough.",
         examples=[{"gpu-1": "10.20.1.11", "gpu-2": "10.20.1.12"}],
     )
     inventory: Annotated[str, AfterValidator(_inventory)] | None = Field(
         default=None,
-        description="File that names the machines instead: lines 'name address', or an Ansible inventory in INI format.",
+        description="File that names the machines, if `nodes` is not set: lines 'name address', or an Ansible inventory in INI "
+        "format.",
         examples=["inventory.ini"],
     )
     user: Annotated[str, AfterValidator(_user)] = Field(
@@ -144,8 +146,8 @@ class Hosts(Model):
     )
     rails: Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], AfterValidator(_each_once)] = Field(
         default=(),
-        description="RDMA devices of the fabric, if they cannot be detected: some are down, have several rates or are "
-        "for storage; empty takes all except the front end's.",
+        description="RDMA devices of the fabric, if they cannot be detected because some devices are down, have different "
+        "rates or serve storage; empty takes all except the front end's.",
         examples=[["mlx5_0", "mlx5_3"]],
     )
     network: Cidr | None = Field(
@@ -157,7 +159,7 @@ class Hosts(Model):
     slurm: Slurm | None = Field(
         default=None,
         description="Measures in Slurm jobs, and makes the machines a Slurm cluster unless they already are one; null "
-        "starts ranks over SSH. Slurm and munge must be installed on all of them. `{}` takes the defaults.",
+        "starts ranks over SSH. Slurm and munge must be installed on all machines. `{}` takes the defaults.",
         examples=[{"queue": "compute"}],
     )
 
@@ -169,12 +171,12 @@ class Hosts(Model):
         return tuple(Machine(name, self.nodes[name]) for name in sorted(self.nodes, key=_by_number))
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; if there is none, ValueError with the rest of a sentence about knownHosts."""
+        """Return the pinned key of `address`; else raise ValueError with the text that follows `knownHosts` in the refusal."""
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of machines by the name of their one set."""
+        """Number of machines, by the name of the only set."""
         return {SET: len(self.machines)}
 
     def measured(self, _measure: Measure) -> str:
@@ -203,5 +205,5 @@ class Hosts(Model):
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that puts gpu-2 before gpu-10: the program does not get the stack file's own order."""
+    """Return a sort key that puts gpu-2 before gpu-10; the program does not learn the order of the stack file."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

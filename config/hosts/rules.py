@@ -14,7 +14,7 @@ _NONE = "nothing is trusted on first use"
 
 @rule("hosts-named", ERROR, "ranks start only on machines that the stack file lists", guard=True)
 def hosts_named(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """No machines at all, machines in both settings, or one machine listed twice."""
+    """No machines at all, machines in both `nodes` and `inventory`, or one machine listed twice."""
     if wanted.nodes and wanted.inventory:
         yield Breach("hosts.nodes", "is set, and so is hosts.inventory; name the machines in one of them")
     if not wanted.nodes and not wanted.inventory:
@@ -43,7 +43,7 @@ def host_keys(wanted: Hosts, _facts: None) -> Iterator[Breach]:
 
 @rule("slurm-names", ERROR, "slurm.conf(5), NodeName and PartitionName", guard=True)
 def slurm_names(wanted: Hosts, _facts: None) -> Iterator[Breach]:
-    """A queue or a machine with a name that Slurm reserves."""
+    """A queue or a machine with a name that Slurm does not allow."""
     if wanted.slurm is None:
         return
     if why := wanted.slurm.why_not:

@@ -1,4 +1,4 @@
-"""An existing Kubernetes cluster: how it is reached, on which nodes pods run, and which rails they get."""
+"""An existing Kubernetes cluster: how it is reached, on which nodes pods run, and which rails the pods get."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def _image(value: str) -> str:
         raise ValueError(f"is {value!r}, which is no image; write it like registry.example/nccl:1.0")
     if not found["digest"] and found["tag"] in {None, "latest"}:
         raise ValueError(
-            f"is {value!r}, whose tag is latest, which is another image tomorrow; name a tag or a digest, for a measurement "
-            "must say what it measured"
+            f"is {value!r}, whose tag is latest, which may be another image tomorrow; name another tag or a digest, because a "
+            "measurement must record what it measured"
         )
     return value
 
@@ -71,7 +71,7 @@ def _resource(value: str) -> str:
 
 def _path(value: str) -> str:
     if not value.startswith(("/", "~/")) or not re.fullmatch(r"~?[\w./-]+", value):
-        raise ValueError(f"is {value!r}; it must be the whole path of a file on the machine of kubectl, or begin with ~/")
+        raise ValueError(f"is {value!r}; it must be an absolute path on the machine that runs kubectl, or begin with ~/")
     return value
 
 
@@ -113,10 +113,10 @@ def _archive(value: str) -> str:
 
 
 class Rail(Model):
-    """One interface of every node that pods get: the host's own, moved into the pod, with an address of `range`."""
+    """One interface of every node, which moves into the pod on that node and gets an address of `range` there."""
 
     interface: Annotated[str, AfterValidator(_interface)] = Field(
-        description="Interface on the nodes; it leaves the node while a pod has it, so never the one that carries SSH.",
+        description="Interface on the nodes; a pod takes it away from its node, so it must not be the one that carries SSH.",
         examples=["ens192"],
     )
     device: Annotated[str, AfterValidator(_device)] | None = Field(
@@ -146,7 +146,9 @@ class GpuOperator(Model):
         description="sha256 of the archive.", examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"]
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
-        default="gpu-operator", description="Namespace that is created for it, and removed with it.", examples=["gpu-operator"]
+        default="gpu-operator",
+        description="Namespace that is created for the operator, and removed with it.",
+        examples=["gpu-operator"],
     )
     values: dict[str, Any] = Field(
         default={}, description="Values of the chart.", examples=[{"toolkit": {"version": "v1.15.0-ubi8"}}]
@@ -154,17 +156,17 @@ class GpuOperator(Model):
 
 
 class SecondaryNetworks(Model):
-    """Multus and whereabouts, which give pods their rails, by their vendors' own manifests."""
+    """Multus and whereabouts, which give pods their rails, installed from their vendors' own manifests."""
 
     install: Annotated[tuple[Literal["multus", "whereabouts"], ...], Field(min_length=1)] = Field(
         default=("multus", "whereabouts"),
-        description="What the stack brings; leave out what the cluster has already.",
+        description="What the stack installs; leave out what the cluster has already.",
         examples=[["whereabouts"]],
     )
     multus_image: Annotated[str, AfterValidator(_image)] = Field(
         default=RELEASES["multus"].image,
-        description="Image of Multus, the thin one; name that of a registry of yours where the nodes reach no other, or a "
-        "digest.",
+        description="Image of Multus, the thin variant, by tag or digest; if the nodes reach only a registry of yours, name "
+        "the image there.",
         examples=["registry.example/multus-cni:v4.1.4"],
     )
     whereabouts_image: Annotated[str, AfterValidator(_image)] = Field(
@@ -174,7 +176,7 @@ class SecondaryNetworks(Model):
     )
     pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
         default=None,
-        description="Secret in the namespace kube-system that these images are pulled with; you create it.",
+        description="Secret in the namespace kube-system with which these images are pulled; you create it.",
         examples=["regcred"],
     )
 
@@ -188,8 +190,8 @@ class Kubernetes(Model):
 
     control_plane: Annotated[str, AfterValidator(_way)] | None = Field(
         default=None,
-        description="Host that kubectl works on, user@address; its private key stays in your SSH agent. It needs Python 3.6. "
-        "null takes kubectl and kubeconfig of the machine that runs Pulumi.",
+        description="Host that runs kubectl, user@address; your private key stays in your SSH agent, and the host needs Python "
+        "3.6. null takes kubectl and kubeconfig of the machine that runs Pulumi.",
         examples=["root@10.138.61.49"],
     )
     jump: Annotated[str, AfterValidator(_way)] | None = Field(
@@ -199,28 +201,28 @@ class Kubernetes(Model):
     )
     known_hosts: str = Field(
         default="~/.ssh/known_hosts",
-        description="File with the host keys of that host and of the jump host; nothing is trusted on first use.",
+        description="File with the host keys of the control plane's host and the jump host; nothing is trusted on first use.",
         examples=["./known_hosts"],
     )
     kubeconfig: Annotated[str, AfterValidator(_path)] | None = Field(
         default=None,
-        description="The kubeconfig on the machine that kubectl works on; null takes what kubectl takes.",
+        description="The kubeconfig on the machine that runs kubectl; null takes kubectl's default.",
         examples=["/etc/kubernetes/admin.conf"],
     )
     context: Annotated[str, AfterValidator(_context)] | None = Field(
-        default=None, description="The kubeconfig's context; null takes its current one.", examples=["admin@site"]
+        default=None, description="Context in the kubeconfig; null takes the current context.", examples=["admin@site"]
     )
     server: Annotated[str, AfterValidator(_server)] | None = Field(
         default=None,
-        description="API server that the kubeconfig must name, so that no other cluster is taken for this one; null takes any, "
-        "which only a `controlPlane` may.",
+        description="API server that the kubeconfig must name, so that no other cluster is used by mistake; null accepts any "
+        "API server, but is allowed only with `controlPlane`.",
         examples=["https://10.138.61.49:6443"],
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
         default="busbar", description="Namespace that is created for the pods, and removed with them.", examples=["busbar"]
     )
     nodes: Annotated[tuple[str, ...], AfterValidator(_nodes)] = Field(
-        description="Nodes with GPUs, one pod on each; the first one's pod is the head node.", examples=[["gpu0", "gpu1"]]
+        description="Nodes with GPUs, one pod on each; the pod on the first node is the head node.", examples=[["gpu0", "gpu1"]]
     )
     gpus: Annotated[int, Field(ge=1, le=16)] = Field(
         default=8, description="GPUs of each node; a pod takes all of them.", examples=[1]
@@ -230,11 +232,11 @@ class Kubernetes(Model):
     )
     gpu_operator: GpuOperator | None = Field(
         default=None,
-        description="NVIDIA's GPU Operator, where the stack is to bring it; null for a cluster that offers GPUs already.",
+        description="NVIDIA's GPU Operator, if the stack is to install it; null for a cluster that offers GPUs already.",
     )
     secondary_networks: SecondaryNetworks | None = Field(
         default=None,
-        description="Multus and whereabouts, where the stack is to bring them; null for a cluster that has them already.",
+        description="Multus and whereabouts, if the stack is to install them; null for a cluster that has them already.",
     )
     rails: tuple[Rail, ...] = Field(
         default=(),
@@ -249,8 +251,8 @@ class Kubernetes(Model):
     )
     rdma_resource: Annotated[str, AfterValidator(_resource)] | None = Field(
         default=None,
-        description="Extended resource of an RDMA device plugin, one for each rail; null makes the pods privileged, so that "
-        "they can open /dev/infiniband.",
+        description="Extended resource of an RDMA device plugin; a pod requests one unit of it for each rail. null makes the "
+        "pods privileged, so that they can open /dev/infiniband.",
         examples=["rdma/hca"],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
@@ -259,19 +261,19 @@ class Kubernetes(Model):
     )
     job: Literal["Job", "MPIJob"] = Field(
         default="Job",
-        description="Kind of object that makes the pods: Kubernetes' own Job, or the MPIJob of a cluster with Kubeflow's MPI "
-        "Operator, where queues and policies are about those. Ranks start in the same way.",
+        description="Kind of object that creates the pods: Kubernetes' own Job, or the MPIJob of Kubeflow's MPI Operator, for "
+        "a cluster whose queues and policies apply to MPIJobs. Ranks start in the same way with both.",
         examples=["MPIJob"],
     )
     pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(
         default=None,
-        description="Secret in the namespace that the image is pulled with; you create it, so no password is in the stack.",
+        description="Secret in `namespace` with which the image is pulled; you create it, so no password is in the stack.",
         examples=["regcred"],
     )
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of pods by the name of their one set."""
+        """Number of pods, by the name of the only set."""
         return {SET: len(self.nodes)}
 
     def measured(self, _measure: Measure) -> str:
@@ -279,17 +281,17 @@ class Kubernetes(Model):
         return SET
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; if there is none, ValueError with the rest of a sentence about knownHosts."""
+        """Return the pinned key of `address`; else raise ValueError with the text that follows `knownHosts` in the refusal."""
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
     def way(self) -> str:
-        """Where kubectl runs, in one word."""
+        """Where kubectl runs: user@address, or `this-machine`."""
         return self.control_plane or "this-machine"
 
     @property
     def folder(self) -> str:
-        """Folder of its measurements' files on the machine where kubectl runs, which may serve several clusters."""
+        """Folder of this cluster's measurement files on the machine where kubectl runs, which may serve several clusters."""
         if self.control_plane or not self.server:
             return self.namespace
         return f"{self.server.removeprefix('https://').replace(':', '_')}/{self.namespace}"

@@ -15,7 +15,7 @@ from config.rule import ERROR, Breach, Finding, Rule, check, rule
 
 @rule("nodes-named", ERROR, "one pod on each node", guard=True)
 def nodes_named(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """No node, or one twice."""
+    """No nodes, or a node that is listed twice."""
     if not wanted.nodes:
         yield Breach("kubernetes.nodes", "is empty; name at least one node that has GPUs")
     for name in sorted({name for name in wanted.nodes if wanted.nodes.count(name) > 1}):
@@ -34,7 +34,7 @@ def host_keys(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("kubectl-here", ERROR, "a kubeconfig's current context is whatever its owner last worked with", guard=True)
 def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """No controlPlane, and no address of the cluster; or keys that need one of them."""
+    """Without controlPlane: no server, a jump host that nothing uses, or a kubeconfig that this machine lacks."""
     if wanted.control_plane is not None:
         return
     if wanted.server is None:
@@ -46,21 +46,21 @@ def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if wanted.jump is not None:
         yield Breach(
             "kubernetes.jump",
-            f"is {wanted.jump}, and kubernetes.controlPlane is not set, so nothing is reached over SSH; leave it out",
+            f"is {wanted.jump}, but kubernetes.controlPlane is not set, so nothing is reached over SSH; leave jump out",
         )
     if wanted.kubeconfig is not None and not Path(wanted.kubeconfig).expanduser().is_file():
         yield Breach(
             "kubernetes.kubeconfig",
-            f"is {wanted.kubeconfig}, and this machine has no such file; without kubernetes.controlPlane it must be here",
+            f"is {wanted.kubeconfig}, but this machine has no such file; without kubernetes.controlPlane it must be here",
         )
 
 
-@rule("rails-between", ERROR, "between nodes the bytes must have a wire to be judged by", guard=True)
+@rule("rails-between", ERROR, "a measurement between nodes is judged by the rate of its rails", guard=True)
 def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Several nodes without a rail, or rails that only some of them could use."""
+    """Several nodes without a rail, or rails with keys that contradict each other."""
     if len(wanted.nodes) > 1 and not wanted.rails:
         yield Breach(
-            "kubernetes.rails", f"is empty, and {len(wanted.nodes)} nodes are measured; name the interfaces of the fabric"
+            "kubernetes.rails", f"is empty, but {len(wanted.nodes)} nodes are measured; name the interfaces of the fabric"
         )
     for key in ("interface", "device", "pci"):
         values = [value for rail in wanted.rails if (value := getattr(rail, key))]
@@ -69,18 +69,18 @@ def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     for index, rail in enumerate(wanted.rails):
         path = f"kubernetes.rails[{index}]"
         if wanted.devices and not rail.device:
-            yield Breach(f"{path}.device", "is not set, and other rails have one; NCCL takes RDMA devices or sockets, not both")
+            yield Breach(f"{path}.device", "is not set, but other rails have one; NCCL uses RDMA devices or sockets, not both")
         if rail.pci and not rail.device:
             yield Breach(f"{path}.pci", "is set, but device is not; rdma-cni moves an RDMA device, so name it")
         if rail.pci and wanted.rdma == "shared":
             yield Breach(
-                f"{path}.pci", "is set, but kubernetes.rdma is shared; rdma-cni moves devices only where that is exclusive"
+                f"{path}.pci", "is set, but kubernetes.rdma is shared; rdma-cni moves devices only if rdma is exclusive"
             )
     if wanted.rdma_resource and not wanted.devices:
         yield Breach("kubernetes.rdmaResource", "is set, but no rail has a device; name the devices, or leave it out")
 
 
-@rule("rail-addresses", ERROR, "whereabouts: one address of the range for each pod, without its first and last", guard=True)
+@rule("rail-addresses", ERROR, "whereabouts: each pod gets one address of the range, but not its first or last", guard=True)
 def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     """Ranges with too few addresses, or ranges that overlap."""
     networks = [ipaddress.IPv4Network(rail.range) for rail in wanted.rails]
@@ -89,20 +89,20 @@ def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
         if usable < len(wanted.nodes):
             yield Breach(
                 f"kubernetes.rails[{index}].range",
-                f"is {network}, which has addresses for {usable} pods, and {len(wanted.nodes)} nodes have one each; "
-                "take a wider range",
+                f"is {network}, which has addresses for {usable} pods, but there are {len(wanted.nodes)} nodes with one pod "
+                "each; take a wider range",
             )
     for (first, one), (second, other) in combinations(enumerate(networks), 2):
         if one.overlaps(other):
             yield Breach(
                 f"kubernetes.rails[{second}].range",
-                f"is {other}, which has addresses of kubernetes.rails[{first}].range, {one}; rails are networks of their own",
+                f"is {other}, which overlaps kubernetes.rails[{first}].range, {one}; every rail needs a network of its own",
             )
 
 
 @rule("gpu-operator", ERROR, "a chart is code that runs with every right on the nodes", guard=True)
 def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """A chart that differs from the pinned one, or one whose namespace is the pods'."""
+    """A chart that differs from the pinned one, or an operator in the namespace of the pods."""
     operator = wanted.gpu_operator
     if operator is None:
         return
@@ -110,7 +110,7 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if found != operator.sha256:
         yield Breach(
             "kubernetes.gpuOperator.sha256",
-            f"is {operator.sha256}, and {operator.chart} has {found}; somebody changed one of them, or it is another version",
+            f"is {operator.sha256}, but {operator.chart} has {found}; the archive was changed, or is another version",
         )
     if operator.namespace == wanted.namespace:
         yield Breach(
@@ -121,14 +121,14 @@ def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("secondary-networks", ERROR, "Multus changes how every pod of every node gets its network", guard=True)
 def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """Multus or whereabouts for pods that have no rail, or one of them twice."""
+    """Multus or whereabouts although pods have no rail, or one of the two listed twice."""
     asked = wanted.secondary_networks
     if asked is None:
         return
     if not wanted.rails:
         yield Breach(
             "kubernetes.secondaryNetworks",
-            "is set, but kubernetes.rails is empty, so no pod would use what it brings; leave it out",
+            "is set, but kubernetes.rails is empty, so no pod would use what it installs; leave it out",
         )
     for name in sorted({name for name in asked.install if asked.install.count(name) > 1}):
         yield Breach("kubernetes.secondaryNetworks.install", f"has {name} twice; name it once")

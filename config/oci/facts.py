@@ -68,7 +68,7 @@ class Subnet:
     rules: tuple[SecurityRule, ...]
 
     def lets(self, peer: str, *, out: bool, port: int | None = None) -> bool:
-        """Tell whether it lets traffic out (or in) to a network: TCP to `port`, or all traffic if `port` is None."""
+        """Tell whether the rules let traffic out to (or in from) a network: TCP to `port`, or all traffic if `port` is None."""
         serving = [rule for rule in self.rules if rule.out == out and rule.peer and _serves(rule, port)]
         open_to = ipaddress.collapse_addresses(ipaddress.IPv4Network(rule.peer) for rule in serving)
         return any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to)
@@ -90,9 +90,9 @@ class Facts:
         images: by OCID; None if there is no such image.
         available: how much of a limit is left, by its name; None if the service does not report it.
         login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
-        made: value of the tag that records what a pool's machines were made for (`Oci.machines`), by pool name.
-        strays: nodes of this stack's cluster networks that no longer belong to a pool, by display name.
-        running: running nodes of a pool, by pool name.
+        made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name.
+        strays: number of nodes in cluster networks of this stack that no longer belong to a pool, by display name.
+        running: number of running nodes of a pool, by pool name.
         subnets: subnets that the stack file names, by OCID.
         oldest: names of the nodes of a pool that shrinks, oldest first, by pool name.
     """

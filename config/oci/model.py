@@ -38,7 +38,8 @@ from config.shared_values import (
 from config.slurm import ALWAYS_ON, TOOLKIT_SIGNER, Scheduler
 from config.units import Gb, GbitS, MbS
 
-#: busbar's freeform tags: the cluster's name, the stack, and what a pool's machines were made for. Two stacks may share a name.
+#: busbar's freeform tags: the cluster's name, the stack (two stacks may share a name), and the text of `Oci.machines` with
+#: which a pool's machines were created.
 OWNER, STACK, MADE_FOR = "busbar", "busbar-stack", "busbar-machines"
 #: Families of the images that a stack file may set by name.
 _NAMED = {row.key: row.family for row in MARKETPLACE.values()} | {row.key: row.family for row in IMPORTS.values()}
@@ -65,7 +66,9 @@ def _image(value: str) -> str:
 
 def _label(value: str) -> str:
     if not re.fullmatch(r"[a-z][a-z0-9]{0,14}", value):
-        raise ValueError(f"is {value!r}; it must be 1 to 15 lower-case letters and digits, a letter first, as a DNS label is")
+        raise ValueError(
+            f"is {value!r}; it must be a DNS label: 1 to 15 lower-case letters and digits, beginning with a letter"
+        )
     return value
 
 
@@ -86,7 +89,8 @@ class Login(Model):
 
     image: Annotated[str, _ocid("image")] | None = Field(
         default=None,
-        description="OCID of its image; null takes the newest platform image of imageFamily when it is created, and keeps it.",
+        description="OCID of the login node's image; null takes the newest platform image of imageFamily when the login node "
+        "is created, and keeps it.",
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
     image_family: Family = Field(
@@ -98,7 +102,7 @@ class Login(Model):
 
     @property
     def family(self) -> ImageFamily:
-        """Its image's row of the catalogue."""
+        """The catalogue's row of the login node's image."""
         return IMAGES[self.image_family]
 
 
@@ -118,7 +122,7 @@ class ExistingNetwork(Model):
 class Network(Model):
     """The VCN and its two subnets, or existing subnets.
 
-    RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so it must not overlap them.
+    RDMA rails use 192.168.0.0/16 and 10.224.0.0/12, so the VCN must not overlap these networks.
     """
 
     vcn: Cidr = Field(default="10.0.0.0/16", description="The VCN.", examples=["172.16.0.0/16"])
@@ -128,7 +132,7 @@ class Network(Model):
     )
     ingress: Literal["all", "ssh"] = Field(
         default="all",
-        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows what happens otherwise.",
+        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows how a measurement fails otherwise.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
@@ -136,7 +140,7 @@ class Network(Model):
     )
 
     def at(self, key: Literal["vcn", "public", "private"]) -> str:
-        """Return the path of the key that set a network: the addresses of existing subnets are looked up."""
+        """Return the path of the key that sets the network `key`; existing subnets are set by OCID."""
         if self.existing is None:
             return f"oci.network.{key}"
         return f"oci.network.existing.{'publicSubnet' if key == 'public' else 'privateSubnet'}"
@@ -167,37 +171,35 @@ class Root(Model):
 class Pool(Model):
     """Nodes of one shape in one cluster network, or a single instance."""
 
-    name: Annotated[str, AfterValidator(_label)] = Field(description="Its name, unique in the stack.", examples=["gpu"])
+    name: Annotated[str, AfterValidator(_label)] = Field(description="Name of the pool, unique in the stack.", examples=["gpu"])
     shape: Annotated[str, AfterValidator(_shape)] = Field(
         default="BM.GPU4.8", description="Shape of the nodes, one of catalogue/oci/shapes.py.", examples=["BM.GPU.H100.8"]
     )
     nodes: int = Field(
-        ge=0, description="How many nodes; 0 rents nothing yet, else 2 or more, or 1 without clusterNetwork.", examples=[2]
+        ge=0, description="Number of nodes: 2 or more; 1 if clusterNetwork is false; or 0, which rents nothing.", examples=[2]
     )
-    dynamic: int = Field(
-        default=0, ge=0, description="How many more nodes oci.slurm may start when jobs need them.", examples=[8]
-    )
+    dynamic: int = Field(default=0, ge=0, description="How many nodes oci.slurm may start when jobs need them.", examples=[8])
     always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
     fallback_domains: tuple[str, ...] = Field(
         default=(),
-        description="Availability domains in which Slurm starts a job's nodes, all in one, if the stack's own has no capacity; "
-        "tried in this order.",
+        description="Availability domains that Slurm tries, in this order, if the stack's own has no capacity for a job's "
+        "nodes; all nodes of a job start in one domain.",
         examples=[["Uocm:PHX-AD-2", "Uocm:PHX-AD-3"]],
     )
     queue: str = Field(
         default="compute",
-        description="Queue (Slurm's partition) of its nodes in oci.slurm; the first pool's is the default.",
+        description="Queue (Slurm's partition) of the pool's nodes in oci.slurm; the first pool's queue is the default.",
         examples=["train"],
     )
     cluster_network: bool = Field(
         default=True,
-        description="Join the nodes by a cluster network; false rents a single instance, whose GPUs are measured within it.",
+        description="Join the nodes by a cluster network; false rents a single instance and measures between its own GPUs.",
         examples=[False],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
         default="ol8-nv570",
-        description="Their image: a name of catalogue/oci/marketplace.py, which is subscribed to, one of "
-        "catalogue/oci/imports.py, which is imported, or an OCID.",
+        description="Image of the nodes: a name in catalogue/oci/marketplace.py (the stack subscribes to it), a name in "
+        "catalogue/oci/imports.py (the stack imports it), or an OCID.",
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
     image_family: Family = Field(
@@ -211,10 +213,10 @@ class Pool(Model):
 
     @property
     def row(self) -> Shape:
-        """The shape's row of the catalogue; without a cluster network it has no rails.
+        """The shape's row of the catalogue; without a cluster network, a copy of it that has no rails.
 
-        Then MPI's few messages stay inside the node, over transports that every build of Open MPI has: the vendor's tutorial
-        for one node sets none of the variables for its rails (ocitutorials: benchmark/run-nccltests, section 3-1).
+        Without rails, MPI's few messages stay inside the node and use transports that every build of Open MPI has. The vendor's
+        tutorial for one node sets no variables for rails, either (ocitutorials: benchmark/run-nccltests, section 3-1).
         """
         row = SHAPES[self.shape]
         return row if self.cluster_network else replace(row, rdma=None, environment=GENERIC)
@@ -237,26 +239,27 @@ def _reference(value: str) -> str:
         raise ValueError(f"is {value!r}, a file for enroot; containerd takes images of a registry, docker://REGISTRY#IMAGE:TAG")
     if "@" in value.removeprefix("docker://").partition("#")[0]:
         raise ValueError(
-            f"is {value!r}; containerd is given users and passwords by `nerdctl login` on the node, not by the name"
+            f"is {value!r}; give users and passwords to containerd with `nerdctl login` on the node, not in the name"
         )
     return value
 
 
 class Distribution(Model):
-    """nerdctl's full distribution, one archive with containerd, runc, CNI plugins and nerdctl, as first boot installs it."""
+    """nerdctl's full distribution, one archive with containerd, runc, CNI plugins and nerdctl, which first boot installs."""
 
     version: Annotated[str, three_numbers("2.2.0")] = Field(
-        default=NERDCTL, description="Its version; 2.2.0 contains containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
+        default=NERDCTL, description="Version of nerdctl; 2.2.0 contains containerd 2.2.0 and runc 1.3.3.", examples=["2.2.1"]
     )
     sums: Sha256 = Field(
         default=NERDCTL_SUMS,
-        description="sha256 of the release's SHA256SUMS, from its notes; the archive is checked against that file.",
+        description="sha256 of the release's file SHA256SUMS, as the release notes state it; the archive is checked against "
+        "that file.",
         examples=[NERDCTL_SUMS],
     )
 
 
 class Container(Model):
-    """The image that ranks run in, and what runs it."""
+    """The image that ranks run in, and its container runtime."""
 
     image: Annotated[str, AfterValidator(_reference)] = Field(
         description="docker://REGISTRY#IMAGE:TAG, or with @sha256:... for a digest.",
@@ -264,10 +267,10 @@ class Container(Model):
     )
     runtime: Literal["containerd"] = Field(
         default="containerd",
-        description="What runs it inside one node; in a Slurm job that is Pyxis, with no key.",
+        description="Container runtime inside one node. In a Slurm job, Pyxis starts the image instead.",
         examples=["containerd"],
     )
-    containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run it.")
+    containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run the image.")
     toolkit: Annotated[str, three_numbers("2.2.0")] = Field(
         default=TOOLKIT,
         description="Version of NVIDIA Container Toolkit, which describes the GPUs to containerd (CDI).",
@@ -288,7 +291,9 @@ class Export(Model):
         description="OCID of the mount target, in the VCN of network.existing.",
         examples=["ocid1.mounttarget.oc1.ap-tokyo-1.aaaa"],
     )
-    path: str | None = Field(default=None, description="Path of the export; null takes its only one.", examples=["/files"])
+    path: str | None = Field(
+        default=None, description="Path of the export; null takes the mount target's only export.", examples=["/files"]
+    )
 
 
 class Home(Model):
@@ -296,13 +301,14 @@ class Home(Model):
 
     mount: str = Field(
         default="/home",
-        description="Where nodes mount it; at /home the login user's own folder stays on each machine.",
+        description="Mount point on the machines; at /home, each machine keeps its own folder of the login user, "
+        "unless shareLoginUser is true.",
         examples=["/fss"],
     )
     share_login_user: bool = Field(
         default=False,
-        description="Make the login user's home one of its folders, on all machines, except .ssh and .busbar. Root of any "
-        "machine then decides what the login user runs on all of them.",
+        description="Put the login user's home, without its folders .ssh and .busbar, on this file system, so that all "
+        "machines share it. Root on any machine then controls what the login user runs on all machines.",
         examples=[True],
     )
     throughput_gbit_s: GbitS = Field(
@@ -316,7 +322,7 @@ class Home(Model):
 
     @property
     def addresses(self) -> int:
-        """Number of addresses of its subnet that it uses."""
+        """Number of addresses that the mount target uses in its subnet."""
         return MOUNT_TARGET_ADDRESSES
 
 
@@ -327,7 +333,7 @@ class Lustre(Model):
     throughput_mb_s: MbS = Field(
         default=250, description="Throughput for each TB: 125, 250, 500 or 1000 MB/s.", examples=["500 MB/s"]
     )
-    mount: str = Field(default="/lustre", description="Where nodes mount it.", examples=["/data"])
+    mount: str = Field(default="/lustre", description="Mount point on the nodes.", examples=["/data"])
     on_destroy: OnDestroy = Field(
         default="refuse", description="What destroying the stack does to the data.", examples=["retain"]
     )
@@ -340,7 +346,7 @@ class Lustre(Model):
 
     @property
     def addresses(self) -> int:
-        """Number of addresses of its subnet that it may use."""
+        """Number of addresses that the file system may use in its subnet."""
         return lustre_addresses(self.size_gb)
 
 
@@ -388,8 +394,8 @@ class Oci(Model):
     )
     availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Availability domain; null takes the only one that offers the shapes; if there are several, you "
-        "must choose.",
+        description="Availability domain; null takes the only one that offers the shapes; if several offer them, you must "
+        "choose.",
         examples=["Uocm:PHX-AD-1"],
     )
     access: Access = Field(description="Who may log in, and from where.")
@@ -412,13 +418,14 @@ class Oci(Model):
     timezone: Timezone = Field(default="UTC", description="Time zone of all machines.", examples=["Asia/Tokyo"])
     allow_replace: AllowReplace = Field(
         default=0,
-        description="Number of GPU machines that an update may end because their image, shape or launch settings changed, or "
-        "because a pool has fewer nodes, as OCI chooses which of them end; remove it afterwards.",
+        description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
+        "changed, or because a pool shrinks (OCI terminates the oldest nodes of the pool); remove this key afterwards.",
         examples=[2],
     )
     preflight: bool = Field(
         default=True,
-        description="Look up missing values, and check the account first: is the shape offered, does the image fit, limits.",
+        description="Look up missing values, and check before anything is created that the account offers the shape, that the "
+        "image fits and that limits suffice.",
         examples=[False],
     )
     suppress: tuple[str, ...] = Field(
@@ -432,7 +439,7 @@ class Oci(Model):
 
     @property
     def ranks_run_in(self) -> RankImage | None:
-        """The image that ranks run in, and what runs it; None runs them on the nodes."""
+        """The image that ranks run in, and its container runtime; None if ranks run on the nodes."""
         return RankImage(self.container.reference, runtime=self.container.runtime) if self.container else None
 
     @property
@@ -446,14 +453,14 @@ class Oci(Model):
         return ((f"oci.pools[{index}]", pool) for index, pool in enumerate(self.pools))
 
     def machines(self, pool: Pool) -> str:
-        """Return the shape and a hash of the settings that running machines of `pool` cannot change.
+        """Return the shape and a hash of the settings that cannot change while machines of `pool` run.
 
         If this text changes, the machines are replaced.
         """
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # Only if there are any, so that machines that mount the stack's own file systems keep their hash.
+        # Added only for existing file systems, so that the hash of other machines does not change.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
@@ -483,7 +490,11 @@ class Oci(Model):
         return {pool.name: pool.nodes for pool in self.pools}
 
     def measured_pool(self, measure: Measure) -> Pool:
-        """Return the pool that is measured; the first one if none has nodes yet."""
+        """Return the pool that is measured.
+
+        Among those that `measure.pool` allows: one with nodes, else one whose nodes a job starts. If there is neither: the
+        first pool.
+        """
         meant = [pool for pool in self.pools if measure.pool in {None, pool.name}]
         running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
         return [*running, *startable, *self.pools][0]
@@ -494,7 +505,7 @@ class Oci(Model):
         return self.slurm.login_nodes if self.slurm else 0
 
     def job_nodes(self, pool: Pool) -> int:
-        """Return how many nodes of `pool` the test job uses; 0 if its nodes always run, or nothing starts them."""
+        """Return how many nodes of `pool` the test job uses; 0 without Slurm, with static nodes, or with too few dynamic."""
         return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0
 
     @property

@@ -31,8 +31,8 @@ def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
         if pool.nodes and pool.family.compiler and stack.measure.pool in {None, pool.name}:
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.image_family}, whose compiler is {pool.family.compiler}, and nccl-tests need GCC 5 since 2.16.9 "
-                "(C++14); use ol8 or later",
+                f"is {pool.image_family}, whose compiler is {pool.family.compiler}, but nccl-tests since 2.16.9 needs GCC 5 or "
+                "later (C++14); use ol8 or later",
             )
 
 

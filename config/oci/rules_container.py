@@ -13,7 +13,7 @@ from config.rule import ERROR, WARNING, Breach, rule
 
 @rule("container-single", ERROR, "benchmarks/launch/containerd.py: the image's mpirun reaches no other node", guard=True)
 def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container on nodes of a cluster network."""
+    """A container on static nodes of a cluster network."""
     for path, pool in wanted.located:
         if wanted.container is not None and pool.cluster_network and not pool.dynamic:
             yield Breach(
@@ -25,29 +25,29 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("container-image", ERROR, "NVIDIA Container Toolkit, install guide: packages by dnf", guard=True)
 def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container on an image without dnf, with which first boot installs NVIDIA Container Toolkit."""
+    """A container on an image without dnf: first boot installs NVIDIA Container Toolkit with dnf."""
     for path, pool in wanted.located:
         if wanted.container and not pool.dynamic and pool.family.packages != "dnf":
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.family.key}, and oci.container is set; first boot can install the container runtime only on ol8 and "
+                f"is {pool.family.key}, but oci.container is set; first boot can install the container runtime only on ol8 and "
                 "ol9",
             )
 
 
 @rule("container-sums", ERROR, "containerd/nerdctl: release notes, sha256 of SHA256SUMS", guard=True)
 def container_sums(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Another version of containerd with the checksum of the default one."""
+    """Another version of nerdctl with the checksum of the default version."""
     own = wanted.container.containerd if wanted.container else None
     if own is not None and own.version != NERDCTL and own.sums == NERDCTL_SUMS:
         yield Breach(
             "oci.container.containerd.sums",
-            f"is that of {NERDCTL}, and version is {own.version}; give the sha256 of SHA256SUMS that the notes of "
-            f"https://github.com/containerd/nerdctl/releases/tag/v{own.version} state",
+            f"is the checksum for version {NERDCTL}, but version is {own.version}; give the sha256 of SHA256SUMS from the "
+            f"notes of https://github.com/containerd/nerdctl/releases/tag/v{own.version}",
         )
 
 
 @rule("enroot-unchecked", WARNING, "enroot 4.1: doc/installation.md, which states no checksums")
 def enroot_unchecked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Packages of enroot without a sha256 to compare them with."""
+    """Packages of enroot that machines install unchecked, because the stack file gives no sha256."""
     yield from slurm_rules.enroot_unchecked("oci.slurm", wanted.slurm)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from catalogue.oci.ports import NFS_TCP_PORTS
 from catalogue.package_ports import PORTS
 from config import slurm_rules
 from config.model import key_of
@@ -18,7 +19,7 @@ _SSH = 22
 _INTERNET = "ocid1.internetgateway."
 
 
-@rule("existing-instead", ERROR, "a network is made, or it exists", guard=True)
+@rule("existing-instead", ERROR, "a stack creates its network, or uses an existing one", guard=True)
 def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """Keys of a new network beside existing subnets."""
     if wanted.network.existing:
@@ -28,7 +29,7 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
 def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """An existing file system that has keys of a new one, or is out of reach."""
+    """An existing file system with keys of a new one, or one that the machines cannot reach."""
     for key, system in wanted.storage.systems.items():
         path = f"oci.storage.{key}"
         if system.existing is None:
@@ -36,7 +37,7 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         for name in sorted(system.model_fields_set - {"existing", "mount", "share_login_user"}):
             yield Breach(
                 f"{path}.{key_of(name)}",
-                f"is set, but {path}.existing names a file system that has its own; set only one of them",
+                f"is set, but {path}.existing names a file system that has its own value; set only one of them",
             )
         if wanted.network.existing is None:
             yield Breach(f"{path}.existing", f"is set, but the stack creates a new VCN, which contains nothing yet; set {_AT}")
@@ -44,7 +45,7 @@ def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-place", ERROR, "OCI Networking, GetSubnet: vcnId, availabilityDomain")
 def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Subnets of two VCNs, or of another availability domain."""
+    """Subnets in two different VCNs, or a subnet that some availability domain of the machines cannot use."""
     named = _named(wanted, facts)
     if named is None:
         return
@@ -98,8 +99,8 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if not private.way_out or private.way_out.startswith(_INTERNET):
         yield Breach(
             path,
-            f"is {name}, which sends {_WORLD} to {_where(private)}; nodes have no public address, fetch packages, and their "
-            "agent talks to the vendor's services, so it needs a NAT gateway or another way out",
+            f"is {name}, which sends {_WORLD} to {_where(private)}; nodes have no public address, but they fetch packages "
+            "and reach the vendor's services, so the subnet needs a NAT gateway or another way out",
         )
 
 
@@ -111,20 +112,20 @@ def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         return
     running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
     needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
-    if not any(running.values()):  # later the servers already have theirs
+    if not any(running.values()):  # when nodes run, the file systems' servers already have their addresses
         needed += sum(system.addresses for system in wanted.storage.made.values())
     path, name, subnet = named.private
     if needed > subnet.free:
         yield Breach(
             path,
-            f"is {name}, which has {subnet.free} free addresses, and the machines to be created need {needed}; name a larger "
-            "subnet, or reduce the number of nodes",
+            f"is {name}, which has {subnet.free} free addresses, but the machines and file systems to be created need "
+            f"{needed}; name a larger subnet, or reduce the number of nodes",
         )
 
 
 @rule("existing-reach", ERROR, "what the update itself does: SSH to the login node, and from there to the nodes")
 def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Security lists that block SSH, MPI or NCCL."""
+    """Security lists that block SSH, MPI, NCCL or the download of packages."""
     named = _named(wanted, facts)
     if named is None:
         return
@@ -155,10 +156,31 @@ def existing_reach(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-slurm", ERROR, "slurm.conf(5), SlurmctldPort, SlurmdPort, SrunPortRange")
 def existing_slurm(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Security lists that block calls between a Slurm cluster's machines."""
+    """Security lists that block connections between a Slurm cluster's machines."""
     named = _named(wanted, facts) if wanted.slurm else None
     if wanted.slurm and named:
         yield from slurm_rules.reach("oci.slurm", wanted.slurm, _side(named.public), _side(named.private))
+
+
+@rule("existing-home", ERROR, "OCI documentation, Configuring VCN Security Rules for File Storage")
+def existing_home(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """Security lists that keep a Slurm cluster's login nodes from the home folders, which are in the nodes' subnet."""
+    home = wanted.storage.home
+    named = _named(wanted, facts) if wanted.slurm and home and not home.existing else None
+    if named is None:
+        return
+    for one, peer, out in ((named.public, named.private, True), (named.private, named.public, False)):
+        closed = [
+            f"{first if first == last else f'{first}-{last}'}"
+            for first, last in NFS_TCP_PORTS
+            if not all(one.facts.lets(peer.facts.cidr, out=out, port=port) for port in (first, last))
+        ]
+        if closed:
+            yield Breach(
+                one.path,
+                f"is {one.ocid}, whose security lists block TCP {', '.join(closed)} {'to' if out else 'from'} "
+                f"{peer.facts.cidr}; login nodes mount oci.storage.home through these ports: open them",
+            )
 
 
 def _side(one: _Named) -> slurm_rules.Side:
@@ -170,7 +192,7 @@ def _side(one: _Named) -> slurm_rules.Side:
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A public subnet that lets in SSH from the whole Internet although allowWorld is not set, as a new VCN's list does."""
+    """A public subnet open to SSH from the whole Internet, like OCI's default security list, although allowWorld is not set."""
     named = _named(wanted, facts)
     if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
         yield Breach(
@@ -208,7 +230,7 @@ def _named(wanted: Oci, facts: Facts) -> _Pair | None:
 
 
 def _where(subnet: Subnet) -> str:
-    """Return the subnet's target for all other traffic, as a part of a sentence."""
+    """Return where the subnet's route table sends 0.0.0.0/0, as a part of a sentence."""
     if subnet.way_out is None:
-        return "an unknown place, because its route table is in another compartment"
+        return "an unknown target, because its route table is in another compartment"
     return subnet.way_out or "nothing"

@@ -38,19 +38,19 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if pool.nodes > 1 and not pool.cluster_network:
             yield Breach(
                 f"{path}.nodes",
-                f"is {pool.nodes}, and clusterNetwork is false; without one there is no fabric between nodes: set nodes to 1, "
-                "or remove clusterNetwork",
+                f"is {pool.nodes}, but clusterNetwork is false; without a cluster network there is no fabric between nodes: "
+                "set nodes to 1, or remove clusterNetwork",
             )
 
 
 @rule(
     "single-asked",
     ERROR,
-    "terraform-provider-oci: core_instance_resource.go replaces an instance for another user_data",
+    "terraform-provider-oci: core_instance_resource.go replaces an instance if user_data changes",
     guard=True,
 )
 def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A single instance without the look-up of a running one: a changed first boot would terminate that without a warning."""
+    """A single instance without preflight: a changed first boot would terminate the running instance without a warning."""
     for path, pool in wanted.located:
         if not pool.cluster_network and not wanted.preflight:
             yield Breach(
@@ -67,7 +67,7 @@ def shape_joined(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.shape",
                 f"is {pool.shape}, which the vendor joins by a compute cluster and a GPU memory fabric (dedicated capacity "
-                "only), never by a cluster network, the only kind that busbar creates",
+                "only), never by a cluster network; busbar can create only cluster networks",
             )
 
 
@@ -95,7 +95,7 @@ def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("domain", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An availability domain that does not exist, or none although there are several."""
+    """An availability domain that does not exist, or none in the stack file although no domain or several offer the shapes."""
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
             yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so it is not looked up; name it")
@@ -109,7 +109,7 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if wanted.availability_domain is not None and wanted.availability_domain not in facts.domains:
         yield Breach(
             "oci.availabilityDomain",
-            f"is {wanted.availability_domain!r}, and this tenancy's region has {', '.join(facts.domains)}",
+            f"is {wanted.availability_domain!r}, but this tenancy's region has {', '.join(facts.domains)}",
         )
 
 
@@ -127,7 +127,7 @@ def shape_offered(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     for path, pool in wanted.located:
         if pool.shape not in offered:
             bare = ", ".join(name for name in offered if name.startswith("BM.")) or "no bare metal"
-            yield Breach(f"{path}.shape", f"is {pool.shape}, and {here} does not offer {pool.shape}; it has {bare}")
+            yield Breach(f"{path}.shape", f"is {pool.shape}, and {here} does not offer {pool.shape}; it offers {bare}")
         elif offered[pool.shape].gpus != pool.row.gpus:
             yield Breach(
                 f"{path}.shape",
@@ -142,7 +142,7 @@ def _by_ocid(wanted: Oci) -> Iterator[tuple[str, Pool]]:
 
 @rule("login-image", ERROR, "OCI Compute, ListImages", guard=True)
 def login_image(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A login node without an image."""
+    """A login node whose image is neither named nor found."""
     if wanted.login.image is not None:
         return
     if not facts.domains:
@@ -165,7 +165,7 @@ def image_missing(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("image-import", WARNING, "terraform-provider-oci: core_image_resource.go, two hours; Image.billableSizeInGBs")
 def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An image that the update may have to import first, because no nodes of it run."""
+    """An image that the update may have to import first, because the pool has no running nodes."""
     said: set[str] = set()
     for path, pool in wanted.located:
         if pool.image in IMPORTS and pool.image not in said and not facts.running.get(pool.name):
@@ -173,8 +173,8 @@ def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.image",
                 f"is {pool.image}, which the first update imports into the compartment as {IMPORTS[pool.image].name}: the "
-                "provider waits at most two hours for it, and it is billed by its size until the stack is destroyed. Give "
-                "an image that you have imported by its OCID",
+                "provider waits at most two hours for it, and it is billed by its size until the stack is destroyed. If you "
+                "have already imported the image, give its OCID",
             )
 
 
@@ -247,7 +247,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
-    """Return each reason why running nodes would be terminated: path, how many, and the beginning of a sentence."""
+    """Return each reason why running nodes would be terminated: path, number of nodes, and the refusal after the path."""
     ends = []
     for path, pool in wanted.located:
         running = known(facts.running, pool.name, "nodes of pool")
@@ -257,10 +257,10 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
         if running and now != then:
             count, why = (
                 running,
-                "needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime",
+                "needs new machines, because its shape, image, boot volume, file systems, subnet or container runtime changed",
             )
         else:
-            count, why = running - pool.nodes, "is smaller than what runs, and the vendor terminates the oldest nodes first"
+            count, why = running - pool.nodes, "has fewer nodes than now run, and the vendor terminates the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]
         if count > 0:
             known_cost = f"{count * price.usd_per_node_hour:g} USD an hour by list" if price else ""
@@ -274,17 +274,17 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
     return ends
 
 
-@rule("machines-end", ERROR, "capacity is scarce: what ends may not come back", guard=True)
+@rule("machines-end", ERROR, "capacity is scarce: terminated machines may not be available again", guard=True)
 def machines_end(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A change that terminates more running nodes than the stack file allows."""
     ends = _ends(wanted, facts)
     total = sum(count for _, count, _ in ends)
     if total > wanted.allow_replace:
         for path, _, text in ends:
-            yield Breach(path, f"{text}; set oci.allowReplace to {total} if that is meant (it is {wanted.allow_replace})")
+            yield Breach(path, f"{text}; set oci.allowReplace to {total} if you mean it (it is {wanted.allow_replace})")
 
 
-@rule("machines-ending", WARNING, "what ends is said before it does", guard=True)
+@rule("machines-ending", WARNING, "terminations are announced before they happen", guard=True)
 def machines_ending(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """A change that terminates running nodes, as the stack file allows."""
     ends = _ends(wanted, facts)

@@ -22,29 +22,29 @@ def _entries(wanted: Oci) -> list[Entry]:
 
 @rule("slurm-missing", ERROR, _SLURM, guard=True)
 def slurm_missing(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Dynamic nodes that nothing starts, and a controller without any."""
+    """Dynamic nodes without a controller, or a controller without dynamic nodes."""
     yield from slurm_rules.unstarted("oci.slurm", wanted.slurm, _entries(wanted))
     yield from slurm_rules.idle("oci.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-static", ERROR, "components/slurm: dynamic nodes join, static ones are measured over SSH", guard=True)
 def slurm_static(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A pool with nodes of both kinds, or whose dynamic nodes no cluster network would join."""
+    """A pool with both static and dynamic nodes, or with dynamic nodes but without a cluster network."""
     yield from slurm_rules.mixed(_entries(wanted))
     for path, pool in wanted.located:
         if pool.dynamic and not pool.cluster_network:
             yield Breach(
-                f"{path}.clusterNetwork", "is false, but the pool has dynamic nodes; each launch of them is a cluster network"
+                f"{path}.clusterNetwork", "is false, but the pool has dynamic nodes; each launch creates a cluster network"
             )
 
 
 @rule("slurm-fallback-domains", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Further availability domains for nodes that Slurm does not start, or in which it could not start any."""
+    """Fallback domains of a pool without dynamic nodes, or fallback domains in which Slurm could not start the pool's nodes."""
     for path, pool in wanted.located:
         at, names = f"{path}.fallbackDomains", pool.fallback_domains
         if names and not pool.dynamic:
-            yield Breach(at, f"is {', '.join(names)}, and the pool has no dynamic nodes; others start in one domain only")
+            yield Breach(at, f"is {', '.join(names)}, but the pool has no dynamic nodes; static nodes start in one domain only")
         twice = next((one for one in names if names.count(one) > 1 or one == wanted.availability_domain), None)
         if twice is not None:
             yield Breach(at, f"has {twice} twice or beside oci.availabilityDomain, which is tried first; name each domain once")
@@ -56,7 +56,7 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         for name in pool.fallback_domains:
             if name not in facts.domains:
                 yield Breach(
-                    f"{path}.fallbackDomains", f"has {name!r}, and this tenancy's region has {', '.join(facts.domains)}"
+                    f"{path}.fallbackDomains", f"has {name!r}, but this tenancy's region has {', '.join(facts.domains)}"
                 )
             elif pool.shape not in facts.shapes.get(name, {}):
                 yield Breach(f"{path}.fallbackDomains", f"has {name}, which does not offer {pool.shape}; leave it out")
@@ -64,13 +64,13 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Nodes that should always run but that nothing starts."""
+    """An `alwaysOn` without a controller, or one that is greater than `dynamic`."""
     yield from slurm_rules.always_on("oci.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-home", ERROR, _SLURM, guard=True)
 def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Jobs whose output would be deleted with their nodes, or a shared home for jobs that nobody starts."""
+    """Jobs whose output would be deleted with their nodes, or a shared home of the login user without Slurm jobs to use it."""
     home = wanted.storage.home
     yield from slurm_rules.homeless("oci", wanted.slurm, home)
     yield from slurm_rules.shared_login("oci", wanted.slurm, home is not None and home.share_login_user)
@@ -89,8 +89,8 @@ def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             has = f"has Slurm {its.version}" if its else "has no package of Slurm 22.05 or later"
             yield Breach(
                 f"{path}.image",
-                f"is {pool.image} of family {pool.family.key}, which {has}, and the login node has {own.version}; they must be "
-                "equal",
+                f"is {pool.image} of family {pool.family.key}, which {has}, and the login node has {own.version}; the versions "
+                "must be equal",
             )
 
 
@@ -101,7 +101,7 @@ def slurm_queue(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         yield from slurm_rules.queue_name(f"{path}.queue", pool.queue)
 
 
-@rule("slurm-test", ERROR, "a test job between nodes needs two", guard=True)
+@rule("slurm-test", ERROR, "a test job between nodes needs two of them", guard=True)
 def slurm_test(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     """A test job that no pool can run, or that has no fabric to measure."""
     yield from slurm_rules.test_size("oci.slurm", wanted.slurm, _entries(wanted))
@@ -115,7 +115,7 @@ def slurm_entry(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-container", ERROR, "components/slurm: Pyxis starts ranks in an image", guard=True)
 def slurm_container(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """An image for ranks that nothing runs, and Pyxis without the sum of its source."""
+    """A test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
     yield from slurm_rules.contained("oci", wanted.slurm, wanted.container)
 
 

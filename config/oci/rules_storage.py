@@ -50,13 +50,13 @@ def lustre_client(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if wanted.storage.lustre is not None and not pool.family.lustre:
             yield Breach(
                 f"{path}.imageFamily",
-                f"is {pool.image_family}, for which no Lustre client can be built, and oci.storage.lustre is set; use {able}",
+                f"is {pool.image_family}, for which no Lustre client can be built, but oci.storage.lustre is set; use {able}",
             )
 
 
-@rule("mount-points", ERROR, "first boot writes them into tables and scripts", guard=True)
+@rule("mount-points", ERROR, "first boot writes mount points into tables and scripts", guard=True)
 def mount_points(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Mount points that hide something or each other."""
+    """Mount points that hide the system's folders or each other."""
     systems = wanted.storage.systems
     mounts = {f"oci.storage.{key}.mount": one.mount for key, one in systems.items()}
     yield from (Breach(*one) for one in misplaced(mounts, (_SCRATCH,)))
@@ -67,6 +67,6 @@ def mount_points(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             if overlap(mount, own) and not (mount == "/home" and path == "oci.storage.home.mount"):
                 yield Breach(
                     path,
-                    f"is {mount}, over {own}, which contains the keys for logging in to nodes; mount it elsewhere, or home at "
-                    "/home",
+                    f"is {mount}, which overlaps {own}, the folder with the keys for logging in to nodes; mount it elsewhere, "
+                    "or mount home at /home",
                 )

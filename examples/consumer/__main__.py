@@ -1,8 +1,8 @@
-"""A second program: takes the measured bandwidth of a cluster as an input, and stops where it is not good enough.
+"""A second program: takes the measured bandwidth of a cluster as an input, and stops if it is too low.
 
-It needs nothing of busbar but the outputs of version 1 (docs/outputs.schema.json). With `publicKey` set it also demands a
-certificate that this key signed, and takes the machines from it, so that write access to the other stack's state is not
-enough to pass a slow cluster or other machines. With `asked` set it also demands that the certificate answers that request.
+Of the cluster's stack, it reads only the outputs, version 1 (docs/outputs.schema.json). If `publicKey` is set, it also demands
+a certificate that this key signed, and takes the machines from the certificate. Then write access to the other stack's state is
+not enough to pass off a slow cluster or other machines. If `asked` is set, the certificate must also be for that request.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def usable(found: list[Any]) -> float:
     if verdict != "pass":
         raise pulumi.RunError(f"the cluster's verdict is {verdict}, not pass; no work is planned on it.")
     if busbw_gb_s < needed_gb_s / scale:
-        raise pulumi.RunError(f"the cluster gives {busbw_gb_s:.4g} GB/s, and this work needs {needed_gb_s / scale:.4g} GB/s.")
+        raise pulumi.RunError(f"the cluster gives {busbw_gb_s:.4g} GB/s, but this work needs {needed_gb_s / scale:.4g} GB/s.")
     if scale != 1:
         pulumi.log.warn(f"the cluster is rehearsed at 1/{scale}: no work can be done on it")
     return float(busbw_gb_s)
@@ -40,10 +40,10 @@ if public_key:
         collective="all_reduce",
         min_busbw_gb_s=needed_gb_s,
         allow_rehearsed=config.get_bool("allowRehearsed") or False,
-        asked=config.get("asked"),
+        asked=config.get("asked") or None,
     )
     pulumi.export("attested_until", attested.apply(lambda said: said["expires"]))
-    # Each is machine@address; nodes of the outputs are signed by nobody.
+    # Each value is machine@address. The stack's output `nodes` is not used, because it is not signed.
     hosts = attested.apply(lambda said: [machine.rpartition("@")[2] for _, machine in sorted(said["nodes"].items())])
 else:
     hosts = cluster.require_output("nodes").apply(lambda nodes: [node["address"] for node in nodes])

@@ -2,8 +2,8 @@
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works at preview too: outputs of
-another stack are known then.
+`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works in previews too, because
+the outputs of another stack are known then.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import busbar_verify
 import pulumi
 
 
-def require_certificate(  # noqa: PLR0913 - each is a demand of its own
+def require_certificate(  # noqa: PLR0913 - each argument is a separate demand
     stack: pulumi.StackReference,
     public_key: str,
     *,
@@ -30,18 +30,18 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
 
     Args:
         stack: a busbar stack; its outputs `measured` and `nodes` are read.
-        public_key: who may have signed: PEM, or a line `ssh-ed25519 AAAA...`.
+        public_key: the key that must have signed the certificate: PEM, or a line `ssh-ed25519 AAAA...`.
         collective: the collective that must have been judged, such as all_reduce.
-        min_busbw_gb_s: what must have been measured, GB/s of real hardware; a rehearsal's scale is applied.
+        min_busbw_gb_s: busbw that must have been measured, GB/s on real hardware; for a rehearsal it is divided by the scale.
         allow_rehearsed: accept a rehearsal.
-        inputs_digest: the inputs that must have been measured, where the caller knows them.
-        asked: the request that must have been answered, as `expected.asked` of a preview of `stack` says it. An update that
-            breaks off before it has an answer leaves the outputs of the update before it, certificate included: only who
-            knows the request can tell.
-        allow_skipped: checks that may have been skipped; without `transport` nobody knows which way the bytes went.
+        inputs_digest: digest of the inputs that must have been measured; None accepts any.
+        asked: the request that must have been measured: the output `expected.asked` in a preview of `stack`. An update that
+            fails before it measures leaves the outputs of the previous update, including the certificate; only a caller that
+            knows the request can notice this.
+        allow_skipped: checks that may have been skipped; if `transport` was, nobody knows which path the bytes took.
 
     Raises:
-        pulumi.RunError: at once for an unusable key; from the output for everything else.
+        pulumi.RunError: the key is unusable (raised at once), or a demand is not met (raised when the output is resolved).
     """
     try:
         key = busbar_verify.public_key(public_key)
@@ -75,48 +75,48 @@ def require_certificate(  # noqa: PLR0913 - each is a demand of its own
 
 
 def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_gb_s: float | None) -> str | None:
-    """Return what is demanded and not attested."""
+    """Return which demand the certificate does not meet; None if it meets all."""
     judged = said["gate"]["collective"]
     if collective is not None and judged != collective:
-        return f"it is about {judged}, and this work needs {collective}"
+        return f"it attests {judged}, but this work needs {collective}"
     if min_busbw_gb_s is not None and said["busbw_gb_s"] < min_busbw_gb_s / said["scale"]:
-        return f"it attests {said['busbw_gb_s']:.4g} GB/s, and this work needs {min_busbw_gb_s / said['scale']:.4g} GB/s"
+        return f"it attests {said['busbw_gb_s']:.4g} GB/s, but this work needs {min_busbw_gb_s / said['scale']:.4g} GB/s"
     here = sorted(node["name"] for node in nodes)
     if here != sorted(said["nodes"]):
-        return f"it is about other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"
+        return f"it attests other nodes ({', '.join(sorted(said['nodes']))}) than the stack has now ({', '.join(here)})"
     moved = [node["name"] for node in nodes if not said["nodes"][node["name"]].endswith(f"@{node['address']}")]
     if moved:
-        return f"it is about machines with other addresses than {', '.join(sorted(moved))} of the stack now"
+        return f"it attests machines with other addresses than the stack now has for {', '.join(sorted(moved))}"
     return None
 
 
 def _other_stack(said: dict[str, Any], name: str) -> str:
-    """Return whose certificate it is where that is not the stack `name`, which may be given without its organization."""
+    """Return which other stack the certificate is for, if it is not for `name`, which may lack the organization."""
     whose = said.get("stack", "")
     if f"/{whose}".endswith(f"/{name}"):
         return ""
-    return f"it is of stack {whose}" if whose else "it does not say which stack it is of"
+    return f"it is for stack {whose}" if whose else "it does not say which stack it is for"
 
 
 def _other_run(said: dict[str, Any], measured: dict[str, Any]) -> str:
-    """Return why the certificate is not of the measurement beside it."""
+    """Return why the certificate is not for the measurement in the stack's outputs; empty if it is."""
     evidence = measured.get("evidence") or {}
     if said["run_id"] != measured.get("run"):
-        return f"it is of run {said['run_id']}, and the stack's outputs are of run {measured.get('run')}"
+        return f"it is for run {said['run_id']}, but the stack's outputs are from run {measured.get('run')}"
     if said["transcript_sha256"] != evidence.get("sha256"):
-        return "its transcript is not the evidence of the stack's outputs"
+        return "its transcript is not the evidence that the stack's outputs name"
     return ""
 
 
 def _unasked(said: dict[str, Any], asked: str | None) -> str:
-    """Return why the certificate does not answer the request `asked`."""
+    """Return why the certificate is not for the request `asked`; empty if it is."""
     if asked is None or said.get("asked") == asked:
         return ""
-    return f"it answers the request {said.get('asked', 'that it does not name')}, and {asked} was asked"
+    return f"it is for the request {said.get('asked', 'that it does not name')}, not for {asked}"
 
 
 def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:
-    """Return which checks were skipped that must not be; a certificate that does not say so says nothing of them."""
+    """Return which checks were skipped but must not be, or that the certificate does not list its checks."""
     if "checks" not in said:
         return "it does not say which checks were made"
     skipped = sorted(name for name, state in said["checks"].items() if state == "skipped" and name not in allowed | {"history"})

@@ -1,1 +1,1 @@
-"""The stand-in for AWS: a provider plugin that refuses what AWS would refuse and boots what it would boot."""
+"""The stand-in for AWS: its provider plugin refuses what AWS would refuse and boots the machines that AWS would boot."""

@@ -1,6 +1,6 @@
-"""The account's initial resources: capacity reservations, a group of them, a placement group and offerings.
+"""The account's initial resources: capacity reservations, a resource group with two of them, a placement group and offerings.
 
-They are in the first zone of every region, and no program creates or deletes them. Their ids are invented.
+Every region has these resources, in its first zone, and no program creates or deletes them. Their ids are invented.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Reservation:
         count: number of machines in total.
         zone: availability zone.
         block: whether it is a Capacity Block; otherwise it is an on-demand reservation.
-        placement_group: name of the group that it was created in; empty for none.
+        placement_group: name of the placement group that it was created in; empty if none.
         match: `open` or `targeted`.
         start, end: when a Capacity Block begins and ends, RFC 3339; other reservations have no end.
     """
@@ -38,14 +38,14 @@ class Reservation:
 
     @property
     def state(self) -> str:
-        """The vendor's state of it; machines can be launched into an active one."""
+        """The state, in the vendor's words; machines can be launched only into an active reservation."""
         if datetime.now(UTC) < datetime.fromisoformat(self.start):
             return "scheduled"
         over = self.end and datetime.fromisoformat(self.end) <= datetime.now(UTC)
         return "expired" if over else "active"
 
 
-#: A Capacity Block offering, for every type that is sold in blocks.
+#: Form of a Capacity Block offering's id; the ids of all offerings begin with its first nine characters.
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
 
 OFFERED_USD_PER_HOUR = "31.464"

@@ -1,7 +1,7 @@
 """Evaluates a role's policies for an action, a resource and the request's context.
 
-Source: IAM user guide, "Policy evaluation logic", "IAM JSON policy elements: Condition operators". A condition with an operator
-that is not rehearsed allows nothing.
+Source: IAM user guide, "Policy evaluation logic", "IAM JSON policy elements: Condition operators". A statement does not
+apply if its condition has an operator that is not rehearsed.
 """
 
 from __future__ import annotations

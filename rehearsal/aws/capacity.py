@@ -21,7 +21,7 @@ from rehearsal.plugin.store import Database, Record
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
 PURCHASE = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
 _TARGET = "capacityReservationSpecification.capacityReservationTarget"
-MAX_BLOCK_INSTANCES = 64  # EC2 API, PurchaseCapacityBlock: instances of one block
+MAX_BLOCK_INSTANCES = 64  # the most instances of one block (EC2 API, PurchaseCapacityBlock)
 NO_CAPACITY = (
     "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working "
     "on provisioning additional capacity."
@@ -86,7 +86,8 @@ def problems(launch: Launch, database: Database, region: str, count: int) -> Ite
             f"{kind.name} is not sold as {launch.market}; it is sold as {', '.join(kind.usage)}.",
         )
     needed = kind.vcpus * count
-    # Machines in a reservation do not count towards the on-demand quota: the reservation counted when it was created.
+    # A launch into a reservation is not compared with the on-demand quota, because in the real cloud the reservation itself
+    # counted towards the quota when it was created.
     if launch.market == "on-demand" and launch.reservation is None and needed > quota_left(database, kind.name):
         yield refused(
             "instanceType",
@@ -141,7 +142,8 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
             "request.",
         )
     if found.block and launch.placement_group:
-        # aws-parallelcluster's warning: such a launch may be refused although the block has capacity.
+        # aws-parallelcluster warns that a launch into a block and a placement group may be refused although the block has
+        # capacity.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 
@@ -151,11 +153,11 @@ def _mismatches(launch: Launch, found: Reservation, database: Database) -> Itera
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
-        yield combination(_TARGET, f"{found.id} is {what}, and the market type is {launch.market}.")
+        yield combination(_TARGET, f"{found.id} is {what}, but the market type is {launch.market}.")
     if kind is not None and found.type != kind.name:
-        yield invalid(_TARGET, f"{found.id} holds {found.type}, and the request is for {kind.name}.")
+        yield invalid(_TARGET, f"{found.id} holds {found.type}, but the request is for {kind.name}.")
     if subnet is not None and subnet.private["zone"] != found.zone:
-        yield invalid(_TARGET, f"{found.id} is in {found.zone}, and the request is for {subnet.private['zone']}.")
+        yield invalid(_TARGET, f"{found.id} is in {found.zone}, but the request is for {subnet.private['zone']}.")
     if found.placement_group and launch.placement_group != found.placement_group:
         yield invalid(_TARGET, f"{found.id} was created in placement group {found.placement_group}; the request must name it.")
 
@@ -220,7 +222,7 @@ class CapacityBlock(Kind):
         if old is not None:
             return
         cloud.wait(60)
-        # The purchase is complete once the block is active or scheduled; a fault delays its start by some seconds
+        # The purchase is complete once the block is active or scheduled; a fault delays the block's start
         # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
         later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
         if later:
@@ -231,7 +233,7 @@ class CapacityBlock(Kind):
 
 
 def _a_day_after(time: str) -> str:
-    """Return the end of the shortest block that is sold."""
+    """Return the end of a block that starts at `time` and lasts one day, the shortest block that is sold."""
     return f"{datetime.fromisoformat(time) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 

@@ -1,4 +1,4 @@
-"""The vendor's part of the cloud: its name, its resource types, and the rendering of its networks."""
+"""The AWS-specific part of the stand-in cloud: its name, its resource types, and the rendering of its networks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Cloud(cloud.Cloud):
     """The AWS of one world.
 
     Attributes:
-        region: default region, for a program that gives a resource no region.
+        region: default region, used if a program gives a resource no region.
     """
 
     name = "aws"
@@ -38,15 +38,15 @@ class Cloud(cloud.Cloud):
         return ServiceError(refused("", "InvalidParameterValue", f"{resource_id} does not exist"), "EC2", "Modify")
 
     def render(self, vcn_id: object) -> None:
-        """Make a VPC of the world match the database."""
-        # One process at a time, so that an older state of a VPC never replaces a newer one.
+        """Make a VPC's network in the world match the database."""
+        # Only one process renders at a time, so that an older state of a VPC never replaces a newer state.
         with self.rendering, wires.locked(self.world, "render"):
             database = self.store.read()
             record = database.find(vcn_id, VPC)
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources of a stack do not change the network; another process may have rendered it since.
+            # Most resources do not change the network. It is rendered only if its plan changed or another process rendered it.
             if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = (plan, self._stamp(plan.id))

@@ -1,4 +1,4 @@
-"""Instances, each a host of the world."""
+"""Instances; each one is a host of the world."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import known, known_at
 
-#: The first interface of a Nitro instance, on Ubuntu and on Amazon Linux 2023.
+#: Name of a Nitro instance's first interface on Ubuntu and Amazon Linux 2023.
 _FRONT = "ens5"
 
 
@@ -80,12 +80,12 @@ def boot(cloud: ResourceCloud, record: Record) -> None:
 def _topology(kind: Type) -> tuple[int, int, int]:
     """Return sockets, cores per socket and threads per core, as Linux shows them; the API reports only cores and threads."""
     threads = 2 if kind.architecture == "x86_64" else 1
-    sockets = 2 if kind.vcpus >= 96 else 1  # noqa: PLR2004 - p4d, p5 and their like have two processors
+    sockets = 2 if kind.vcpus >= 96 else 1  # noqa: PLR2004 - p4d, p5 and similar types have two processors
     return sockets, kind.vcpus // threads // sockets, threads
 
 
 def stop(cloud: ResourceCloud, record: Record) -> None:
-    """Stop an instance's host, and delete what only it used."""
+    """Stop an instance's host, and remove it from its network and its fabric."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
         cloud.render(record.private["vpc"])
@@ -111,10 +111,10 @@ class Instance(Kind):
     ready = "running"
     seconds = 10
     unplayed: ClassVar[Mapping[str, str]] = {
-        "hibernation": "instances here never sleep.",
-        "primaryNetworkInterface": "interfaces come with their instance here.",
-        "networkInterfaces": "the provider wants primaryNetworkInterface or a launch template instead.",
-        "hostId": "there are no dedicated hosts here.",
+        "hibernation": "the rehearsal's instances never hibernate.",
+        "primaryNetworkInterface": "the rehearsal creates interfaces only with their instance.",
+        "networkInterfaces": "the provider requires primaryNetworkInterface or a launch template instead.",
+        "hostId": "the rehearsal has no dedicated hosts.",
         "ipv6AddressCount": "the rehearsal supports only IPv4.",
     }
 
@@ -123,7 +123,7 @@ class Instance(Kind):
         yield from super().problems(asked)
         if asked.known("userData") is not None and asked.known("userDataBase64") is not None:
             yield refused(
-                "userData", "InvalidParameterCombination", "userData and userDataBase64 are given; one of them is used."
+                "userData", "InvalidParameterCombination", "userData and userDataBase64 are given, but only one is allowed."
             )
         for path, token in (("launchTemplate.id", TEMPLATE), ("launchTemplate.name", TEMPLATE)):
             named = asked.known(path)
@@ -153,7 +153,7 @@ class Instance(Kind):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         if old is None:
-            # Without capacity, the provider retries as often as its SDK retries other errors
+            # If there is no capacity, the provider retries as often as its SDK retries other errors
             # (terraform-provider-aws:internal/service/ec2/service_package.go: RunInstances).
             if not cloud.faults.capacity_after_retries(max(record.private["index"], 0)):
                 none = capacity.no_capacity(record.private["type"], record.private["zone"])

@@ -16,7 +16,7 @@ _ALL = frozenset({"*"})
 _RULE = frozenset({"securityGroupId"})
 _SYSTEM = frozenset({"backupId", "deploymentType", "kmsKeyId", "securityGroupIds", "storageType", "subnetIds"})
 
-#: Type token -> properties whose change replaces the resource; `*`: all of them except tags.
+#: Type token -> properties whose change replaces the resource; `*`: every property except tags.
 REPLACED: Mapping[str, frozenset[str]] = {
     "aws:ec2/vpc:Vpc": frozenset({"cidrBlock", "ipv4IpamPoolId", "ipv4NetmaskLength"}),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": _ALL,
@@ -79,12 +79,13 @@ REPLACED: Mapping[str, frozenset[str]] = {
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Changes:
-    """Return what an update from old to new inputs changes, and what it replaces.
+    """Return which properties an update from old to new inputs changes, and which of them replace the resource.
 
-    `state` is what the provider has read back: an instance's tags are compared with that, and not with the old inputs.
+    `state` is what the provider has read back; an instance's new tags are compared with the tags in `state`, not with the tags
+    in `old`.
     """
     if state and token.endswith(":Instance"):
-        # `tags` is optional and not computed, and Read sets all tags of the instance, including those of its launch template
+        # `tags` is optional and not computed, and Read stores all tags of the instance, including its launch template's
         # (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
         old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
         new = {**new, "tags": new.get("tags") or {}}
@@ -103,7 +104,7 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
 
 
 def _instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
-    """Return an instance's changes: changed user data replaces it if requested; another template version changes nothing."""
+    """Add the properties that replace an instance: another template (not another version) or, on request, other user data."""
     if new.get("userDataReplaceOnChange"):
         found.replaced += [name for name in ("userData", "userDataBase64") if name in found.changed]
     before, after = old.get("launchTemplate") or {}, new.get("launchTemplate") or {}

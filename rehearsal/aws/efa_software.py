@@ -1,7 +1,7 @@
-"""Software that AWS's machine images add to a distribution: EFA's software, NCCL's plugin, and firmware facts.
+"""Files that AWS's machine images add to a distribution (EFA's software, NCCL's plugin), and facts that firmware shows.
 
-image/packages.py has what first boot installs. Folders and versions: AWS Deep Learning AMI release notes, EFA installer 1.43.2
-with aws-ofi-nccl 1.16.3 and libfabric 2.1, as AWS tested them together.
+The packages that first boot installs are in image/packages.py. Source of folders and versions: AWS Deep Learning AMI release
+notes; AWS tested EFA installer 1.43.2 together with aws-ofi-nccl 1.16.3 and libfabric 2.1.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from rehearsal.image.internet import EFA_INSTALLER
 INSTALLER, PLUGIN, LIBFABRIC = EFA_INSTALLER, "1.16.3", "2.1"
 MPI = "/opt/amazon/openmpi"
 NCCL = "2.27.7"
-#: Versions that the compiled plugin prints, by macro.
+#: C macro -> version that the compiled plugin prints.
 VERSIONS = {"PLUGIN_VERSION": PLUGIN, "LIBFABRIC_VERSION": LIBFABRIC}
 
-#: Instance types on which the plugin selects its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp); on others, messages.
+#: Instance types on which the plugin selects its RDMA protocol (aws-ofi-nccl:src/platform-aws.cpp).
 _WRITES = re.compile(r"p([5-9]|\d\d)|g7e")
 
 _EFA_LIBRARIES = "/opt/amazon/efa/lib"
@@ -29,11 +29,11 @@ def protocol(instance_type: str) -> str:
 
 
 def plugin_folder(family: str) -> str:
-    """Return the folder of the installer for NCCL's plugin: the architecture's on Debian and Ubuntu, lib64 elsewhere."""
+    """Return the folder where the installer puts NCCL's plugin: the architecture's library folder on Ubuntu, else lib64."""
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Source folder of the rehearsed installer; the image has the same files.
+#: Folder whose files the rehearsed installer copies to the root, where the image already has the same files.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 

@@ -36,5 +36,5 @@ def combination(path: str, message: str) -> Problem:
 
 
 def not_played(path: str, message: str) -> Problem:
-    """Return the refusal of a feature that the vendor offers and the rehearsal does not."""
+    """Return the refusal of a feature that the vendor offers but the rehearsal does not."""
     return refused(path, "NotRehearsed", message, 501)

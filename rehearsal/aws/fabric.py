@@ -1,6 +1,6 @@
-"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups decide who reaches whom.
+"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups allow traffic between them.
 
-EFA traffic is matched by rules that name a group by its id and allow everything; a rule that names a network, however
+Only rules that name a group by its id and allow everything match EFA traffic; a rule that names a network, however
 wide, does not match it (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
 """
 
@@ -25,14 +25,14 @@ def fabric_id(vpc: Record, zone: str) -> str:
 
 
 def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
-    """Create the fabric with at least that many rails, and allow what the groups allow."""
+    """Create the fabric with at least `rails` rails, and allow the traffic that the security groups allow."""
     with wires.locked(cloud.world, fabric):
         network.apply_fabric(cloud.world, fabric, max(rails, _rails(cloud, fabric)))
         guard(cloud, fabric)
 
 
 def leave(cloud: ResourceCloud, fabric: str) -> None:
-    """Delete the fabric with its last host; several hosts may leave at once."""
+    """Delete the fabric if its last host leaves; otherwise, update its rules. Several hosts may leave at once."""
     with wires.locked(cloud.world, fabric):
         others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
         if others:
@@ -42,14 +42,14 @@ def leave(cloud: ResourceCloud, fabric: str) -> None:
 
 
 def guard(cloud: ResourceCloud, fabric: str) -> None:
-    """Update the fabric to the groups' current rules; do nothing if its last host has left."""
+    """Update the fabric to the groups' current rules; do nothing if the fabric does not exist."""
     if not _rails(cloud, fabric):
         return
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
 
 
 def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
-    """Return sender and receiver of all EFA traffic that the groups allow, as host ids of the world."""
+    """Return sender and receiver (ids of the world's hosts) of all EFA traffic that the security groups allow."""
     opened = {group.id: _opened(database, group) for group in database.of(GROUP)}
     members = [(one.short, _groups(one)) for one in _members(database, fabric)]
     return [
@@ -61,7 +61,7 @@ def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
 
 
 def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
-    """Return direction and other group of each rule that matches EFA traffic."""
+    """Return the direction and the peer group of each rule that matches EFA traffic."""
     return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
 
 

@@ -1,4 +1,4 @@
-"""Instant fleets: instances of one launch template, booted a few at a time; all of them, or as many as capacity allows."""
+"""Instant fleets: as many instances of one launch template as are requested and have capacity, booted two at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
 
 FLEET = "aws:ec2/fleet:Fleet"
-_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
 _SPECIFICATION = "launchTemplateConfigs[0].launchTemplateSpecification"
 _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
@@ -31,26 +31,24 @@ class Fleet(Kind):
     create, update, delete = "CreateFleet", "ModifyFleet", "DeleteFleets"
     ready = "active"
     seconds = 10
-    unplayed: ClassVar[Mapping[str, str]] = {"context": "the rehearsal does not know what it would say."}
+    unplayed: ClassVar[Mapping[str, str]] = {"context": "the rehearsal does not know its meaning."}
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         kind = asked.known("type")
         if kind != "instant" and asked.inputs.get("type") is not None and kind is not None:
-            yield refused(
-                "type", "NotRehearsed", f"The rehearsal supports instant fleets, and this one is of type {kind}.", 501
-            )
+            yield refused("type", "NotRehearsed", f"The rehearsal supports only instant fleets, but type is {kind}.", 501)
         elif asked.inputs.get("type") is None:
             yield refused(
-                "type", "NotRehearsed", "The rehearsal supports instant fleets; without type, a fleet is of type maintain.", 501
+                "type", "NotRehearsed", "The rehearsal supports only instant fleets; the default type is maintain.", 501
             )
         yield from _counts(asked)
         configs = asked.known("launchTemplateConfigs")
         if configs is None or isinstance(configs[0] if configs else None, Unknown):
             return
         if len(configs) != 1:
-            yield refused("launchTemplateConfigs", "NotRehearsed", "The rehearsal supports fleets of one launch template.", 501)
+            yield refused("launchTemplateConfigs", "NotRehearsed", "The rehearsal supports one launch template per fleet.", 501)
             return
         specification = known_at(configs[0], "launchTemplateSpecification")
         template = known_at(specification, "launchTemplateId") or known_at(specification, "launchTemplateName")
@@ -106,7 +104,7 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """Reserve the instances that have capacity before the first one boots; return their records.
+        """Reserve all instances that have capacity before the first instance boots; return their records.
 
         If there is capacity for fewer than the requested minimum, the list is empty and there is no error: CreateFleet returns
         errors together with the fleet's id, and the provider keeps only the id
@@ -131,7 +129,7 @@ class Fleet(Kind):
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Return nothing: the fleet's instances have the dependencies."""
+        """Yield nothing: the dependencies belong to the fleet's instances."""
         return iter(())
 
 
@@ -148,7 +146,7 @@ def _counts(asked: Asked) -> Iterator[Problem]:
         yield refused(
             f"{path}.defaultTargetCapacityType",
             "NotRehearsed",
-            "In the rehearsal, only single instances use a Capacity Block.",
+            "In the rehearsal, only individual instances can use a Capacity Block, not fleets.",
             501,
         )
         return
@@ -157,7 +155,7 @@ def _counts(asked: Asked) -> Iterator[Problem]:
         yield refused(
             f"{_OPTIONS[kind]}.minTargetCapacity",
             "InvalidFleetConfig",
-            f"minTargetCapacity is {least} and the target is {total}.",
+            f"minTargetCapacity is {least}, but totalTargetCapacity is only {total}.",
         )
     single = [at(asked.inputs, f"{_OPTIONS.get(kind)}.{name}") for name in ("singleAvailabilityZone", "singleInstanceType")]
     if least is not None and not any(single):
@@ -182,7 +180,7 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         yield refused(
             _SPECIFICATION,
             "InvalidLaunchTemplate",
-            "A fleet uses reservations by their group's ARN; the template targets one by its id, as only RunInstances can.",
+            "A fleet uses reservations only by their group's ARN, but the template targets one by its id, as for RunInstances.",
         )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")

@@ -1,4 +1,4 @@
-"""FSx file systems: what the service refuses, and the servers behind them.
+"""FSx file systems: what the service refuses, and the file systems' servers.
 
 FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
 OpenZFS, where mounts hang if a rule is missing.
@@ -42,8 +42,8 @@ _ZFS = {
 }
 _ZFS_GIB = (64, 524_288)
 
-# FSx for OpenZFS user guide, "Availability by AWS Region" (as of awsome-distributed-ai issue 1097): large regions lack the
-# first highly available type, small ones the second.
+# FSx for OpenZFS user guide, "Availability by AWS Region" (as of awsome-distributed-ai issue 1097): large regions lack
+# SINGLE_AZ_HA_1, and small regions lack SINGLE_AZ_HA_2.
 _WITHOUT_HA_1 = frozenset({
     "us-east-1", "us-east-2", "us-west-2", "eu-central-1", "eu-west-1", "ap-northeast-1", "ap-southeast-1", "ap-southeast-2",
     "ap-south-1", "ca-central-1",
@@ -74,11 +74,11 @@ class FileSystem(Kind):
         subnets = [asked.database.find(one, SUBNET) for _, one in self._subnets(asked.inputs)]
         vpcs = {one.inputs["vpcId"] for one in subnets if one}
         if len(vpcs) > 1:
-            yield refused("subnetIds", "InvalidNetworkSettings", "The subnets are of different VPCs.")
+            yield refused("subnetIds", "InvalidNetworkSettings", "The subnets belong to different VPCs.")
         for path, named in each(asked.inputs, "securityGroupIds[]"):
             group = asked.database.find(named, GROUP)
             if group and vpcs and group.inputs["vpcId"] not in vpcs:
-                yield refused(path, "InvalidNetworkSettings", f"The security group {named} is of another VPC than the subnet.")
+                yield refused(path, "InvalidNetworkSettings", f"Security group {named} belongs to another VPC than the subnet.")
         for one in subnets:
             if one and asked.itself is None and not addresses.room(asked.database, one):
                 yield refused("subnetIds", "InvalidNetworkSettings", f"Subnet {one.id} has no free address.")
@@ -186,7 +186,7 @@ class OpenZfs(FileSystem):
         if rate is not None and rate not in _ZFS[deployment]:
             yield bad(
                 "throughputCapacity",
-                f"Invalid throughput {rate} for {deployment}: one of {', '.join(map(str, _ZFS[deployment]))}.",
+                f"Invalid throughput {rate} for {deployment}: it must be one of {', '.join(map(str, _ZFS[deployment]))}.",
             )
         yield from self._zones(asked, deployment)
 
@@ -194,14 +194,14 @@ class OpenZfs(FileSystem):
         subnets = asked.known("subnetIds")
         wanted = 2 if deployment == "MULTI_AZ_1" else 1
         if isinstance(subnets, list) and len(subnets) != wanted:
-            yield bad("subnetIds", f"{deployment} needs {wanted} subnets, and {len(subnets)} are given.")
+            yield bad("subnetIds", f"{deployment} needs {wanted} subnets, but {len(subnets)} are given.")
         if wanted == 1 and asked.inputs.get("preferredSubnetId") is not None:
-            yield bad("preferredSubnetId", f"preferredSubnetId is given, and {deployment} has only one subnet.")
+            yield bad("preferredSubnetId", f"preferredSubnetId is given, but {deployment} has only one subnet.")
         if wanted == 2 and asked.inputs.get("preferredSubnetId") is None:  # noqa: PLR2004  zones
-            yield bad("preferredSubnetId", "preferredSubnetId is missing, and MULTI_AZ_1 needs it.")
+            yield bad("preferredSubnetId", "preferredSubnetId is missing, but MULTI_AZ_1 needs it.")
         found = [one for _, named in each(asked.inputs, "subnetIds[]") if (one := asked.database.find(named, SUBNET))]
         if len(found) == 2 and found[0].private["zone"] == found[1].private["zone"]:  # noqa: PLR2004  zones
-            yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, and both subnets are in {found[0].private['zone']}.")
+            yield bad("subnetIds", f"MULTI_AZ_1 needs two zones, but both subnets are in {found[0].private['zone']}.")
 
     @override
     def on_create(self, database: Database, record: Record) -> None:

@@ -34,7 +34,9 @@ class InternetGateway(InVpc):
         vpc = asked.known("vpcId")
         if vpc is not None and asked.neighbours(self.token, vpcId=vpc):
             yield refused(
-                "vpcId", "Resource.AlreadyAssociated", f"Network {vpc} already has an internet gateway attached, and takes one."
+                "vpcId",
+                "Resource.AlreadyAssociated",
+                f"Network {vpc} already has an internet gateway attached, and can have only one.",
             )
 
     @override
@@ -49,7 +51,7 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """An Elastic IP address of a NAT gateway or of an instance, where it replaces the instance's own public address."""
+    """An Elastic IP address of a NAT gateway or of an instance; it replaces the instance's own public address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
@@ -87,7 +89,10 @@ class Eip(Kind):
 
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
-        """Move it to another instance in an update (terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update)."""
+        """Associate the address with its instance; in an update, move the address to the new instance, if any.
+
+        Source: terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update.
+        """
         before, now = (old or {}).get("instance"), record.inputs.get("instance")
         if before != now:
             _taken_off(cloud, before)
@@ -111,9 +116,10 @@ class Eip(Kind):
 
 
 def _taken_off(cloud: ResourceCloud, named: object) -> None:
-    """Give an instance that loses its Elastic IP address a public address of the vendor's, if it was launched with one.
+    """Give an instance that loses its Elastic IP address a new public address if it was launched with a public address.
 
-    Source: VPC user guide, "Elastic IP addresses": its public address is released, and it gets a different one later.
+    Source: VPC user guide, "Elastic IP addresses": an instance's own public address is
+    released when it gets an Elastic IP address; when it loses that, it gets a new public address.
     """
     with cloud.store.change() as database:
         instance = database.find(named, INSTANCE)
@@ -138,8 +144,8 @@ class NatGateway(Kind):
     seconds = 100
     references: ClassVar[Mapping[str, str]] = {"subnetId": SUBNET, "allocationId": EIP}
     unplayed: ClassVar[Mapping[str, str]] = {
-        "secondaryAllocationIds": "the rehearsal supports one address of each.",
-        "availabilityMode": "the rehearsal supports zonal ones.",
+        "secondaryAllocationIds": "the rehearsal supports only one address per NAT gateway.",
+        "availabilityMode": "the rehearsal supports only zonal NAT gateways.",
     }
 
     @override
@@ -148,7 +154,9 @@ class NatGateway(Kind):
         public = asked.inputs.get("connectivityType") in {None, "public"}
         if public and asked.inputs.get("allocationId") is None:
             yield refused(
-                "allocationId", "MissingParameter", "The request must contain the parameter AllocationId: it is public."
+                "allocationId",
+                "MissingParameter",
+                "The request must contain the parameter AllocationId: the NAT gateway is public.",
             )
         if asked.inputs.get("subnetId") is None:
             yield refused("subnetId", "MissingParameter", "The request must contain the parameter SubnetId.")
@@ -157,7 +165,7 @@ class NatGateway(Kind):
             yield refused(
                 "allocationId",
                 "Resource.AlreadyAssociated",
-                f"{allocation} is of another NAT gateway already.",
+                f"{allocation} already belongs to another NAT gateway.",
             )
 
     @override
@@ -200,7 +208,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A route to a service without the Internet; a gateway endpoint is an entry in route tables."""
+    """A route to a service that bypasses the Internet; a gateway endpoint is an entry in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"
@@ -213,7 +221,10 @@ class Endpoint(InVpc):
         kind, name, region = asked.known("vpcEndpointType") or "Gateway", asked.known("serviceName"), region_of(asked.inputs)
         if kind != "Gateway":
             yield refused(
-                "vpcEndpointType", "NotRehearsed", f"The rehearsal supports gateway endpoints, and this one is {kind}.", 501
+                "vpcEndpointType",
+                "NotRehearsed",
+                f"The rehearsal supports only gateway endpoints, but vpcEndpointType is {kind}.",
+                501,
             )
         elif name is not None and name not in {f"com.amazonaws.{region}.{one}" for one in ("s3", "dynamodb")}:
             yield refused("serviceName", "InvalidServiceName", f"The Vpc Endpoint Service '{name}' does not exist")

@@ -34,7 +34,7 @@ class Allowed:
 
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
-        protocol: `-1`, `6`, `17` or `1`.
+        protocol: `-1` (all), `6` (TCP), `17` (UDP) or `1` (ICMP).
         ports: first and last port (for ICMP: type and code, where -1 means all); None means all ports.
         group: id of the group on the other side, or empty.
         cidr: the network on the other side, or empty.
@@ -48,7 +48,7 @@ class Allowed:
 
     @property
     def everything(self) -> bool:
-        """Whether it covers all protocols and ports."""
+        """Whether the rule covers all protocols and ports."""
         return self.protocol == "-1"
 
 
@@ -175,7 +175,7 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return what cannot be deleted before the rule: the group that it refers to, unless that is its own."""
+        """Yield the group that must not be deleted before the rule: the referenced group, unless it is the rule's own group."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"
@@ -196,20 +196,20 @@ class EgressRule(Rule):
 
 
 def _span(path: str, protocol: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield what is wrong with a rule's protocol and ports."""
+    """Yield the problems of a rule's protocol and ports."""
     dot = f"{path}." if path else ""
     if not protocol:
         return
     first, last = rule.get("fromPort"), rule.get("toPort")
     number = NUMBERS.get(protocol.lower(), protocol)
     if not number.lstrip("-").isdecimal():
-        # A group's own rules call it protocol, a rule that is a resource ipProtocol.
+        # The key is protocol in a group's own rules, but ipProtocol in a rule that is a separate resource.
         yield invalid(
             f"{dot}protocol" if path else "ipProtocol", f"Invalid value '{protocol}' for IP protocol. Unknown protocol."
         )
     elif number == "-1" and path == "" and (first is not None or last is not None):
         # The provider's own check: "from_port and to_port must not be set if ip_protocol is -1".
-        yield invalid(f"{dot}fromPort", "fromPort or toPort is given, but protocol -1 covers all ports: leave them out.")
+        yield invalid(f"{dot}fromPort", "fromPort or toPort is given, but protocol -1 covers all ports: leave both out.")
     elif number in {"6", "17"}:
         if first is None or last is None:
             yield refused(f"{dot}fromPort", "MissingParameter", "The request must contain fromPort and toPort for tcp and udp.")

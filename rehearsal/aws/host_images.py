@@ -1,4 +1,4 @@
-"""Contents of AWS's Deep Learning AMIs: what each puts on a host's root file system."""
+"""Contents of AWS's Deep Learning AMIs: what each AMI puts on a host's root file system."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 
-#: Kernels of the AMIs, by release of Ubuntu: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
-#: 22.04)", and of the same for 24.04 of 2026-10-08. That of 22.04 is newer than any that the FSx repository of jammy has a
-#: module for (6.8.0-1063, listed in September 2026).
+#: Ubuntu release -> kernel of the AMI. Source: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
+#: 22.04)", and the release notes of 2026-10-08 of the same AMI for Ubuntu 24.04. The kernel of 22.04 is newer than the newest
+#: kernel for which FSx's repository for jammy has a module (6.8.0-1063, listed in September 2026).
 _KERNELS = {"22.04": "6.8.0-1066-aws", "24.04": "7.0.0-1014-aws"}
 
 NAMES = tuple(_ROWS)
@@ -32,7 +32,7 @@ def image(name: str) -> Image:
     """
     base, _, kind = name.partition("-")
     if kind != "aws" or base not in _ROWS:
-        raise ValueError(f"image {name!r} is not rehearsed; {', '.join(f'{one}-aws' for one in _ROWS)} are.")
+        raise ValueError(f"image {name!r} is not rehearsed; use one of {', '.join(f'{one}-aws' for one in _ROWS)}.")
     family, release, pretty, user, commands = _ROWS[base]
     cuda = f"usr/local/cuda-{_CUDA}"
     built = f"build/nccl-{efa_software.NCCL}"

@@ -19,7 +19,7 @@ from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 ATTACHED = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
-#: The vendor's managed policies that exist here (IAM user guide, "AWS managed policies").
+#: The vendor's managed policies that exist in the rehearsal (IAM user guide, "AWS managed policies").
 MANAGED = frozenset(
     """
     AdministratorAccess AmazonSSMManagedInstanceCore AmazonS3ReadOnlyAccess AmazonS3FullAccess
@@ -43,7 +43,7 @@ def statements(document: str) -> list[dict[str, Any]]:
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """Return the service's refusals of a policy document; with `trust`, of a role's trust policy."""
+    """Yield the service's refusals of a policy document; with `trust`, the document is a role's trust policy."""
     try:
         parsed = json.loads(document)
     except ValueError:
@@ -106,7 +106,7 @@ def role_of(database: Database, profile: Record | None) -> Record | None:
 
 
 def _parameter(arn: str) -> str:
-    """Return the parameter names that an ARN covers, as a pattern; "" if it is no parameter's ARN."""
+    """Return the parameter names that an ARN covers, as a pattern; "" if it is not a parameter's ARN."""
     if arn == "*":
         return "*"
     _, _, name = arn.partition(":parameter")
@@ -120,7 +120,7 @@ class Role(Named):
     token, noun, arn, arn_service, service = ROLE, "Role with name", "role/{id}", "iam", "IAM"
     create, update, delete = "CreateRole", "UpdateRole", "DeleteRole"
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("inlinePolicies", "managedPolicyArns"), "the rehearsal supports a role's policies as resources of their own."
+        ("inlinePolicies", "managedPolicyArns"), "the rehearsal supports a role's policies only as separate resources."
     )
 
     @override
@@ -148,7 +148,7 @@ class Role(Named):
 
 
 class OfRole(Kind):
-    """A part of a role."""
+    """A resource that belongs to a role: a policy or an attachment."""
 
     service = "IAM"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
@@ -216,7 +216,7 @@ class InstanceProfile(Named):
 
 
 def profile(database: Database, name: str) -> dict[str, Any]:
-    """Return the data source's result for an instance profile; without a role, it has no fields of a role.
+    """Return the data source's result for an instance profile; if the profile has no role, the role's fields are empty.
 
     Source: terraform-provider-aws:internal/service/iam/instance_profile_data_source.go.
 

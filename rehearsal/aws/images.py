@@ -1,4 +1,4 @@
-"""Machine images, the public parameters with their ids, and the host image of each."""
+"""Machine images, the public parameters that contain their ids, and the host image of each."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Image:
-    """One machine image; here, its id is the same in every region.
+    """One machine image; in the rehearsal, its id is the same in every region.
 
     Attributes:
         id: `ami-...`.
@@ -15,7 +15,7 @@ class Image:
         host: the host builder's name for it.
         owner: account or alias that published it.
         root_gib: size of its root snapshot.
-        parameters: public parameters of Systems Manager with its id.
+        parameters: names of the public Systems Manager parameters that contain its id.
     """
 
     id: str

@@ -77,11 +77,11 @@ class Kind(kinds.Kind):
 
     Attributes:
         prefix: prefix of its ids.
-        space: namespace in which its ids are unique, if they are names; a role and a bucket may have the same name.
+        space: namespace of its ids if they are names, because a role and a bucket may have the same name.
         arn: its ARN after the account, with `{id}`; empty if it has none.
         arn_service: the ARN's service.
         seconds: how long its creation takes in the real cloud.
-        unplayed: property -> why the rehearsal does not support it; it is refused if given.
+        unplayed: property -> why the rehearsal does not support it; the property is refused if it is given.
     """
 
     service = "EC2"
@@ -95,7 +95,7 @@ class Kind(kinds.Kind):
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
-        # The base class refuses references with `missing`, which this class overrides.
+        # The base class yields only what `missing` returns, and this class overrides `missing` to return AWS's Problem.
         yield from cast("Iterator[Problem]", super().problems(asked))
         zone, region = asked.known("availabilityZone"), region_of(asked.inputs)
         if zone is not None and zone not in zones(region):
@@ -106,10 +106,10 @@ class Kind(kinds.Kind):
             )
         for path, why in self.unplayed.items():
             if asked.known(path) not in (None, False, "", [], {}):
-                yield not_played(path, f"{path} is given, and {why}")
+                yield not_played(path, f"{path} is given, but {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """Return the service's error while it does not know a resource yet that was created a moment ago."""
+        """Return the service's error for a reference to a resource that is so new that the service does not know it yet."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)
@@ -133,7 +133,7 @@ class Kind(kinds.Kind):
             record.computed["arn"] = self.arn_of(record.inputs, shown(record))
 
     def arn_of(self, inputs: Mapping[str, Any], named: str) -> str:
-        """Return its ARN."""
+        """Return the resource's ARN."""
         region = region_of(inputs)
         where = "" if self.arn_service == "iam" else region
         return f"arn:{partition(region)}:{self.arn_service}:{where}:{ACCOUNT}:{self.arn.format(id=named)}"
@@ -193,7 +193,7 @@ class Named(Kind):
 
     Attributes:
         name_property: property with the name.
-        duplicate: the service's error code for a name that exists.
+        duplicate: the service's error code for a name that already exists.
     """
 
     name_property: ClassVar[str] = "name"

@@ -1,4 +1,4 @@
-"""A launch, merged from an instance's own properties and those of its template."""
+"""A launch, merged from an instance's own properties and its launch template's properties."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Nic:
 
     @property
     def efa(self) -> bool:
-        """Whether it carries EFA."""
+        """Whether the interface carries EFA traffic."""
         return self.kind in {BOTH, EFA_ONLY}
 
 
@@ -43,8 +43,8 @@ class Launch:
     """One launch; values that are not given or not known yet are None.
 
     Attributes:
-        inputs: an instance's own properties, or a template's under the names of an instance's.
-        nics: interfaces in the given order; one if none is given.
+        inputs: properties under the names that the Instance resource has for them, even if they come from a template.
+        nics: interfaces in the given order; if none is given, the default interface.
         own_nics: whether interfaces were given.
     """
 
@@ -60,22 +60,22 @@ class Launch:
 
     @property
     def type(self) -> Type | None:
-        """Its type, if it is known and exists."""
+        """The instance type, if it is known and exists."""
         return TYPES.get(str(self.known("instanceType")))
 
     @property
     def image(self) -> Image | None:
-        """Its image, if it is known and exists."""
+        """The image, if it is known and exists."""
         return IMAGES.get(str(self.known("ami")))
 
     @property
     def market(self) -> str:
-        """Its purchase option: `on-demand`, `spot` or `capacity-block`."""
+        """The purchase option: `on-demand`, `spot` or `capacity-block`."""
         return str(self.known("instanceMarketOptions.marketType") or "on-demand")
 
     @property
     def placement_group(self) -> str | None:
-        """Name of its placement group."""
+        """Name of the placement group."""
         return _text(self.known("placement.groupName") or self.known("placementGroup"))
 
     @property
@@ -90,13 +90,13 @@ class Launch:
 
     @property
     def profile(self) -> str | None:
-        """Name or ARN of its instance profile."""
+        """Name or ARN of the instance profile."""
         given = known(self.inputs.get("iamInstanceProfile"))
         return _text((known_at(given, "name") or known_at(given, "arn")) if isinstance(given, Mapping) else given)
 
     @property
     def root(self) -> Mapping[str, Any]:
-        """Its root volume, as far as given."""
+        """The given properties of the root volume."""
         own = known(self.inputs.get("rootBlockDevice"))
         if isinstance(own, Mapping):
             return own
@@ -108,12 +108,12 @@ class Launch:
         return {}
 
     def subnet(self, database: Database) -> Record | None:
-        """Return the subnet of its first interface, if it is known and exists."""
+        """Return the subnet of the first interface, if the subnet is known and exists."""
         return database.find(self.nics[0].subnet, SUBNET)
 
 
 def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
-    """Return the launch that an instance's properties describe; None if its template is unknown or absent."""
+    """Return the launch that an instance's properties describe; None if its template is not known yet or does not exist."""
     template = inputs.get("launchTemplate")
     if template is None:
         return _launch(dict(inputs), {}, "")
@@ -137,7 +137,7 @@ def _by_name(database: Database, name: object) -> Record | None:
 
 
 def _as_instance(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a template's properties under the names of an instance's."""
+    """Return a template's properties under the names that the Instance resource has for them."""
     own = {"name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion"}
     found = {_TEMPLATE_NAMES.get(key, key): value for key, value in data.items() if key not in own}
     text = found.pop("userData", None)
@@ -150,7 +150,7 @@ def _launch(inputs: dict[str, Any], data: Mapping[str, Any], prefix: str) -> Lau
         _nic(one, f"{prefix}networkInterfaces[{at}]") for at, one in enumerate(given or []) if isinstance(one, Mapping)
     )
     tags = {str(one.get("resourceType")): dict(one.get("tags") or {}) for one in known(data.get("tagSpecifications")) or []}
-    # Without interfaces in the request, the instance's security groups apply to its only interface.
+    # If the request lists no interfaces, the instance's security groups apply to its only interface.
     groups = known(inputs.get("vpcSecurityGroupIds"))
     single = Nic(
         0, 0, PLAIN, known(inputs.get("subnetId")), _strings(groups), known(inputs.get("associatePublicIpAddress")), "subnetId",

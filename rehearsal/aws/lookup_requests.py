@@ -22,7 +22,7 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
     """Return a required argument.
 
     Raises:
-        ServiceError: it is missing.
+        ServiceError: the argument is missing.
     """
     value = args.get(name)
     if value is None or value is UNKNOWN:
@@ -31,11 +31,11 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
 
 
 def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether some facts match all of a request's filters; an unknown filter is refused."""
+    """Return whether a resource's facts match all filters of a request; an unknown filter is refused."""
     for one in args.get("filters") or []:
         name = str(one["name"])
         if name not in facts:
-            raise refusal("InvalidParameterValue", f"The filter '{name}' is invalid or not played here.", "EC2", "Describe")
+            raise refusal("InvalidParameterValue", f"The filter '{name}' is invalid or not rehearsed.", "EC2", "Describe")
         have = facts[name] if isinstance(facts[name], list) else [facts[name]]
         if not any(fnmatchcase(str(value), str(wanted)) for value in have for wanted in one["values"]):
             return False

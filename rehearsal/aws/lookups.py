@@ -1,4 +1,4 @@
-"""The data sources."""
+"""The data sources of AWS's provider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Lookup = Callable[[Mapping[str, Any], Cloud, str], Answer]
 
 
 def answer(token: str, args: Mapping[str, Any], cloud: Cloud) -> Answer:
-    """Return the result of a data source: its arguments and what they found.
+    """Return the result of a data source: its arguments and the values that it found.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -95,7 +95,7 @@ def _state(record: Record) -> str:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return an instance's values for filters; `state` is its state."""
+    """Return an instance's values for filters; `state` is its value for the filter `instance-state-name`."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -112,7 +112,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """A machine's values for filters; a filter for a tag that it lacks is no error, and nothing matches it."""
+    """A machine's values for filters; a filter for a tag that the machine lacks is no error, but never matches."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or str(name).startswith("tag:")

@@ -1,6 +1,6 @@
 """FSx for Lustre and its data repository associations with S3.
 
-FSx checks the security groups' rules when it creates such a file system (aws-parallelcluster issue 6181).
+FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181).
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ _THROUGHPUT = {
     ("PERSISTENT_1", "HDD"): (12, 40),
     ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
 }
+#: FSx API, CreateFileSystem, StorageCapacity: steps in GiB by throughput in MB/s per TiB.
+_HDD_STEPS = {12: 6000, 40: 1800}
 _EFA_STEPS = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 #: FSx for Lustre user guide, "File system access control with Amazon VPC".
 _PORTS = ((988, 988), (1018, 1023))
@@ -51,25 +53,25 @@ class Lustre(FileSystem):
             return
         deployment, storage = asked.known("deploymentType") or "SCRATCH_1", asked.known("storageType") or "SSD"
         size, rate = asked.known("storageCapacity"), asked.known("perUnitStorageThroughput")
-        yield from _lustre_size(deployment, storage, size)
+        yield from _lustre_size(deployment, storage, size, rate)
         allowed_rates = _THROUGHPUT.get((deployment, storage), ())
         if deployment.startswith("PERSISTENT") and asked.inputs.get("perUnitStorageThroughput") is None:
-            yield bad("perUnitStorageThroughput", f"perUnitStorageThroughput is missing, and {deployment} needs it.")
+            yield bad("perUnitStorageThroughput", f"perUnitStorageThroughput is missing, but {deployment} needs it.")
         elif rate is not None and rate not in allowed_rates:
             shown = ", ".join(map(str, allowed_rates)) or "none"
             yield bad(
-                "perUnitStorageThroughput", f"perUnitStorageThroughput {rate} is not one of {shown} of {deployment} {storage}."
+                "perUnitStorageThroughput", f"perUnitStorageThroughput {rate} is not one of {shown} for {deployment} {storage}."
             )
         if asked.known("efaEnabled"):
             yield from _lustre_efa(asked, deployment, size, rate)
         days = asked.known("automaticBackupRetentionDays")
         if days and deployment.startswith("SCRATCH"):
-            yield bad("automaticBackupRetentionDays", f"Backups are kept {days} days, and {deployment} has none.")
+            yield bad("automaticBackupRetentionDays", f"Backups are kept {days} days, but {deployment} has no backups.")
         if asked.known("metadataConfiguration") is not None and deployment != "PERSISTENT_2":
-            yield bad("metadataConfiguration", f"metadataConfiguration is given, and {deployment} takes none.")
+            yield bad("metadataConfiguration", f"metadataConfiguration is given, but {deployment} does not support it.")
         if deployment == "PERSISTENT_2" and (asked.known("importPath") or asked.known("exportPath")):
             yield bad(
-                "importPath", "importPath and exportPath are given; PERSISTENT_2 mirrors by data repository associations."
+                "importPath", "importPath or exportPath is given, but PERSISTENT_2 uses data repository associations instead."
             )
 
     @override
@@ -98,12 +100,12 @@ class Lustre(FileSystem):
         if record.inputs.get("efaEnabled"):
             for direction in ("ingress", "egress"):
                 if not any(rule.direction == direction and rule.everything and rule.group in groups for rule in rules):
-                    return f"{words}security groups do not permit all traffic to and from themselves by id, as EFA needs it."
+                    return f"{words}security groups do not permit all traffic to and from themselves by id, which EFA needs."
         return ""
 
 
 def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
-    """Return whether a rule allows traffic between a file system's own servers on some TCP ports."""
+    """Return whether a rule allows traffic between a file system's own servers on all of these TCP ports."""
     if rule.direction != direction or rule.protocol not in {"-1", "6"}:
         return False
     if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):
@@ -111,15 +113,14 @@ def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str
     return rule.group in groups if rule.group else ip_network(cidr).subnet_of(ip_network(rule.cidr))  # type: ignore[arg-type]
 
 
-def _lustre_size(deployment: str, storage: str, size: int | None) -> Iterator[Problem]:
+def _lustre_size(deployment: str, storage: str, size: int | None, rate: int | None) -> Iterator[Problem]:
     if size is None:
         return
-    steps = {"SCRATCH_1": 3600, "HDD12": 6000, "HDD40": 1800}.get(deployment, 2400)
-    fits = size == 1200 or size % steps == 0 or (deployment == "SCRATCH_1" and size == 2400)  # noqa: PLR2004  GiB
-    if storage == "HDD":
-        fits = size % 6000 == 0 or size % 1800 == 0
-    if not fits or size < 1200:  # noqa: PLR2004  GiB
-        yield bad("storageCapacity", f"Invalid StorageCapacity {size} GiB: it must be 1200, or a multiple of {steps} GiB.")
+    step = 3600 if deployment == "SCRATCH_1" else _HDD_STEPS.get(rate or 0, 6000) if storage == "HDD" else 2400
+    smaller = () if storage == "HDD" else (1200, 2400) if deployment == "SCRATCH_1" else (1200,)
+    if size not in smaller and (size <= 0 or size % step):
+        sizes = [*map(str, smaller), f"a multiple of {step} GiB"]
+        yield bad("storageCapacity", f"Invalid StorageCapacity {size} GiB: it must be {', or '.join(sizes)}.")
 
 
 def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | None) -> Iterator[Problem]:
@@ -133,7 +134,7 @@ def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | Non
 
 
 class Association(Kind):
-    """A data repository association: a folder that mirrors a prefix in S3, imported when it is created."""
+    """A data repository association: a folder that mirrors an S3 prefix; its creation can import the prefix's files."""
 
     token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
     create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))
@@ -145,10 +146,10 @@ class Association(Kind):
         yield from super().problems(asked)
         system, place = asked.database.find(asked.known("fileSystemId"), LUSTRE), asked.known("dataRepositoryPath")
         if system is not None and str(system.inputs.get("deploymentType", "SCRATCH_1")) in {"SCRATCH_1", "PERSISTENT_1"}:
-            yield bad("fileSystemId", f"{system.id} is {system.inputs.get('deploymentType')} and takes no associations.")
+            yield bad("fileSystemId", f"{system.id} is {system.inputs.get('deploymentType')} and supports no associations.")
         others = asked.neighbours(ASSOCIATION, fileSystemId=system.id) if system else []
-        if len(others) >= _MOST_ASSOCIATIONS:
-            yield refused("fileSystemId", "ServiceLimitExceeded", f"{system} has {_MOST_ASSOCIATIONS} associations already.")
+        if system is not None and len(others) >= _MOST_ASSOCIATIONS:
+            yield refused("fileSystemId", "ServiceLimitExceeded", f"{system.id} has {_MOST_ASSOCIATIONS} associations already.")
         path = asked.known("fileSystemPath")
         for other in others:
             theirs = str(other.inputs["fileSystemPath"]).strip("/")
@@ -175,7 +176,7 @@ class Association(Kind):
         cloud.wait(self.seconds)
         there = self._folder(cloud, record)
         there.mkdir(parents=True, exist_ok=True)
-        there.chmod(0o777)  # as the root of a new Lustre file system
+        there.chmod(0o777)  # like the root of a new Lustre file system
         bucket, _, prefix = record.inputs["dataRepositoryPath"].removeprefix("s3://").partition("/")
         source = bucket_folder(cloud.world, bucket) / prefix
         if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():

@@ -1,7 +1,7 @@
-"""Maps each property of a resource to its member of the vendor's API; properties without a member are listed, too.
+"""Maps each property of a resource to the member of the vendor's API that it sets.
 
-Most properties have the API's name in another case, so only the others are listed. Sources: botocore's service models and the
-provider's documentation of each resource.
+The names of most properties and members differ only in upper and lower case, plural or suffix; all other properties are listed,
+including those without a member. Sources: botocore's service models and the provider's documentation of each resource.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from rehearsal.aws.errors import Problem
 from rehearsal.plugin.sdk import Inputs, ListOf, MapOf, Sdk
 from rehearsal.plugin.wire import Unknown
 
-#: Type token -> service and shape whose members its properties are.
+#: Type token -> service, and the shape whose members are the type's properties.
 REQUESTS: Mapping[str, tuple[str, str]] = {
     "aws:ec2/vpc:Vpc": ("ec2", "CreateVpcRequest"),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": ("ec2", "AssociateVpcCidrBlockRequest"),
@@ -64,7 +64,7 @@ _SYSTEM: dict[str, str | None] = {
     "storageCapacity": "CreateFileSystemRequest.StorageCapacity",
     "storageType": "CreateFileSystemRequest.StorageType",
 }
-#: Properties, dotted, whose API member has another name; None: there is no such member.
+#: Dotted path of a property -> its API member, if the names differ; None: it has no member.
 MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/vpc:Vpc": {
         "assignGeneratedIpv6CidrBlock": "CreateVpcRequest.AmazonProvidedIpv6CidrBlock",
@@ -91,19 +91,19 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/natGateway:NatGateway": {"privateIp": "CreateNatGatewayRequest.PrivateIpAddress"},
     "aws:ec2/routeTable:RouteTable": {
         "propagatingVgws": "EnableVgwRoutePropagationRequest.GatewayId",
-        "routes": None,  # each is a separate CreateRouteRequest
+        "routes": None,  # each route is a separate CreateRouteRequest
     },
     "aws:ec2/route:Route": {"egressOnlyGatewayId": "CreateRouteRequest.EgressOnlyInternetGatewayId"},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {
-        "autoAccept": None,  # a second call, AcceptVpcEndpointConnections, or none
+        "autoAccept": None,  # if true, the provider makes a second call: AcceptVpcEndpointConnections
         "policy": "CreateVpcEndpointRequest.PolicyDocument",
     },
     "aws:ec2/securityGroup:SecurityGroup": {
-        "egress": None,  # each is a separate IpPermission
+        "egress": None,  # each rule is a separate IpPermission
         "ingress": None,
         "name": "CreateSecurityGroupRequest.GroupName",
         "namePrefix": None,
-        "revokeRulesOnDelete": None,  # the provider acts on it before it deletes
+        "revokeRulesOnDelete": None,  # the provider itself revokes the rules before it deletes the group
     },
     "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule": _RULE,
     "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule": _RULE,
@@ -112,7 +112,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "LaunchTemplateName",  # the request's model has only String
+        "name": "LaunchTemplateName",  # the request's model gives only the type String
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount": (
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
@@ -120,14 +120,14 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "networkInterfaces.ipv4Addresses": "PrivateIpAddressSpecification.PrivateIpAddress",
         "networkInterfaces.securityGroups": "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.Groups",
         "securityGroupNames": "RequestLaunchTemplateData.SecurityGroups",
-        "updateDefaultVersion": None,  # the provider acts on it after it created a version
+        "updateDefaultVersion": None,  # the provider itself updates the default version after it has created a version
         "vpcSecurityGroupIds": "RequestLaunchTemplateData.SecurityGroupIds",
     },
     "aws:ec2/instance:Instance": {
         "ami": "RunInstancesRequest.ImageId",
         "associatePublicIpAddress": "InstanceNetworkInterfaceSpecification.AssociatePublicIpAddress",
         "availabilityZone": "Placement.AvailabilityZone",
-        "ebsBlockDevices": None,  # its members are those of EbsBlockDevice; the launch's rules check them
+        "ebsBlockDevices": None,  # not checked; its members are those of EbsBlockDevice
         "ephemeralBlockDevices": None,
         "forceDestroy": None,
         "getPasswordData": None,
@@ -141,7 +141,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "placementPartitionNumber": "Placement.PartitionNumber",
         "primaryNetworkInterface": None,
         "privateIp": "RunInstancesRequest.PrivateIpAddress",
-        "rootBlockDevice": None,  # checked with the launch, like ebsBlockDevices
+        "rootBlockDevice": None,  # launch_rules checks it
         "secondaryNetworkInterfaces": None,
         "secondaryPrivateIps": "PrivateIpAddressSpecification.PrivateIpAddress",
         "sourceDestCheck": "ModifyInstanceAttributeRequest.SourceDestCheck.Value",
@@ -200,7 +200,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # separate calls, like all that follow
+        "corsRules": None,  # set by a separate call, like the bucket's properties below without a member, except forceDestroy
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -224,7 +224,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     },
 }
 
-#: Values that the provider spells differently (documentation of aws:ec2:Fleet) -> the API's spelling.
+#: Value in the provider's spelling (documentation of aws:ec2:Fleet) -> the API's spelling.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
 
 #: Properties that the provider adds to every resource: tags, set by separate calls, and the region.
@@ -232,13 +232,13 @@ _EVERYWHERE = frozenset({"tags", "region"})
 
 
 def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield where inputs violate the service model of their API members."""
+    """Yield a problem for each input that violates the service model of its API member."""
     service, shape = REQUESTS[token]
     yield from _walk(sdk.inputs(token), (token, service, shape), inputs, "", "")
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
-    """Return a type's properties that neither map to a member of the API nor are listed without one."""
+    """Yield a type's properties that neither map to a member of the API nor are listed as having none."""
     service, shape = REQUESTS[token]
     yield from _unmapped(sdk.inputs(token), (token, service, shape), "")
 

@@ -1,8 +1,8 @@
 """One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
 
 A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
-The host reaches it at 169.254.169.254:80 and cannot see it otherwise. The host's record lists the parameters of Systems Manager
-that its role may write, and is read again for each call; credentials are valid for EC2's API only.
+The host reaches it at 169.254.169.254:80, but cannot see its process. The host's record lists the parameters of Systems Manager
+that the host's role may write, and is read again for each call; credentials are valid for EC2's API only.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is s
 TTL_MOST_S = 21_600
 CREDENTIALS = "latest/meta-data/iam/security-credentials/"
 RENEWED_S = 3600
-#: Not a path of the vendor's: here the image's `aws` sends what it would send to Systems Manager.
+#: Not one of the vendor's paths: here the image's `aws` command sends the requests that are meant for Systems Manager.
 PARAMETER = "rehearsal/ssm/parameter"
 
 
@@ -68,7 +68,7 @@ class Service:
 
     def _credentials(self, instance: str, role: str) -> str:
         """Return the role's credentials, which are new every hour; the first request starts the API."""
-        # Few hosts ever call the API, and its imports are as large as all the rest of this process.
+        # Few hosts ever call the API, and these imports would double the size of this process.
         from rehearsal.aws import sessions  # noqa: PLC0415
         from rehearsal.net import services  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
@@ -97,7 +97,7 @@ class Service:
 
     @staticmethod
     def _text(metadata: dict[str, str], path: str) -> tuple[int, str]:
-        """Return a text, or the names in a folder."""
+        """Return the text at a path, or the names in the folder at the path."""
         if path in metadata:
             return OK, metadata[path]
         below = [name.removeprefix(f"{path}/").partition("/") for name in sorted(metadata) if name.startswith(f"{path}/")]
@@ -106,7 +106,7 @@ class Service:
 
     def _put(self, spec: dict[str, Any], asked: dict[str, Any]) -> tuple[int, str]:
         name = str(asked["Name"])
-        # Few hosts ever write, and the imports for it are as large as all the rest of this process.
+        # Few hosts ever write parameters, and these imports would double the size of this process.
         from rehearsal.aws import parameters  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
 

@@ -1,6 +1,6 @@
 """The vendor's service models from botocore: types, enumerations, patterns and ranges.
 
-Only botocore's data files are used; it makes no network calls.
+Only botocore's data files are used; botocore makes no network calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
-#: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a class as the end of a range.
+#: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a class before a hyphen.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
 
 #: Java's Unicode classes as members of a Python character set; here letters also include digits and the underscore.
@@ -32,7 +32,7 @@ def present() -> None:
     """
     if importlib.util.find_spec("botocore") is None:
         raise RuntimeError(
-            "botocore is not installed, and the rehearsed AWS checks every input against the service models that it carries; "
+            "botocore is not installed, but the rehearsed AWS checks every input against botocore's service models; "
             "`tools/setup python` installs it from tools/requirements/rehearsal.txt."
         )
 
@@ -40,7 +40,7 @@ def present() -> None:
 @cache
 def _model(service: str) -> Mapping[str, Any]:
     present()
-    # The import takes a quarter of a second, which a refused start should not cost; the package has no type hints.
+    # Imported late, because the import takes a quarter of a second; Any, because the package has no type hints.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Any] = loaders.Loader().load_service_model(service, "service-2")
     return found
@@ -63,7 +63,7 @@ def shape_of(service: str, operation: str, side: str) -> str | None:
 
 
 def member(service: str, path: str) -> str | None:
-    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; lists on the way count as their elements."""
+    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; a list on the way is replaced by its elements' shape."""
     first, *way = path.split(".")
     here = first if first in shapes(service) else None
     for step in way:
@@ -75,14 +75,14 @@ def member(service: str, path: str) -> str | None:
 
 
 def element(service: str, shape: str) -> str:
-    """Return the shape of a list's elements, however deeply nested; any other shape as it is."""
+    """Return the shape of a list's elements, however deeply nested; return any other shape unchanged."""
     while shapes(service)[shape]["type"] == "list":
         shape = shapes(service)[shape]["member"]["shape"]
     return shape
 
 
 def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
-    """Yield a problem for each place where a value violates its shape; structures are checked by property elsewhere."""
+    """Yield a problem for each place where a value violates its shape; structures are checked elsewhere, per property."""
     if isinstance(value, Unknown) or value is None:
         return
     model = shapes(service)[shape]
@@ -106,7 +106,9 @@ def _list(service: str, model: Mapping[str, Any], value: list[Any], path: str) -
     low, high = model.get("min", 0), model.get("max")
     if inner is not None and (len(value) < low or (high is not None and len(value) > high)):
         yield refused(
-            path, _CODES.get(service, "InvalidArgument"), f"{path} has {len(value)} entries; it must be {low} to {high}."
+            path,
+            _CODES.get(service, "InvalidArgument"),
+            f"{path} has {len(value)} entries; it must be {low} {'or more' if high is None else f'to {high}'}.",
         )
     for at, one in enumerate(value):
         if inner is not None and not isinstance(one, Mapping):
@@ -118,7 +120,7 @@ def _nothing(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG00
 
 
 def _text(model: Mapping[str, Any], value: Any) -> str | None:
-    # A number given where the API takes a string is converted, as in the provider.
+    # A number or boolean given where the API takes a string is converted, as in the provider.
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "enum" in model and text not in model["enum"]:
         return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004
@@ -126,7 +128,7 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
     if len(text) < low or (high is not None and len(text) > high):
         return f"{low} to {high} characters"
     pattern = _pattern(str(model["pattern"])) if "pattern" in model else None
-    return f"as {model['pattern']}" if pattern and not pattern.fullmatch(text) else None
+    return f"text that matches {model['pattern']}" if pattern and not pattern.fullmatch(text) else None
 
 
 @cache

@@ -12,7 +12,7 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
-#: Address of the vendor's name service in every VPC, besides the second address of its range.
+#: Address of the vendor's DNS resolver in every VPC. In the real cloud, the resolver also has the VPC's base address plus two.
 RESOLVER = "169.254.169.253"
 
 _ANYWHERE = "0.0.0.0/0"
@@ -56,7 +56,7 @@ def _subnet(database: Database, subnet: Record) -> SubnetPlan:
 
 
 def _lines(database: Database, subnet: Record) -> list[tuple[Any, Mapping[str, Any]]]:
-    """Return destination and properties of each route of a subnet."""
+    """Return the destination and the properties of each route of a subnet."""
     vpc, joined = database.records[subnet.inputs["vpcId"]], database.of(JOINED, subnetId=subnet.id)
     table = database.find(joined[0].inputs["routeTableId"] if joined else vpc.computed["mainRouteTableId"], TABLE)
     if table is None:
@@ -73,7 +73,7 @@ def _routes(database: Database, subnet: Record) -> Iterator[Route]:
 
 
 def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet", "nat"] | None:
-    """Return the target of a route; None if its gateway was deleted, has failed or has no route out."""
+    """Return the target of a route; None if the route's gateway was deleted, has failed or has no route out."""
     if database.find(route.get("gatewayId"), GATEWAY):
         return "internet"
     nat = database.find(route.get("natGatewayId"), NAT)
@@ -101,7 +101,7 @@ def _addresses(record: Record) -> list[tuple[str, list[str]]]:
 
 def _rule(database: Database, one: Allowed) -> Rule | None:
     protocol: Any = "all" if one.protocol == "-1" else one.protocol
-    # Hosts send no other protocols here, so a rule for one changes nothing.
+    # Hosts in the rehearsal send no other protocols, so a rule for another protocol changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return None
     peer = database.find(one.group, GROUP) if one.group else None

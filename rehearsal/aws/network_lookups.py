@@ -1,6 +1,6 @@
-"""Data sources of VPCs, subnets, route tables and security groups by id, and of subnets by tags.
+"""Data sources of VPCs, subnets, route tables, security groups and their rules.
 
-Messages for no result or several are the provider's own (terraform-provider-aws:
+Messages for no result or several results are the provider's own (terraform-provider-aws:
 internal/tfresource/not_found_error.go, internal/service/ec2/vpc_route_table_data_source.go, vpc_subnet_data_source.go).
 """
 
@@ -64,7 +64,7 @@ def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noq
     """Return a subnet by its id or its tags, with the number of its free addresses.
 
     Raises:
-        ServiceError: there is none or more than one, or the request is invalid.
+        ServiceError: no subnet or more than one matches, or the request is invalid.
     """
     database = cloud.store.read()
     one = _tagged(args["tags"], database) if args.get("tags") else _found(args, database, SUBNET)
@@ -93,7 +93,7 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
     """Return a route table by its id, or by a subnet that is associated with it.
 
     Raises:
-        ServiceError: there is none (such as for a subnet that uses the VPC's main table), or the request is invalid.
+        ServiceError: no table matches (a subnet that uses the VPC's main table has none), or the request is invalid.
     """
     database = cloud.store.read()
     name = args.get("routeTableId")
@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by id; rules that were created inside a group have ids of their own, too."""
+    """Return all rules of all groups by id; rules that are properties of a group get ids, too."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in database.of(token):
@@ -222,6 +222,6 @@ def _rule(name: str, owner: str, direction: str, given: Mapping[str, Any]) -> An
         "prefixListId": "",
         "cidrIpv6": "",
         **{key: given.get(key) or "" for key in ("cidrIpv4", "referencedSecurityGroupId")},
-        # For all protocols, the API returns ports -1.
+        # For a rule that covers all protocols ("-1"), the API returns -1 as both ports.
         **{key: -1 if every else int(given.get(key) or 0) for key in ("fromPort", "toPort")},
     }

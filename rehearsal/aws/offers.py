@@ -20,7 +20,7 @@ def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # 
     """Return where instance types are offered.
 
     Raises:
-        ServiceError: there is none, or the request is invalid.
+        ServiceError: the request is invalid.
     """
     kind = str(args.get("locationType") or "region")
     if kind not in {"region", "availability-zone", "availability-zone-id"}:
@@ -90,7 +90,7 @@ def image(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa
     """Return the image that a request selects.
 
     Raises:
-        ServiceError: there is none, or the request is invalid.
+        ServiceError: no image matches, several match without `mostRecent`, or the request is invalid.
     """
     owners = [str(one) for one in args.get("owners") or []]
     found = [one for one in IMAGES.values() if passes(args, _image_facts(one)) and (not owners or one.owner in owners)]

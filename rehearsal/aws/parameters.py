@@ -1,6 +1,6 @@
 """The account's Systems Manager parameters, one file for each.
 
-Imports little, because the metadata service of every host uses it. Several processes may write at once.
+This module imports little, because the metadata service of every host uses it. Several processes may write at once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TYPES = ("String", "StringList", "SecureString")
 
 
 class ExistsError(Exception):
-    """A parameter of that name exists, and `overwrite` is false."""
+    """A parameter with this name exists, and `overwrite` is false."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def put(world: World, name: str, value: str, *, type: str = "String", overwrite:
     """Write a parameter and return its new state.
 
     Raises:
-        ExistsError: it exists, and `overwrite` is false.
+        ExistsError: the parameter exists, and `overwrite` is false.
         ValueError: there is no such type.
     """
     if type not in TYPES:
@@ -45,14 +45,14 @@ def put(world: World, name: str, value: str, *, type: str = "String", overwrite:
     with _alone(world):
         old = get(world, name)
         if old is not None and not overwrite:
-            raise ExistsError(f"the parameter {name} exists already, and overwriting it was not asked for.")
+            raise ExistsError(f"the parameter {name} already exists, and overwriting it was not requested.")
         made = Parameter(name, value, type, old.version + 1 if old else 1)
         write_whole(_file(world, name), json.dumps(asdict(made)))
         return made
 
 
 def get(world: World, name: str) -> Parameter | None:
-    """Return the parameter of that name, or None."""
+    """Return the parameter with this name, or None."""
     try:
         return Parameter(**json.loads(_file(world, name).read_text()))
     except FileNotFoundError:
@@ -71,7 +71,7 @@ def _file(world: World, name: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(world: World) -> Iterator[None]:
-    """Hold the folder's lock. It is outside the folder, so that emptying the folder does not remove it."""
+    """Hold the folder's lock; the lock file is outside the folder, so that emptying the folder does not remove it."""
     world.folder("ssm")
     held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
     try:

@@ -1,4 +1,4 @@
-"""The account, regions and availability zones; every region name in the vendor's format exists."""
+"""The account, regions and availability zones; every name in the vendor's format is accepted as a region."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ACCOUNT = "111122223333"
 REGION = "us-east-1"
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
-#: Letters of a region's zones if they are not a, b and c (VPC console of an ordinary account).
+#: Region -> letters of its zones, if they are not a, b and c (VPC console of an ordinary account).
 _LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "us-east-1": "abcdef", "us-west-2": "abcd"}
 
 
@@ -26,7 +26,7 @@ def zones(region: str) -> tuple[str, ...]:
 
 
 def region_of(inputs: object) -> str:
-    """Return the region in some inputs."""
+    """Return the region that a resource's inputs name, or the default region."""
     named = inputs.get("region") if isinstance(inputs, dict) else None
     return named if isinstance(named, str) else REGION
 

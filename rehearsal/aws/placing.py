@@ -25,7 +25,7 @@ def place(database: Database, record: Record, asked: Launch, index: int) -> None
     """Assign an instance's addresses and names before it boots, and record what its host will need.
 
     Raises:
-        ServiceError: the subnet or the region has no free address.
+        ServiceError: no subnet is named, the subnet has too few free addresses, or no public address is free.
     """
     kind, image = TYPES[asked.known("instanceType")], IMAGES[asked.known("ami")]
     subnet = asked.subnet(database) or _default_subnet()
@@ -119,7 +119,7 @@ def _default_subnet() -> Record:
         ServiceError: always.
     """
     raise ServiceError(
-        refused("subnetId", "MissingInput", "No subnets found for the default VPC: the account has none, so name a subnet."),
+        refused("subnetId", "MissingInput", "No subnets found for the default VPC: there is no such VPC; name a subnet."),
         "EC2",
         "RunInstances",
     )

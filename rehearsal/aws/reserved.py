@@ -16,7 +16,7 @@ from rehearsal.aws.types import BLOCK, TYPES
 
 
 def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """Return a resource in the form of Cloud Control.
+    """Return a resource in the form that Cloud Control returns.
 
     Raises:
         ServiceError: there is no such resource, or the request is invalid.
@@ -24,7 +24,7 @@ def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     kind, name = (needed(args, one, "CloudControl", "GetResource") for one in ("typeName", "identifier"))
     found = _CONTROLLED[kind](name, cloud, region) if kind in _CONTROLLED else None
     if kind not in _CONTROLLED:
-        raise refusal("TypeNotFoundException", f"The rehearsal does not show {kind}.", "CloudControl", "GetResource")
+        raise refusal("TypeNotFoundException", f"The rehearsal does not support {kind}.", "CloudControl", "GetResource")
     if found is None:
         message = f"ResourceNotFoundException: AWS::{kind.partition('::')[2]} {name} was not found"
         raise refusal("ResourceNotFoundException", message, "CloudControl", "GetResource")
@@ -90,7 +90,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     name = needed(args, "id", "EC2", "DescribeCapacityReservations")
     one = capacity.reservations(cloud.store.read(), region).get(name)
     if one is None or not one.block:
-        message = f"The capacity reservation ID '{name}' does not exist" if one is None else f"{name} is no Capacity Block"
+        message = f"The capacity reservation ID '{name}' does not exist" if one is None else f"{name} is not a Capacity Block"
         raise refusal("InvalidCapacityReservationId.NotFound", message, "EC2", "DescribeCapacityReservations")
     return {
         "id": name, "instanceType": one.type, "instanceCount": one.count, "availabilityZone": one.zone,
@@ -104,7 +104,7 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a Capacity Block offering.
 
     Raises:
-        ServiceError: there is none, or the request is invalid.
+        ServiceError: there is no such offering, or the request is invalid.
     """
     del cloud
     name, operation = needed(args, "instanceType", "EC2", "DescribeCapacityBlockOfferings"), "DescribeCapacityBlockOfferings"

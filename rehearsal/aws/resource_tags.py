@@ -1,6 +1,6 @@
-"""EC2's refusals of tags: botocore's model has no limits for them; the limits of IAM, FSx and SSM are the same.
+"""EC2's refusals of tags, for which botocore's model has no limits; IAM, FSx and SSM have the same limits.
 
-EC2 user guide, "Tag your Amazon EC2 resources": tag restrictions.
+Source: EC2 user guide, "Tag your Amazon EC2 resources": tag restrictions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _KEY, _VALUE, _MOST = 128, 256, 50
 
 
 def broken(inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield the problems of a resource's own tags, of its volumes' tags and of those in its launch template."""
+    """Yield the problems of a resource's own tags, of its volumes' tags and of the tags in its tag specifications."""
     for path in ("tags", "volumeTags"):
         yield from _broken(path, inputs.get(path))
     specified = inputs.get("tagSpecifications")
@@ -34,8 +34,8 @@ def _broken(path: str, tags: object) -> Iterator[Problem]:
         elif len(key) > _KEY:
             yield invalid(path, f"Tag key exceeds the maximum length of {_KEY} characters: {key[:20]}...")
         if isinstance(value, str) and len(value) > _VALUE:
-            yield invalid(path, f"Tag value exceeds the maximum length of {_VALUE} characters, that of {key[:20]}")
+            yield invalid(path, f"Tag value exceeds the maximum length of {_VALUE} characters; its key is {key[:20]}")
     if len(tags) > _MOST:
         yield refused(
-            path, "TagLimitExceeded", f"The maximum number of Tags allowed on a resource is {_MOST}, and these are {len(tags)}"
+            path, "TagLimitExceeded", f"The maximum number of Tags allowed on a resource is {_MOST}, but {len(tags)} are given"
         )

@@ -44,7 +44,7 @@ class Bucket(Named):
     token, noun, service, arn_service = BUCKET, "Bucket", "S3", "s3"
     create, update, delete = "CreateBucket", "PutBucketTagging", "DeleteBucket"
     name_property, duplicate = "bucket", "BucketAlreadyOwnedByYou"
-    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(_LEGACY, "the provider has a resource of its own for it.")
+    unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(_LEGACY, "the provider has a separate resource for it.")
     seconds = 1
 
     @override
@@ -88,7 +88,7 @@ class Bucket(Named):
             raise ServiceError(full_bucket, self.service, self.delete)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
-            place.parent.rmdir()  # unless another bucket uses it
+            place.parent.rmdir()  # fails if another bucket still uses the folder
 
     @override
     def exists(self, cloud: ResourceCloud, record: Record) -> bool:
@@ -96,7 +96,7 @@ class Bucket(Named):
 
 
 class OfBucket(Kind):
-    """A setting of a bucket; its id is the bucket's."""
+    """A setting of a bucket; its id is the bucket's name."""
 
     service = "S3"
     references: ClassVar[Mapping[str, str]] = {"bucket": BUCKET}
@@ -111,7 +111,7 @@ class OfBucket(Kind):
         yield from super().problems(asked)
         bucket = asked.known("bucket")
         if bucket is not None and asked.neighbours(self.token, bucket=bucket):
-            yield refused("bucket", "OperationAborted", f"Another resource has this setting of {bucket} already.", 409)
+            yield refused("bucket", "OperationAborted", f"Another resource already manages this setting of {bucket}.", 409)
 
 
 class AccessBlock(OfBucket):

@@ -1,4 +1,4 @@
-"""The vendor's part of the provider protocol."""
+"""The AWS-specific part of the provider protocol."""
 
 from __future__ import annotations
 
@@ -70,13 +70,13 @@ class Provider(server.Provider):
 
     @override
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
-        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...), and the default
-        # version, too, if updateDefaultVersion is set.
+        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...). The provider
+        # does the same for the default version if updateDefaultVersion is set; the stand-in does it always.
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()
 
 
 def _region(variables: Mapping[str, Any]) -> Any:
-    """Return the configured region, or the environment's (pulumi_aws 7.51.1, provider.py)."""
+    """Return the configured region, or the region in the environment (pulumi_aws 7.51.1, provider.py)."""
     return variables.get("region") or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

@@ -1,7 +1,7 @@
 """Temporary credentials of an instance's role: the metadata service issues them, and the API verifies them (stdlib only).
 
-No session is stored: a session token is sealed with the world's own key, and the secret derives from the key's id. Source of
-the format: EC2 user guide, "Retrieve security credentials from instance metadata".
+No session is stored: the world's own key authenticates each session token, and each secret is derived from that key and the
+access key id. Source of the format: EC2 user guide, "Retrieve security credentials from instance metadata".
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ID = string.ascii_uppercase + "234567"
 
 @dataclass(frozen=True)
 class Session:
-    """Valid credentials: the instance, its role's name, the secret, and when they expire (Unix time)."""
+    """Issued credentials: the instance, its role's name, the secret, and when the credentials expire (Unix time)."""
 
     instance: str
     role: str
@@ -43,7 +43,7 @@ def _key(world: Path) -> bytes:
         fresh = folder / f"{_KEY}.{os.getpid()}"
         fresh.touch(0o600)
         fresh.write_bytes(secrets.token_bytes(32))
-        with contextlib.suppress(FileExistsError):  # the first one is kept
+        with contextlib.suppress(FileExistsError):  # another process was faster; its key is kept
             os.link(fresh, file)
         fresh.unlink()
     return file.read_bytes()
@@ -58,7 +58,7 @@ def _time(seconds: float) -> str:
 
 
 def issue(world: Path, instance: str, role: str, now: float) -> str:
-    """Return new credentials in the form of the metadata service."""
+    """Return new credentials in the form that the metadata service returns."""
     key = _key(world)
     key_id = f"ASIA{''.join(secrets.choice(_ID) for _ in range(16))}"
     text = json.dumps({"instance": instance, "role": role, "key": key_id, "end": now + LIFE_S})
@@ -71,7 +71,7 @@ def issue(world: Path, instance: str, role: str, now: float) -> str:
 
 
 def opened(world: Path, key_id: str, token: str) -> Session | None:
-    """Return the session of a key id and a token, or None if this world did not issue them."""
+    """Return the session, even if expired, that a key id and a token belong to; None if this world did not issue them."""
     key = _key(world)
     try:
         data = base64.b64decode(token, validate=True)

@@ -21,12 +21,12 @@ _DEEPEST = 15
 
 
 class Parameter(Kind):
-    """A parameter. The world's file holds its value, because machines write it too."""
+    """A parameter; its value is in a file of the world, because machines write it, too."""
 
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"
     create, update, delete = "PutParameter", "PutParameter", "DeleteParameter"
-    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal supports values that are kept."}
+    unplayed: ClassVar[Mapping[str, str]] = {"valueWo": "the rehearsal supports only values that are kept in the state."}
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -80,7 +80,7 @@ class Parameter(Kind):
 
     @override
     def gone(self, cloud: ResourceCloud, record: Record) -> None:
-        # A parameter that existed already made this creation fail, and must not be deleted.
+        # If the parameter already existed, creating this resource failed, and the parameter must not be deleted.
         if cloud.store.read().records[record.id].private.get("written"):
             parameters.delete(cloud.world, shown(record))
 

@@ -38,7 +38,7 @@ class Subnet(InVpc):
     seconds = 2
     unplayed: ClassVar[Mapping[str, str]] = dict.fromkeys(
         ("ipv6CidrBlock", "ipv6Native", "ipv4IpamPoolId", "ipv6IpamPoolId", "outpostArn", "assignIpv6AddressOnCreation"),
-        "the rehearsal supports only IPv4 ranges that the stack names.",
+        "the rehearsal supports only IPv4 ranges that the program gives.",
     )
 
     @override
@@ -123,7 +123,9 @@ class RouteTable(InVpc):
         yield from super().problems(asked)
         routes = each(asked.inputs, "routes[]")
         if len(routes) > _MOST_ROUTES:
-            yield refused("routes", "RouteLimitExceeded", f"routes has {len(routes)} entries and may have {_MOST_ROUTES}.")
+            yield refused(
+                "routes", "RouteLimitExceeded", f"routes has {len(routes)} entries, but may have at most {_MOST_ROUTES}."
+            )
         for path, route in routes:
             yield from _route(asked, route, f"{path}.", "cidrBlock", asked.known("vpcId"))
 
@@ -156,7 +158,7 @@ class Route(Kind):
 
     @override
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
-        # The id in the provider's format: the table and a hash of the destination.
+        # The id has the provider's format: the table's id and a hash of the destination.
         return f"r-{inputs['routeTableId']}{zlib.crc32(str(inputs['destinationCidrBlock']).encode())}"
 
     @override
@@ -176,7 +178,7 @@ class Route(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return the route's dependencies: it is deleted with its table; its target cannot be deleted before it."""
+        """Return the route's dependencies without its table: deleting the table deletes the route, too."""
         return (one for one in super().needs(record) if not one.startswith(TABLE))
 
 
@@ -190,10 +192,15 @@ def _route(asked: Asked, route: Mapping[str, Any], prefix: str, destination: str
         )
     other = [name for name in _OTHERS if route.get(name) is not None]
     if other:
-        yield refused(f"{prefix}{other[0]}", "NotRehearsed", f"{other[0]} is given; routes lead to IGW and NAT here.", 501)
+        yield refused(
+            f"{prefix}{other[0]}",
+            "NotRehearsed",
+            f"{other[0]} is given, but the rehearsal's routes lead only to internet and NAT gateways.",
+            501,
+        )
     given = [name for name in TARGETS if route.get(name) is not None]
     if len(given) != 1 and not other:
-        yield combination(f"{prefix}gatewayId", f"one target is needed, and {len(given)} of {', '.join(TARGETS)} are given.")
+        yield combination(f"{prefix}gatewayId", f"one target is needed, but {len(given)} of {', '.join(TARGETS)} are given.")
     for name in given:
         if isinstance(route[name], Unknown):
             continue
@@ -209,7 +216,7 @@ class Association(Kind):
     token, noun, prefix = JOINED, "association", "rtbassoc"
     create, update, delete = "AssociateRouteTable", "ReplaceRouteTableAssociation", "DisassociateRouteTable"
     references: ClassVar[Mapping[str, str]] = {"routeTableId": TABLE, "subnetId": SUBNET}
-    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal supports associations of subnets."}
+    unplayed: ClassVar[Mapping[str, str]] = {"gatewayId": "the rehearsal supports only associations of subnets."}
     holds = True
 
     @override
@@ -242,5 +249,5 @@ class Association(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Return the association's dependencies: it is deleted with its subnet; its table cannot be deleted before it."""
+        """Return the association's dependencies without its subnet: deleting the subnet deletes the association, too."""
         return (one for one in super().needs(record) if not one.startswith(SUBNET))

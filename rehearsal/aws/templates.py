@@ -34,14 +34,14 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Return why the service refuses user data of that many bytes, or None."""
+    """Return why the service refuses user data of `size` bytes, or None."""
     if size <= USER_DATA_BYTES:
         return None
-    return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, and this has {size}.")
+    return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, but this has {size}.")
 
 
 class LaunchTemplate(Named):
-    """A launch template with its versions; references in it are checked when it is used."""
+    """A launch template with its versions; it does not block the deletion of resources that it refers to."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"
@@ -70,7 +70,7 @@ class LaunchTemplate(Named):
         if problem:
             yield problem
         if asked.inputs.get("defaultVersion") is not None and asked.known("updateDefaultVersion"):
-            yield invalid("defaultVersion", "defaultVersion and updateDefaultVersion are given; one of them says which it is.")
+            yield invalid("defaultVersion", "defaultVersion and updateDefaultVersion are given; only one is allowed.")
 
     @override
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
@@ -100,7 +100,7 @@ class LaunchTemplate(Named):
 
 
 def version(template: Record, wanted: str) -> dict[str, Any] | None:
-    """Return the data of a template's version (a number, `$Latest` or `$Default`), or None if there is none."""
+    """Return the data of a template's version (a number, `$Latest` or `$Default`), or None if there is no such version."""
     numbers = {"$Latest": template.computed["latestVersion"], "$Default": template.computed["defaultVersion"]}
     number = numbers.get(wanted, wanted)
     versions = template.private["versions"]
@@ -124,7 +124,7 @@ class PlacementGroup(Named):
             yield refused("name", self.duplicate, f"The Placement Group '{account.PLACEMENT_GROUP}' already exists.")
         count, strategy = asked.known("partitionCount"), asked.known("strategy")
         if count is not None and strategy not in {None, "partition"}:
-            yield invalid("partitionCount", f"partitionCount is {count} and goes with strategy partition, not {strategy}.")
+            yield invalid("partitionCount", f"partitionCount is {count}, but strategy must be partition, not {strategy}.")
 
     @override
     def on_create(self, database: Database, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Instance types: GPUs, network cards, EFA devices, disks, and the purchase options and placement groups of each.
+"""Instance types: GPUs, network cards, EFA devices, disks, purchase options and placement group strategies of each type.
 
 Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go. EFA devices, memory, disks and line rates:
 karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of RDMA
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIGA = 10**9
-#: PCI buses of the eight GPUs. No page of the vendor names them: these are those of OCI's BM.GPU4.8.
+#: PCI buses of the eight GPUs. No page of the vendor names them, so these are the buses of OCI's BM.GPU4.8.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 #: Model name of the local disks (AWS, "SSD instance store volumes").
 LOCAL_DISK = "Amazon EC2 NVMe Instance Storage"
@@ -33,8 +33,8 @@ class Type:
         front_gbit_s: line rate of IP traffic.
         nvme: bytes of each local disk.
         usage: its purchase options.
-        strategies: strategies of placement groups that accept it.
-        spread: number of a region's zones that offer it, counted from the first; 0: all.
+        strategies: placement group strategies that accept the type.
+        spread: number of a region's zones that offer the type, counted from the first zone; 0: all zones.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Type:
     gpu_gib: int = 0
 
     def offered(self, zones: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the zones of a region that offer it."""
+        """Return the zones of a region that offer the type."""
         return zones[: self.spread] if self.spread else zones
 
 
@@ -128,7 +128,8 @@ _ROWS = (
 #: Every instance type by its name.
 TYPES = {one.name: one for one in _ROWS}
 
-#: Letters -> the account's on-demand quota in vCPUs: name, code (Service Quotas, "Amazon EC2"), value here.
+#: First letters of a type's name -> quota for on-demand instances: name, code (Service Quotas, "Amazon EC2"), rehearsed value
+#: in vCPUs.
 QUOTAS = {
     "p": ("Running On-Demand P instances", "L-417A185B", 3072.0),
     "g": ("Running On-Demand G and VT instances", "L-DB2E81BA", 768.0),
@@ -137,7 +138,7 @@ QUOTAS = {
     "m": ("Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances", "L-1216C47A", 1152.0),
 }
 
-#: The same for spot requests.
+#: Name -> code and rehearsed value of the account's quota for spot requests, in vCPUs.
 SPOT_QUOTAS = {
     "All P4, P3 and P2 Spot Instance Requests": ("L-7212CCBC", 768.0),
     "All P5 Spot Instance Requests": ("L-C4BD4855", 1536.0),
@@ -146,11 +147,11 @@ SPOT_QUOTAS = {
     "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests": ("L-34B43A08", 1152.0),
 }
 
-#: Elastic IP addresses per region (VPC user guide, "Amazon VPC quotas": 5 by default): name and code in Service Quotas, value.
+#: Quota for Elastic IP addresses (VPC user guide, "Amazon VPC quotas": 5 per region): name and code in Service Quotas, value.
 ADDRESS_QUOTA = ("EC2-VPC Elastic IPs", "L-0263D0A3", 5)
 
 
 def letters(name: str) -> str:
-    """Return the quota of a type; the standard types share one."""
+    """Return the key of a type's quota in QUOTAS; the standard types share one quota."""
     found = _letters(name)
     return found if found in QUOTAS else "m"

@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"protocol": "-1", "fromPort": 0, "toPort": 0}
 
 
 class InVpc(Kind):
-    """A resource in a VPC; when it changes, the VPC is rendered again."""
+    """A resource in a VPC; when the resource changes, the VPC is rendered again."""
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
@@ -63,7 +63,7 @@ class Vpc(Kind):
         if problem:
             yield problem
         if asked.known("enableDnsHostnames") and asked.known("enableDnsSupport") is False:
-            yield invalid("enableDnsHostnames", "DNS host names need DNS support: enableDnsSupport is false.")
+            yield invalid("enableDnsHostnames", "DNS host names need DNS support, but enableDnsSupport is false.")
 
     @override
     def on_create(self, database: Database, record: Record) -> None:
@@ -120,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return its ids, and its range, because subnets refer only to the VPC."""
+        """Return its ids and its range; a subnet depends on the range, because its inputs name only the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

@@ -13,7 +13,7 @@ from rehearsal.host import hosts, storage
 from rehearsal.net import network, services, wires
 from rehearsal.world.world import World
 
-#: Folders of the world that the rehearsal itself creates; the stand-in clouds own their files.
+#: Folders of the world that the rehearsal itself creates; `clouds`, with the stand-in clouds' databases, is not among them.
 OWN = (
     *("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "services"),
     *("authority", "engine", "identities", "locks"),
@@ -21,19 +21,19 @@ OWN = (
 
 
 def ids(world: World, folder: str, letter: str) -> set[str]:
-    """Return the ids that have a record or a namespace."""
+    """Return the ids that have a record in `folder`, or a namespace whose name begins with `letter`."""
     recorded = {one.name.removesuffix(".json") for one in (world.path / folder).glob("*")}
     return recorded | {one[1:] for one in wires.namespaces(world) if one.startswith(letter) and one != network.OPERATOR}
 
 
 def orphans(world: World) -> set[str]:
-    """Return the names of namespaces of file systems without a record, without the world's prefix."""
+    """Return the names, without the world's prefix, of namespaces whose file system has no record."""
     recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
     return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
 
 
 def sweep(world: World) -> None:
-    """Remove dead hosts, and networks without a record; call it only while no other run is in the world."""
+    """Remove dead hosts, and file systems and networks without a record; call it only while no other run is in the world."""
     for host_id in ids(world, "hosts", "h"):
         if not hosts.alive(world, host_id):
             hosts.stop(world, host_id)
@@ -54,7 +54,7 @@ def empty(world: World) -> bool:
 
 
 def stop_agent(world: World) -> None:
-    """Terminate the operator's agent, identified by the path of its socket, because its pid may be reused."""
+    """Terminate the operator's SSH agent if its command line has the socket's path; another process may have its pid by now."""
     record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())
@@ -70,15 +70,15 @@ def clear(world: World) -> None:
     wires.remove_namespace(world.netns(network.OPERATOR))
     for name in OWN:
         shutil.rmtree(world.path / name, ignore_errors=True)
-    with contextlib.suppress(OSError):  # a stand-in cloud's database is in the folder
+    with contextlib.suppress(OSError):  # fails if a stand-in cloud's database is still in the folder
         (world.path / "clouds").rmdir()
     with contextlib.suppress(OSError):
         world.path.rmdir()
 
 
 def demolish(world: World) -> None:
-    """Stop every host and remove every network of a world, then the world itself; for tests and `make clear`."""
-    services.stop(world)  # before the hosts, because it may be booting more
+    """Stop every host and file system of a world, remove its networks, then the world itself; for tests and `make clear`."""
+    services.stop(world)  # before the hosts, because a cloud's service may be booting more
     for host_id in ids(world, "hosts", "h"):
         hosts.stop(world, host_id)
     for one in storage.records(world):
@@ -93,7 +93,7 @@ def demolish(world: World) -> None:
 
 
 def agent_answers(world: World) -> bool:
-    """Return whether the operator's agent runs and has the key."""
+    """Return whether the operator's SSH agent runs and has a key."""
     environment = {**os.environ, "SSH_AUTH_SOCK": str(world.agent_socket)}
     listed = subprocess.run(["ssh-add", "-l"], env=environment, capture_output=True, check=False, timeout=10)
     return listed.returncode == 0

@@ -1,7 +1,8 @@
-"""End a rehearsal whatever it left: `python3 -m rehearsal.entry.clear [FOLDER]`; FOLDER is the world's, if not this checkout's.
+"""End a rehearsal and remove everything that it left: `python3 -m rehearsal.entry.clear [FOLDER]`.
 
-It removes hosts, networks, planted faults and the stand-in clouds' records, including those of a test that was killed. The
-names of another world derive from its own folder, so it is not touched; worlds that have namespaces here are listed.
+FOLDER is the world's folder; the default is this checkout's world. Hosts, networks, planted faults and the stand-in clouds'
+records are removed, including those of a test that was killed. Another world is not touched, because the names of its
+namespaces derive from its own folder. Other worlds that still have namespaces on this machine are listed.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def clear(world: World) -> None:
         try:
             fcntl.flock(door, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise RuntimeError(f"a command is at work in {world.path}; end it first.") from None
+            raise RuntimeError(f"a command is running in {world.path}; end it first.") from None
         finally:
             os.close(door)
         cleanup.demolish(world)
@@ -40,7 +41,7 @@ def clear(world: World) -> None:
 
 
 def others(world: World) -> dict[str, int]:
-    """Return the number of namespaces of each other world, by tag."""
+    """Return the number of namespaces of each other world, by that world's tag."""
     names = [one.name for one in _NAMESPACES.glob("bb??????-*")] if _NAMESPACES.is_dir() else []
     return dict(Counter(name[2:8] for name in names if name[2:8] != world.tag))
 
@@ -60,7 +61,7 @@ def main(words: list[str]) -> int:
     sys.stderr.write(f"clear: nothing is left of {world.path}\n")
     for tag, count in sorted(others(world).items()):
         sys.stderr.write(
-            f"clear: world bb{tag} of another folder has {count} namespaces; clear it by its folder, if nobody uses it\n"
+            f"clear: world bb{tag} of another folder has {count} namespaces; if nobody uses it, pass its folder to clear it\n"
         )
     return 0
 

@@ -1,8 +1,8 @@
 """Set up the operator's namespace on the rehearsed Internet and run a command in it.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). Their rails are slowed by the number of ranks per core
-of this machine, unless BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and planted faults after a successful
-command.
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks they have for each core of this
+machine, the more their rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
+planted faults after a successful command.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def lacks(command: list[str]) -> str:
     if not command:
         return "say what to run: rehearsal/enter CMD..., for example rehearsal/enter ssh ADDRESS."
     if sys.platform != "linux":
-        return f"the rehearsal needs Linux, whose namespaces are its hosts, and this is {sys.platform}."
+        return f"the rehearsal needs Linux, because its hosts are Linux namespaces, but this is {sys.platform}."
     if os.geteuid() != 0:
-        return "the rehearsal needs root, as it makes network namespaces and mounts, and this is an ordinary user."
+        return "the rehearsal needs root, because it makes network namespaces and mounts, but this user is not root."
     return _machine_lacks()
 
 
@@ -64,13 +64,13 @@ def _machine_lacks() -> str:
         return f"the rehearsal lacks {', '.join(missing)}; on Debian, apt-get install {packages} brings it."
     tried = subprocess.run(["unshare", "-m", "-n", "-p", "-f", "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
-        return f"the rehearsal needs to make namespaces and the machine refuses: {tried.stderr.strip()}."
+        return f"the rehearsal needs to make namespaces, but the machine refuses: {tried.stderr.strip()}."
     return ""
 
 
 @contextmanager
 def _locks(world: World) -> Iterator[int]:
-    """Hold the world's entry lock: shared while CMD runs, exclusive to clean up before and after.
+    """Hold the world's entry lock: shared while CMD runs, exclusive during the cleanup before and after it.
 
     Yields:
         The descriptor that CMD inherits, so that the lock stays held if only this process is killed.
@@ -102,7 +102,7 @@ def _alone(door: int) -> bool:
 
 
 def _operator(world: World) -> None:
-    """Create the operator's namespace, key pair and agent; keep those that exist."""
+    """Create the operator's namespace, key pair and SSH agent; keep those that exist."""
     network.ensure_operator(world)
     folder = world.folder("operator")
     key, socket = folder / "id_ed25519", world.agent_socket
@@ -118,7 +118,7 @@ def _operator(world: World) -> None:
 
 
 def _environment(world: World) -> dict[str, str]:
-    """Return CMD's environment: ours, with the stand-ins first on PATH and without proxies."""
+    """Return CMD's environment: that of this process, with the stand-ins first on PATH and without proxies."""
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     path = f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}"
     with wires.locked(world, "setup"):
@@ -143,7 +143,7 @@ def _run(world: World, command: list[str], door: int) -> int:
     def pass_on(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    # Ctrl-C reaches CMD directly, which decides what to do; this process waits. Unlike SIG_IGN, a handler is not inherited.
+    # Ctrl-C also reaches CMD, and CMD decides what to do; this process waits. CMD would inherit SIG_IGN, but not a handler.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGHUP, pass_on)
@@ -176,7 +176,7 @@ def main(words: list[str]) -> int:
         with _locks(world) as door:
             if faults := os.environ.get("BUSBAR_FAULTS"):
                 shutil.copyfile(faults, world.path / "faults.json")
-            # Only for the engine, because the output of other commands is often read by programs.
+            # The faults are announced only for the engine, because programs often read the output of other commands.
             if command[:1] == ["pulumi"] and (planted := world.faults()):
                 sys.stderr.write(announced(planted))
             if file is not None:
@@ -186,7 +186,7 @@ def main(words: list[str]) -> int:
             if ends and status == 0:
                 with wires.locked(world, "setup"):
                     existing_hosts.stop(world)
-                    (world.path / "faults.json").unlink(missing_ok=True)  # or the next stack would be short for no reason
+                    (world.path / "faults.json").unlink(missing_ok=True)  # the faults must not affect the next stack
             return status
     except (RuntimeError, ValueError, OSError) as problem:
         return _refuse(str(problem))

@@ -1,8 +1,8 @@
-"""The engine's home in a world: the user's own, except that its plugins are those on PATH, linked as if installed.
+"""The engine's home folder in a world: it links to the user's own home, and to plugins on PATH as if they were installed.
 
-The engine prefers a plugin on PATH and warns of each before all other output; if told to use only installed plugins, it prints
-no warning. The stand-ins must not be installed in the user's own home, because an update against a real account would find
-them, so each world has its own home.
+The engine prefers a plugin on PATH, and warns about each such plugin before all other output. If told to use only installed
+plugins, it prints no warning. The stand-ins must not be installed in the user's own home, because an update against a real
+account would find them, so each world has its own home.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from rehearsal.world.world import World
 
 _PLUGIN = re.compile(r"pulumi-(language|resource|analyzer|converter|tool)-([\w.-]+)")
-#: Higher than any version that an SDK or an older state requests: the engine's older search takes the highest one.
+#: Higher than any version that an SDK or an older state requests: the engine's legacy search takes the highest installed one.
 _VERSION = "v999.0.0"
 
 
@@ -38,7 +38,7 @@ def environment(world: World, path: str) -> dict[str, str]:
 
 
 def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
-    """Yield each plugin's folder and files: the first on `path`, and installed ones that are not on `path`."""
+    """Yield folder and files of each plugin: the first one on `path`, or the installed ones if none is on `path`."""
     found: dict[str, Path] = {}
     for folder in path.split(os.pathsep):
         for file in Path(folder or ".").glob("pulumi-*-*"):
@@ -51,7 +51,7 @@ def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Make `link` point to `target`; a file that the engine created there is kept."""
+    """Make `link` point to `target`; a file that the engine created in the link's place is kept."""
     if link.readlink() != target if link.is_symlink() else not link.exists():
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(target)

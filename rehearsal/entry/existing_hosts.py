@@ -36,7 +36,7 @@ EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
 #: A cluster's API server is reachable like SSH, because an operator may use a local kubeconfig.
 API_SERVER = network.Rule("ingress", "6", "0.0.0.0/0", ports=(6443, 6443))
-#: The hosts' own firewall admits their network, as on machines that have run jobs before.
+#: The hosts' own firewall is emptied or stopped, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v iptables; then iptables -F; else systemctl stop firewalld; fi
@@ -49,13 +49,13 @@ class Site:
 
     Attributes:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
-        image: their image.
+        image: the image of the hosts.
         hosts: address by name, in launch order: private behind a jump host, public without one.
         jump: the jump host's public address; None if the hosts have public addresses themselves.
-        rails: whether the shape's rails connect them.
+        rails: whether the shape's rails connect the hosts.
         kubernetes: name of the jump host, if it is the control plane of a Kubernetes cluster of the hosts.
         divisor: the divisor of line rates, if the file sets one.
-        secondary_networks: whether that cluster has Multus and whereabouts.
+        secondary_networks: whether the Kubernetes cluster has Multus and whereabouts.
     """
 
     shape: Shape
@@ -79,7 +79,10 @@ class Site:
         except (OSError, ValueError) as problem:
             raise ValueError(f"{file} must be a JSON object that describes existing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
-            raise ValueError(f"{file} must have shape, image and hosts and may have jump and rails, and nothing else.")
+            raise ValueError(
+                f"{file} must have shape, image and hosts; besides, it may have only jump, kubernetes, rails, scale and "
+                "secondaryNetworks."
+            )
         shape = (SHAPES | MACHINES)[given["shape"]]
         rails, control_plane = given.get("rails", True), given.get("kubernetes")
         secondary = given.get("secondaryNetworks", True)
@@ -89,12 +92,12 @@ class Site:
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
-                raise ValueError(f"{file} has a host at {address}, and such hosts have addresses in {inside}.")
+                raise ValueError(f"{file} has a host at {address}, but its hosts must have addresses in {inside}.")
         return site
 
     @property
     def scale(self) -> int:
-        """The divisor of line rates with which this machine can carry the traffic of one rank per GPU."""
+        """The divisor of line rates: the file's, or one with which this machine can carry the traffic of one rank per GPU."""
         return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:
@@ -126,7 +129,7 @@ def start(world: World, file: Path) -> None:
         list(window.map(lambda spec: hosts.boot(world, spec), specs))
     if site.kubernetes and site.jump:
         for spec in specs:
-            _host_key(world, spec.id)  # a host has booted once it has one
+            _host_key(world, spec.id)  # a host has booted once it has a host key
         cluster.start(world, specs[-1], specs[:-1], site.jump, secondary_networks=site.secondary_networks)
     called = {site.private(index, address): address for index, address in enumerate(site.hosts.values())}
     if site.jump:
@@ -225,7 +228,7 @@ def _programs(site: Site) -> dict[str, str]:
 
 
 def _host_key(world: World, host_id: str) -> str:
-    """Return a host's public key, read through its console."""
+    """Return a host's public SSH host key, read as on its console."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])

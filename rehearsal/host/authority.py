@@ -1,4 +1,4 @@
-"""The certificate authority that all hosts of a cloud trust, as images trust the Internet's; one for each world."""
+"""A world's own certificate authority, which all hosts of its clouds trust, as real images trust public authorities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _made(world: World) -> Path:
 
 
 def texts(world: World) -> dict[str, tuple[str, int]]:
-    """Return the trust store of an image, by path below the root: OpenSSL's folder, and each distribution's bundle."""
+    """Return an image's trust store (OpenSSL's folder and each distribution's bundle): text and mode by path below the root."""
     certificate = _made(world) / "ca.pem"
     name = wires.call(["openssl", "x509", "-noout", "-subject_hash", "-in", str(certificate)]).strip()
     places = (
@@ -40,7 +40,7 @@ def texts(world: World) -> dict[str, tuple[str, int]]:
 
 
 def issue(world: World, names: tuple[str, ...], to: Path) -> tuple[Path, Path]:
-    """Write a server's certificate for some names, and its key, to a folder; return both files."""
+    """Write a server's certificate for these names, and its key, to a folder; return certificate and key file."""
     folder = _made(world)
     key, request, extensions, certificate = (to / f"server.{end}" for end in ("key", "csr", "ext", "pem"))
     alternatives = ",".join(f"DNS:{name}" for name in names)

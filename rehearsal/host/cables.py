@@ -14,20 +14,20 @@ from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
 from rehearsal.world.world import World
 
-#: Type of service (TOS) that the rehearsed NCCL sets on its front-end sockets. Only these are shaped to the NIC's scaled
-#: rate, because logins and copies at that rate would take minutes.
+#: Type of service (TOS) that the rehearsed NCCL sets on its front-end sockets. Only these sockets are shaped to the NIC's
+#: scaled rate, because logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
 
-#: The fault `wrong_values` alters one of this many packets.
+#: The fault `wrong_values` alters one in this many of the packets that are longer than 1000 bytes.
 CORRUPTED = 8
 
 GIGABITS_MAX = 1_000_000
-#: A booting host may rename a rail after its name was read and before its rate is set; this many tries are made.
+#: Number of attempts to set the rates; several, because a booting host may rename a rail after its name was read.
 RENAMED_TRIES = 3
 
 
 def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:
-    """Plug the front-end NIC into the router, which routes to this host and answers ARP for all others."""
+    """Plug the front-end NIC into the router, which routes to this host and answers its ARP requests for all other hosts."""
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
     wires.ip(
@@ -46,31 +46,31 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
         rate = max(1, spec.front_rate_bits_per_s // scale)
         wires.tc(wires.shaper_of_marked(spec.front_name, rate, NCCL_SOCKET_SERVICE), name)
     if faults.never_answers:
-        # The host drops everything on ingress: from outside it is up but silent.
+        # The host drops everything on ingress: seen from outside, it is up but silent.
         hook = f"type filter hook ingress device {spec.front_name} priority 0; policy drop;"
         wires.call([*wires.inside(name), "nft", "-f", "-"], f"table netdev dead {{\nchain in {{\n{hook}\n}}\n}}\n")
 
 
 def efa_address(front: str, rail: int) -> str:
-    """Return the address that carries an EFA device's bytes: one network for each rail, host part from the front end.
+    """Return the address that carries an EFA device's bytes: the rail's own network, and the last two bytes of `front`.
 
-    The vendor's devices have none; 100.64.0.0/10 is not used in a VPC (RFC 6598).
+    The vendor's devices have no address. These addresses are in 100.64.0.0/10 (RFC 6598), which no rehearsed VPC should use.
     """
     return f"100.{64 + rail}.{'.'.join(front.split('.')[2:])}/16"
 
 
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
-    """Plug each rail into its bridge in the fabric, not shaped yet.
+    """Plug each rail into its bridge in the fabric; `refault` sets the rails' rates later.
 
-    EFA rails have an address and are up; the image configures all others.
+    EFA rails get an address and are set up here; the image configures all other rails.
 
     Raises:
-        ValueError: the host has rails and no fabric.
+        ValueError: the host has rails but no fabric.
     """
     if not spec.rails:
         return
     if spec.fabric_id is None:
-        raise ValueError(f"host {spec.id} has {len(spec.rails)} rails and no fabric; apply_fabric makes one to plug them into.")
+        raise ValueError(f"host {spec.id} has {len(spec.rails)} rails but no fabric; apply_fabric makes one to plug them into.")
     fabric, ends = network.fabric_namespace(world, spec.fabric_id), [f"h{spec.id}r{at}" for at in range(len(spec.rails))]
     add, join = [], []
     for at, (rail, end) in enumerate(zip(spec.rails, ends, strict=True)):
@@ -87,9 +87,9 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
 
 
 def refault(world: World, spec: HostSpec) -> None:
-    """Apply the current faults.json to the rates, links and ports of a host's rails, running or not.
+    """Apply the current faults.json to the rates and links of a host's rails; if the host runs, also to its ports and GPUs.
 
-    A slow link is shaped at both ends, so a running host at its far end is shaped again, too.
+    A slow link is shaped at both ends, so the rails of a running host at the far end are shaped again, too.
     """
     if not spec.rails or spec.fabric_id is None:
         return
@@ -126,9 +126,9 @@ def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec
 
 
 def _ends(world: World, spec: HostSpec) -> list[tuple[str, str]]:
-    """Return name and hardware address of each rail's interface; empty while some cables are missing.
+    """Return name and hardware address of each rail's interface; an empty list while some cables are missing.
 
-    The agent may have renamed rails, so they are found by the far end of their cable.
+    The agent may have renamed the interfaces, so each interface is found by the far end of its cable.
     """
     fabric = network.fabric_namespace(world, str(spec.fabric_id))
     shown = json.loads(wires.call(["ip", "-n", namespace(world, spec.id), "-json", "link", "show"]))
@@ -169,9 +169,9 @@ def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list
 
 
 def _corruption(spec: HostSpec, faults: HostFaults) -> str:
-    """Return rules for the fabric's side of a host's rails that overwrite a word of some packets to it.
+    """Return rules for the fabric's side of a host's rails that overwrite a 32-bit word of some packets to the host.
 
-    Headers stay as they are, and virtual cables verify no checksum, so altered packets arrive.
+    Headers stay as they are, and virtual cables verify no checksum, so the altered packets arrive.
     """
     table = f"table netdev h{spec.id}"
     if not faults.wrong_values:

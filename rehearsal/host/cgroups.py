@@ -1,4 +1,4 @@
-"""Control groups of hosts that run containers: each is below this process's own, so that nothing outside is ever touched."""
+"""Control groups of hosts that run containers: each group is below this process's own group, so no other group is touched."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ def join(world: World, host_id: str) -> str:
     own = _own()
     if not own:
         raise RuntimeError(
-            "a rehearsed Kubernetes node needs cgroup version 1, and this machine has only version 2: boot it with "
-            "systemd.unified_cgroup_hierarchy=0, or rehearse on another."
+            "a rehearsed Kubernetes node needs cgroup version 1, but this machine has only version 2: boot the machine with "
+            "systemd.unified_cgroup_hierarchy=0, or rehearse on another machine."
         )
     made = [folder / world.netns(f"h{host_id}") for folder in own]
-    # The process that stops the host may be in other groups.
+    # The paths are recorded, because the process that stops the host may be in other groups.
     (world.folder("hosts", host_id) / "cgroups").write_text("".join(f"{one}\n" for one in made))
     for one in made:
         one.mkdir(exist_ok=True)
@@ -36,7 +36,7 @@ def join(world: World, host_id: str) -> str:
 
 
 def remove(world: World, host_id: str) -> None:
-    """Remove the groups of a host whose processes were killed; idempotent."""
+    """Remove the groups of a host whose processes have been killed; idempotent."""
     record = world.path / "hosts" / host_id / "cgroups"
     end = time.monotonic() + _PATIENCE_S
     for top in map(Path, record.read_text().split()) if record.exists() else ():

@@ -1,8 +1,9 @@
-/* Keeps the counters of a rehearsed host's RDMA ports true: what an interface has counted goes into the files that its port
- * shows, at most 50 ms late and only when it changed. It counts nothing itself and never ends.
- * argv: triples of an interface index, the folder of its port's counters and their kind; names of interfaces may change, indices
- * do not. Kinds: `mlx5` (words of four bytes, as InfiniBand has them), `irdma` (what its engine sends by IPv4), `RDMA` and
- * `SENDRECV` (an EFA device in bytes, and what NCCL's plugin moves there as remote writes or as messages). */
+/* Keeps the counter files of a rehearsed host's RDMA ports up to date: writes what the kernel has counted for an interface into
+ * the files of its port, at most 50 ms late and only if a count has changed. This program counts nothing itself and never
+ * exits. argv: triples of an interface index (an interface may be renamed, but its index stays), the folder of its port's
+ * counters, and the kind of these counters. Kinds: `mlx5` (data in words of four bytes, as InfiniBand counts them), `irdma`
+ * (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the payload that NCCL's plugin moves
+ * there as remote writes or as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
@@ -16,11 +17,11 @@
 
 enum { EVERY_MS = 50, PORTS_MAX = 65, SHOWN_MAX = 7 };
 
-/* Of one packet on a rail: Ethernet, IPv4, and TCP with its time stamps. */
+/* Headers of one packet on a rail: Ethernet, IPv4, and TCP with its time stamps. */
 enum { HEADERS_BYTES = 14 + 20 + 32 };
 
 struct kind {
-    const char *name, *shown[SHOWN_MAX]; /* NULL behind the last */
+    const char *name, *shown[SHOWN_MAX]; /* NULL after the last file name */
 };
 
 static const struct kind KINDS[] = {
@@ -55,7 +56,7 @@ static void show(struct port *port, const struct rtnl_link_stats64 *counted)
     for (int i = 0; i < SHOWN_MAX && port->kind->shown[i]; i++) {
         if (now[i] <= port->last[i])
             continue;
-        /* One write over the old digits: a counter only grows, so nothing of them is left. */
+        /* One write replaces the old digits: a counter only grows, so its new text is never shorter. */
         if (pwrite(port->files[i], text, (size_t)snprintf(text, sizeof text, "%llu\n", now[i]), 0) > 0)
             port->last[i] = now[i];
     }

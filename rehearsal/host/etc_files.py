@@ -39,11 +39,11 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """Return cloud.cfg: the vendor's modules without those that need disks or snaps."""
-    # On Oracle and Amazon Linux, the module asks systemd to set the host name, which the host already has.
+    """Return cloud.cfg: the vendor's modules, except those that a host does not need, such as growpart and snap."""
+    # On Oracle and Amazon Linux, these modules ask systemd, which a host lacks, to set the host name. The name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
-    return f"""# The image's own settings; user data comes over them.
+    return f"""# The image's own settings; user data overrides them.
 users: [default]
 disable_root: true
 preserve_hostname: false

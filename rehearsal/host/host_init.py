@@ -21,7 +21,7 @@ from typing import Any
 #: Top-level folders of the machine that a host sees: programs and libraries only.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-#: Empty folders of the host's own; everything else at the machine's top level is hidden.
+#: Top-level folders that the host has for itself, empty at first; all that are in neither list are hidden.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
 
 #: What a host sees of the machine's /etc: an allow list, because the rest may contain secrets.
@@ -38,27 +38,27 @@ VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
     "spool",
 ]  # fmt: skip
-#: Folder of the machine's programs that an image lacks until a package installs them from here.
+#: Where a host sees the machine's /usr: packages install from here the programs that the image lacks.
 MACHINE = "usr/lib/rehearsal/machine"
 PROGRAMS = ("usr/lib/rehearsal/init", "usr/lib/rehearsal/counters", "usr/lib/rehearsal/supplicant")
 KEPT_UIDS_BELOW = 1000
-#: A major number for block and character devices that no driver serves, so no device node of a host reaches real hardware.
+#: Major number of the nodes for disks and GPUs. No driver serves it, so these nodes reach no real hardware.
 SAMPLE_MAJOR = 42
 
 LIBC = ctypes.CDLL(None, use_errno=True)
-#: Options of mount(8) that are flags of mount(2), with their values (linux/mount.h); others are the file system's own.
+#: Options of mount(8) that are flags of mount(2), with their values (linux/mount.h); other options belong to the file system.
 MOUNT_FLAGS = {
     "ro": 1, "nosuid": 2, "nodev": 4, "noexec": 8, "remount": 32, "bind": 4096, "rec": 16384, "private": 1 << 18,
 }  # fmt: skip
 DETACH = 2
-#: The number of pivot_root(2), for which the C library has no function.
+#: System call number of pivot_root(2), by architecture; the C library has no function for it.
 PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
 def mount(kind: str, source: str, target: Path | str, options: str = "") -> None:
-    """Mount a file system, or raise an error, which ends the host; options have the names that the program `mount` takes.
+    """Mount a file system; options are named as for the program mount. An error ends the host.
 
-    The kernel is called directly: a host has 20 mounts, and a program for each takes longer than all of them.
+    The kernel is called directly, because starting a program for each of a host's 20 mounts takes longer than the mounts do.
     """
     flags, data = 0, []
     for option in filter(None, options.split(",")):
@@ -69,10 +69,10 @@ def mount(kind: str, source: str, target: Path | str, options: str = "") -> None
 
 
 def bind(source: Path | str, target: Path | str, *, read_only: bool = False) -> None:
-    """Show a file or folder at another place, too."""
+    """Show a file or folder at a second path, too."""
     mount("", str(source), target, "bind")
     if read_only:
-        # What the mount already refuses stays refused; its values in statvfs(2) and mount(2) are the same.
+        # A remount must repeat the flags that are to stay; these three have the same values in statvfs(2) and mount(2).
         kept = [name for name in ("nosuid", "nodev", "noexec") if os.statvfs(target).f_flag & MOUNT_FLAGS[name]]
         mount("", "", target, ",".join(["remount", "ro", "bind", *kept]))
 
@@ -85,7 +85,7 @@ def kernel(call: str, result: int) -> None:
 
 
 def opaque(folder: Path) -> Path:
-    """Make a folder of the upper layer that hides the machine's folder below it."""
+    """Make a folder in the overlay's upper layer that hides the machine's folder at the same path."""
     folder.mkdir(parents=True, exist_ok=True)
     os.setxattr(folder, "trusted.overlay.opaque", b"y")
     return folder
@@ -108,7 +108,7 @@ def clean_machine(upper: Path) -> None:
         opaque(upper / name)
     for folder in ("usr/local", "usr/src", "usr/lib/systemd/system"):
         opaque(upper / folder)
-    # These plugins look for displays and OpenCL devices whenever a rank starts; no vendor's image has them.
+    # hwloc's plugins look for displays and OpenCL devices whenever a rank starts; no vendor's image has these plugins.
     for plugins in Path("/").glob("usr/lib/*/hwloc"):
         hide(upper, str(plugins.relative_to("/")))
     for folder in ("bin", "sbin", "lib", "include", "etc", "share"):
@@ -161,7 +161,7 @@ def lay_image(upper: Path, plan: dict[str, Any]) -> None:
     """Add the image's own files: stand-ins, copies, texts and links, in this order."""
     image = Path(plan["image"])
     shutil.copytree(image / "system", upper / "usr/lib/rehearsal")
-    shutil.copytree("/etc/ldap/schema", upper / "usr/lib/rehearsal/schema")  # slapd's; the set-up installs slapd
+    shutil.copytree("/etc/ldap/schema", upper / "usr/lib/rehearsal/schema")  # slapd's schemas; tools/setup installs slapd
     modules = upper / "usr/lib/rehearsal/python/rehearsal/image"
     modules.mkdir(parents=True)
     for module in image.glob("*.py"):
@@ -223,7 +223,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("tmpfs", "tmpfs", system / "class", "mode=755")
     (system / "class/net").mkdir()
     if plan["hidden"]:
-        # A real EFA device has no interface, so none may be visible here.
+        # A real EFA device has no interface, so the rails' interfaces must not be visible here.
         for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
             (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
     else:
@@ -248,14 +248,14 @@ def start_counting(plan: dict[str, Any]) -> None:
 
 
 def make_proc(root: Path) -> None:
-    """Make a /proc of the host's processes; of its settings, only the network's are writable."""
+    """Make a /proc that shows the host's processes; of the kernel's settings, only the network's can be changed."""
     proc = root / "proc"
     mount("proc", "proc", proc, "nosuid,nodev,noexec")
     bind(proc / "sys", proc / "sys", read_only=True)
     bind("/proc/sys/net", proc / "sys/net")
     scope = proc / "sys/kernel/yama/ptrace_scope"
     if scope.exists():
-        # First boot may write this setting and read it back; the machine's own value does not change.
+        # First boot may write this setting and read it back, so the host has a file in its place; the machine's value stays.
         said = root / "run/ptrace_scope"
         said.write_text(scope.read_text())
         bind(said, scope)
@@ -287,7 +287,7 @@ def main(folder: Path) -> None:
     lay_image(upper, plan)
     if plan["free_bytes"] is not None:
         fill(upper, plan["free_bytes"])
-    # Relative paths, because the host sees them in its list of mounts.
+    # The paths are relative, because the host sees them in its list of mounts.
     os.chdir(stage)
     mount("overlay", "overlay", "root", "lowerdir=/,upperdir=u,workdir=w")
     mount("tmpfs", "tmpfs", root / "dev", "mode=755,nosuid")
@@ -307,7 +307,7 @@ def main(folder: Path) -> None:
     kernel("pivot_root", LIBC.syscall(PIVOT_ROOT[os.uname().machine], b".", b"run/old"))
     os.chroot(".")
     os.chdir("/")
-    # Written through the old root, just before it is unmounted: from here on the host runs.
+    # The pid is written through the old root just before that is unmounted; from now on, the host counts as running.
     Path(f"/run/old{folder}/pid").write_text(outer_pid)
     kernel("umount", LIBC.umount2(b"/run/old", DETACH))
     Path("/run/old").rmdir()

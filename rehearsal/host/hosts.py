@@ -28,12 +28,12 @@ _KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
 
 
 def boot(world: World, spec: HostSpec) -> None:
-    """Start a host; return once its first process runs and cloud-init was started, when the vendor reports RUNNING.
+    """Start a host; return once its first process runs, which is when the vendor reports RUNNING.
 
-    A running host of that id is not touched.
+    A host that is running already is not touched.
 
     Raises:
-        RuntimeError: the machine refused something, or the host did not start within a minute.
+        RuntimeError: a command on this machine failed, or the host did not start within a minute.
         KeyError: its VCN is not in this world.
     """
     if alive(world, spec.id):
@@ -76,12 +76,12 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
         said = log.read_text().strip() if log.exists() else ""
         if (said and not wires.pids(namespace(world, host_id))) or time.monotonic() > end:
             stop(world, host_id)
-            raise RuntimeError(f"host {host_id} did not start; it said: {said.splitlines()[-1] if said else 'nothing'}")
+            raise RuntimeError(f"host {host_id} did not start; last log line: {said.splitlines()[-1] if said else 'none'}")
         time.sleep(0.02)
 
 
 def _build(world: World, image: images.Image) -> Path:
-    """Compile what hosts of an image need, once per world: first process, counter, NCCL and the vendor's own files."""
+    """Put the compiled programs and libraries that hosts of an image need into the world's build folder; return the folder."""
     with wires.locked(world, "build"):
         built = world.folder("build")
         sources = Path(__file__).parent
@@ -103,7 +103,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return gcc's output for these arguments, kept in the checkout until a source or the compiler changes."""
+    """Return the file that gcc makes from these arguments; it is kept, and made again if a source or the compiler changes."""
     compiler = Path(shutil.which("gcc") or "gcc").stat()
     said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
     for source in [word for word in words if word.endswith(".c")]:
@@ -180,7 +180,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "etc/rehearsal/nvme": ("".join(f"{size}\n" for size in spec.nvme), 0o644),
         "etc/rehearsal/front": (f"{spec.front_name}\n", 0o644),
         "etc/rehearsal/rails": ("".join(f"{rail.name} {rail.hca}\n" for rail in spec.rails), 0o644),
-        # A NAT gateway or a public address reaches the vendor's services, like a service gateway.
+        # The ways to the vendor's services: a service gateway, a NAT gateway, or a public address with an internet gateway.
         "etc/rehearsal/services": (
             "yes\n" if routes & {"service", "nat"} or (spec.address in plan.public_ips and "internet" in routes) else "no\n",
             0o644,
@@ -205,17 +205,17 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
     for command in faults.failing:
         script = f"#!/bin/sh\necho 'rehearsed fault command_fails: {command} of this image is broken' >&2\nexit 1\n"
-        made[f"usr/local/sbin/{command}"] = (script, 0o755)  # the first folder of every PATH
+        made[f"usr/local/sbin/{command}"] = (script, 0o755)  # the first folder on the PATH of first boot and of sudo
     user_data = base64.b64encode(spec.user_data).decode()
     made["var/lib/cloud/seed/nocloud/user-data"] = (f"base64:{user_data}", 0o600)
     return made
 
 
 def stop(world: World, host_id: str) -> None:
-    """Stop a host, and keep only its console and its log of calls; idempotent."""
+    """Stop a host; only its console output and its log of calls are kept; idempotent."""
     wires.remove_namespace(namespace(world, host_id))
     cgroups.remove(world, host_id)
-    # Its mounts disappeared with its processes.
+    # The host's mounts disappeared with its processes.
     shutil.rmtree(world.path / "hosts" / host_id, ignore_errors=True)
 
 
@@ -229,7 +229,7 @@ def enter(world: World, host_id: str, argv: list[str], seconds: float = 60) -> s
     """Run a command as root in a host, as on its console; for tests and for debugging.
 
     Raises:
-        subprocess.TimeoutExpired: it did not finish in time.
+        subprocess.TimeoutExpired: the command did not finish in time.
         OSError: the host does not run.
     """
     pid = (world.path / "hosts" / host_id / "pid").read_text()

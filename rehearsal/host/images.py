@@ -1,4 +1,4 @@
-"""The files that an image adds to a host's root file system; the vendors' folders list the images."""
+"""The files that an image adds to a host's root file system; the package of each cloud lists its images."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
 #: A compiler that builds look for but never run, so the file is not executable.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
-#: Commands of the machine that, of the rehearsed images, only Ubuntu's have.
+#: Commands of the machine that only Ubuntu's images have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
-#: Debian's package tools, which only images of Debian's family have.
+#: Debian's package tools: Ubuntu's images have those of the machine except apt, and other images have none.
 DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
-#: The machine's Slurm, munge and MariaDB; a host gets them from packages.
+#: The machine's programs of Slurm, munge and MariaDB, which no image has; a host gets them from packages.
 SLURM = (
     *("sacct", "sacctmgr", "salloc", "sattach", "sbatch", "sbcast", "scancel", "scontrol", "sdiag", "sinfo", "sprio", "squeue"),
     *("sreport", "srun", "sshare", "sstat", "strigger"),
@@ -30,9 +30,9 @@ SLURM = (
     *("munge", "unmunge", "remunge", "munged", "mungekey"),
     *("mariadb", "mariadb-install-db", "mariadbd", "mysql", "mysqld"),
 )
-#: Headers and library names of the machine that a host also gets from packages.
+#: The machine's Slurm headers and PMIx library, which no image has; a host gets these from packages, too.
 BY_DEVELOPMENT_PACKAGE = ("usr/include/slurm", "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so")
-#: Commands that an image has only if its table or a package lists them, whatever the machine has.
+#: Commands that a host has only if its `Image` lists them or a package installs them, even if the machine has them.
 FOREIGN = tuple(
     dict.fromkeys(
         (
@@ -59,23 +59,24 @@ class Image:
         vendor: the vendor whose stand-ins the host uses.
         family: `ol`, `ubuntu` or `amzn`.
         release: version, as in os-release.
-        kernel: release of its kernel; empty unless the image is of Ubuntu.
+        kernel: release of its kernel; empty unless the image is Ubuntu's.
         pretty: its full name.
         user: the login user.
-        commands: stand-ins by name, and the file in image/bin of each.
-        real: the machine's own commands that only some images have.
+        commands: the file in image/bin of each stand-in, by the command's name.
+        real: names in `FOREIGN` of commands that this image takes from the machine.
         cuda: CUDA's version, or "" for an image without GPU software.
         driver: the GPU driver's version.
         mpi: MPI's folder, or "".
         includes: whether sshd reads /etc/ssh/sshd_config.d (OpenSSH from 8.2).
-        agent: whether the vendor's agent names and addresses the rails.
+        agent: whether the vendor's agent gives the rails their names and addresses.
         nccl: version of NCCL in the image or in its packages.
-        lustre: whether the Lustre client is built into it.
-        parent_domain: whether DHCP names the parent of the host's domain first.
+        lustre: whether the image contains the Lustre client.
+        parent_domain: whether DHCP puts the parent of the host's domain first on the search list.
         own_texts: the vendor's text files and their modes, by path below the root.
         own_links: the vendor's symbolic links, by path below the root.
-        own_copies: the vendor's other files, by path below the root: a file of image/, or, after `build/`, of the build folder.
-        builds: files of the build folder that the vendor adds, each with its arguments for gcc.
+        own_copies: source of the vendor's other files, by path below the root: relative to image/, or `build/` and
+            a name in the build folder.
+        builds: gcc's arguments for each file that the vendor adds to the build folder, by name.
     """
 
     name: str
@@ -110,10 +111,10 @@ def nccl_header(version: str) -> str:
 
 
 def absent(one: Image) -> list[str]:
-    """Return the paths of this machine's commands, and files of its development packages, that the image does not have."""
+    """Return the paths of this machine's commands and development files that the image does not have."""
     gone = [name for name in FOREIGN if name not in (*one.commands, *one.real) and not (name == "mount.lustre" and one.lustre)]
     gone += (*DPKG, *IPTABLES) if one.family != "ubuntu" else ("apt",)
-    # The machine's MPI is used only through the image's own.
+    # A host reaches the machine's MPI only through the image's own MPI folder.
     gone += (*SLURM, "nvcc", "mpirun", "mpiexec", "mpicc", "mpicxx", "mpic++", "mpiCC", "mpif77", "mpif90", "mpifort")
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 
@@ -141,7 +142,7 @@ def links(one: Image) -> dict[str, str]:
 
 
 def copies(one: Image, built: Path) -> dict[str, str]:
-    """Return the image's files that are copied from stand-ins and from what was compiled."""
+    """Return the source of each file that is copied into the image, a stand-in or a compiled file, by path below the root."""
     nccl = built / f"nccl-{one.nccl}"
     made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "supplicant", "libshape.so")}
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}

@@ -1,6 +1,6 @@
-/* The first process of a rehearsed host: gives up what could hurt the machine below, starts the boot script, copies
- * the console to its log and reaps orphans. It never restarts anything.
- * Descriptors: 3 is the console's FIFO (read and write), 4 its log (append). argv: what to run as the boot script. */
+/* The first process of a rehearsed host: drops capabilities that could harm the machine under it, starts the boot script,
+ * copies the console to a log and reaps orphans. It never restarts anything. Descriptors: 3 is the console's FIFO (read and
+ * write), 4 the console's log (append). argv: the boot script and its arguments. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -12,7 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Root in a host is root of the machine's user namespace: no clock, modules, raw memory or new device nodes. */
+/* Root in a host is root in the machine's user namespace, so it loses the rights to set the clock, load modules, do raw
+ * I/O and make device nodes. */
 static const int given_up[] = {CAP_SYS_TIME, CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_MKNOD};
 
 static void copy_console(void)
@@ -58,7 +59,7 @@ int main(int argc, char **argv)
         if (wait_for[1].revents & POLLIN) {
             struct signalfd_siginfo info;
             if (read(signals, &info, sizeof info) == sizeof info && info.ssi_signo == SIGTERM)
-                exit(0); /* the kernel ends every other process of the host with it */
+                exit(0); /* the kernel then kills every other process of the host */
             while (waitpid(-1, NULL, WNOHANG) > 0)
                 ;
         }

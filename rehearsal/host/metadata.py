@@ -1,14 +1,15 @@
-"""The address of a host's instance metadata service, and its start; the vendors' folders have the services."""
+"""The address of the instance metadata service, and the code that starts one for a host; each cloud has its own service."""
 
 from __future__ import annotations
 
 from rehearsal.net import wires
 from rehearsal.world.world import World
 
-#: Address of the service for hosts. It listens on their loopback interface on another port, because they may use its port 80.
+#: Address at which hosts call the service. It listens on the host's loopback interface, on another port than 80, because a host
+#: may use port 80 itself.
 ADDRESS, PORT = "169.254.169.254", 8169
 
-#: Rules of a host's namespace: only port 80 of that address, because the name service uses its port 53.
+#: Rules in a host's namespace: they redirect only port 80 of that address, because its port 53 belongs to the name service.
 REDIRECT = f"""table ip metadata {{
   chain output {{
     type nat hook output priority -100;
@@ -19,7 +20,7 @@ REDIRECT = f"""table ip metadata {{
 
 
 def start(world: World, host_id: str, namespace: str, program: str) -> None:
-    """Start a host's metadata service; it exits with the namespace."""
+    """Start a host's metadata service; it ends when the host's namespace is removed."""
     wires.call([*wires.inside(namespace), "nft", "-f", "-"], REDIRECT)
     argv = ["/usr/bin/python3", "-IS", program, str(world.path), host_id, str(PORT)]
     quiet = ["env", "-i", "sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]

@@ -14,7 +14,7 @@ WORDS = {
     NOT_FOUND: "Not Found", NOT_ALLOWED: "Method Not Allowed", CONFLICT: "Conflict",
 }  # fmt: skip
 
-#: Handler of a request: method, path, headers with lower-case names, and body -> status and text.
+#: Handler of a request: takes method, path, headers with lower-case names, and body; returns status and text.
 Answers = Callable[[str, str, dict[str, str], bytes], tuple[int, str]]
 
 
@@ -22,14 +22,14 @@ def read(calling: socket.socket) -> tuple[str, str, dict[str, str], bytes]:
     """Read one request; return method, path, headers with lower-case names, and body.
 
     Raises:
-        ValueError: it is not a valid request, or too long.
+        ValueError: the request is invalid or too long.
     """
     data = b""
     while b"\r\n\r\n" not in data:
         got = calling.recv(LONGEST_BYTES)
         data += got
         if not got or len(data) > LONGEST_BYTES:
-            raise ValueError("no whole request came.")
+            raise ValueError("no complete request arrived.")
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     method, path, _ = first.split(" ")

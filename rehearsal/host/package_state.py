@@ -1,7 +1,7 @@
-"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that are known only from relations.
+"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that only other packages' fields mention.
 
-Source: `dpkg -l` of Ubuntu 22.04 on EC2, whose rows `un` are names that an installed package provides, recommends or conflicts
-with.
+Source: `dpkg -l` of Ubuntu 22.04 on EC2. Its rows marked `un` are names that an installed package provides, recommends or
+conflicts with.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from rehearsal.image import signing_keys
 from rehearsal.image.apt_repositories import ARCHIVE, SUITES
 
-#: Settings that disable what apt cannot use here: a host has no other users, no terminal, and no resolver for SRV records.
+#: Settings that disable what apt cannot use on a rehearsed host: another user, a terminal, SRV records, and translations.
 _APT = """APT::Sandbox::User "root";
 Dpkg::Use-Pty "false";
 Acquire::EnableSrvRecords "false";

@@ -1,6 +1,6 @@
 """The /sys/class entries of a host's RDMA devices: ports, rates, counters and verbs.
 
-Names and paths are those of the kernel drivers mlx5 and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
+Names and paths are those of the kernel drivers mlx5, irdma and efa (drivers/infiniband/hw/efa/efa_verbs.c for EFA's counters).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ EFA_NEVER = (
 )  # fmt: skip
 
 #: Counters of Intel's driver (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names); it has no `counters` folder.
-#: counters.c updates the first four; events that a rehearsed TCP cable does not have stay 0.
+#: counters.c updates the first four; the others stay 0, because their events do not occur on rehearsed cables.
 IRDMA = (
     "ip4OutOctets", "ip4InOctets", "ip4OutPkts", "ip4InPkts", "RxECNMrkd", "RxUDP", "TxUDP", "cnpHandled",
     "cnpIgnored", "cnpSent", "ip4InDiscards", "ip4InMcastOctets", "ip4InMcastPkts", "ip4InReasmRqd",
@@ -65,7 +65,7 @@ class Port:
         active: whether it has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5`, `irdma` or `efa`; an EFA device has no link to an interface.
-        authenticated: whether its switch admits it (802.1X); the stand-in of wpa_cli reads this.
+        authenticated: whether its switch admits it (802.1X); the stand-in for wpa_supplicant reports this.
     """
 
     hca: str
@@ -95,7 +95,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def folders(ports: Sequence[Port]) -> dict[str, str]:
-    """Return all entries at boot: a text for each file below /sys/class, `->` and a target for each link."""
+    """Return all entries at boot: a text for each file below /sys/class, `->` followed by the target for each link."""
     made = state(ports)
     for port in ports:
         base = f"infiniband/{port.hca}"
@@ -104,7 +104,7 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def verbs(ports: Sequence[Port]) -> dict[str, str]:
-    """Return the files that a verbs library looks for, below /sys/class; an empty text where it must find nothing."""
+    """Return the files that a verbs library looks for, below /sys/class; the text is empty if it must not find a device."""
     return {
         f"infiniband_verbs/uverbs{number}/ibdev": f"{port.hca}\n" if port.verbs else "" for number, port in enumerate(ports)
     }

@@ -10,7 +10,7 @@ from rehearsal.net import services
 from rehearsal.world.world import World
 
 NAME = "sites"
-#: On the rehearsed Internet (TEST-NET-2, RFC 5737).
+#: Address of the sites on the rehearsed Internet (TEST-NET-2, RFC 5737).
 _ADDRESS = "198.51.100.30"
 
 
@@ -18,7 +18,7 @@ def start(world: World) -> None:
     """Make the sites' names resolvable in every VCN, and start the process that serves them unless it is running.
 
     Raises:
-        RuntimeError: it does not listen within a minute.
+        RuntimeError: the process does not listen within a minute.
     """
     program = (sys.executable, "-m", "rehearsal.plugin.sites")
     services.announce(world, services.Service(NAME, _ADDRESS, tuple(sorted(internet.HOSTS)), program, world.scale))

@@ -36,24 +36,25 @@ class HostSpec:
     """A host as requested.
 
     Attributes:
-        id: [a-z0-9]{6,8}, its name everywhere in the world.
+        id: at most 8 characters of [a-z0-9]; the host's name everywhere in the world.
         index: its launch index in its pool, from 0, by which faults select it; -1 for an instance outside every pool.
-        hostname: short name; with search_domain, it is its name in the name service.
-        image: its image; a record keeps only the name.
+        hostname: name without a domain; the name service knows the host as hostname.search_domain.
+        image: its image; the host's record keeps only the image's name.
         user_data: passed to cloud-init unchanged.
-        address: in subnet_cidr; the router of vcn_id must know that subnet.
-        front_hca: RDMA device of the front-end NIC, if it is an RDMA device.
-        gpu_buses: PCI bus of each GPU; empty: numbered in order.
+        address: address of the front end, in subnet_cidr; the router of vcn_id must know that subnet.
+        front_hca: RDMA device of the front-end NIC; None if it has none.
+        gpu_buses: PCI bus of each GPU; if empty, buses are numbered in order.
         nvme: bytes of each local disk.
         nvme_model: model name of all local disks.
         agent_plugins: names of the vendor's agent plugins that are enabled.
-        instance_id: the instance id for cloud-init; empty: `id`.
-        metadata: texts of the instance metadata service, by path without a leading slash; empty: there is no such service.
-        metadata_program: the program of that service: `PROGRAM WORLD HOST_ID PORT`.
+        instance_id: the instance id for cloud-init; if empty, `id`.
+        metadata: texts of the instance metadata service, by path without a leading slash; if empty, the host has
+            no such service.
+        metadata_program: the program of that service, started as `PROGRAM WORLD HOST_ID PORT`.
         bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
-        may_put: patterns of the names that the machine may write through that service.
+        may_put: patterns of the names of SSM parameters that the host may write through the metadata service.
         firmware: contents of /sys/class/dmi/id, by file.
-        processors: sockets, cores per socket and threads per core that schedulers see; empty: this machine's.
+        processors: sockets, cores per socket and threads per core that schedulers see; if empty, this machine's.
         memory_mib: memory that schedulers see.
         programs: folders of this machine that the host sees, read-only, by path below the root.
     """
@@ -92,7 +93,9 @@ class HostSpec:
 
     def __post_init__(self) -> None:
         if not (self.id.isalnum() and self.id.islower() and len(self.id) <= 8):  # noqa: PLR2004 - see below
-            raise ValueError(f"host id {self.id!r} must be up to 8 of [a-z0-9], as interface names are made from it.")
+            raise ValueError(
+                f"host id {self.id!r} must be at most 8 characters of [a-z0-9], because interface names are made from it."
+            )
 
 
 def namespace(world: World, host_id: str) -> str:
@@ -101,7 +104,7 @@ def namespace(world: World, host_id: str) -> str:
 
 
 def keep(world: World, spec: HostSpec) -> None:
-    """Write the record of a host: everything but its user data; its image by name."""
+    """Write the record of a host: everything except its user data, and only the name of its image."""
     kept = {key: value for key, value in asdict(spec).items() if key != "user_data"} | {"image": spec.image.name}
     write_whole(world.folder("hosts", spec.id) / "spec.json", json.dumps(kept))
 
@@ -110,7 +113,7 @@ def load(world: World, host_id: str) -> HostSpec:
     """Return the host of that id as requested, without its user data and with only the name of its image.
 
     Raises:
-        FileNotFoundError: there is none in this world.
+        FileNotFoundError: this world has no such host.
     """
     kept: dict[str, Any] = json.loads((world.path / "hosts" / host_id / "spec.json").read_text())
     rails = tuple(Rail(**one) for one in kept.pop("rails"))
@@ -120,7 +123,7 @@ def load(world: World, host_id: str) -> HostSpec:
 
 
 def alive(world: World, host_id: str) -> bool:
-    """Return whether the host's first process runs. Its network namespace identifies it, because its pid may be reused."""
+    """Return whether the host's first process runs. The network namespace identifies it, because pids are reused."""
     try:
         pid = (world.path / "hosts" / host_id / "pid").read_text()
         own = Path("/run/netns", namespace(world, host_id)).stat().st_ino

@@ -1,8 +1,8 @@
-"""Shared file systems of a VPC: each is a server in a subnet that shows its data to clients that reach its port.
+"""Shared file systems of a VPC: each is a server in a subnet, which shows its data to clients that reach its port.
 
-It implements neither NFS nor Lustre: a client asks over TCP (image/system/mount.shared), and the server, which runs on this
-machine, mounts the data in the client's mount namespace. So security rules and routes decide who can mount, but data do not
-cross the network. The data are in memory, like a host's disk, and are deleted with the file system. If only the server is
+The server implements neither NFS nor Lustre: a client asks over TCP (image/system/mount.shared), and the server, which runs on
+this machine, mounts the data in the client's mount namespace. So security rules and routes decide who can mount, but data do
+not cross the network. The data are in memory, like a host's disk, and are deleted with the file system. If only the server is
 stopped, they are kept in the world's folder for the next server.
 """
 
@@ -42,10 +42,10 @@ class FileSystem:
     """One file system as requested.
 
     Attributes:
-        id: the vendor's id, or any other that is unique in the world.
+        id: the vendor's id, or any other id that is unique in the world.
         kind: `lustre` or `nfs`.
         vcn_id: its VPC; the router must know subnet_cidr.
-        address: in subnet_cidr.
+        address: address of its server, in subnet_cidr.
         names: full DNS names by which hosts of the VPC find it.
         export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
         ports: ports that the vendor's service listens on.
@@ -64,9 +64,11 @@ class FileSystem:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ValueError(f"file system {self.id} is of kind {self.kind!r}; it must be one of {', '.join(KINDS)}.")
+            raise ValueError(f"file system {self.id} is of kind {self.kind!r}; the kind must be one of {', '.join(KINDS)}.")
         if not self.id or "/" in self.id or self.id.startswith("."):
-            raise ValueError(f"a file system has the id {self.id!r}, which must be a plain file name, as a folder has it.")
+            raise ValueError(
+                f"a file system has the id {self.id!r}, but it must be a plain file name, because a folder is named after it."
+            )
         if ipaddress.ip_address(self.address) not in ipaddress.ip_network(self.subnet_cidr):
             raise ValueError(f"file system {self.id} is at {self.address}, which must be in its subnet {self.subnet_cidr}.")
 
@@ -90,12 +92,12 @@ def namespace(world: World, system_id: str) -> str:
 
 
 def folder(world: World, system_id: str) -> Path:
-    """Return the folder with its record and, while it runs, its `data`."""
+    """Return a file system's folder, which contains its record and, while its server runs, the link `data`."""
     return world.path / "storage" / system_id
 
 
 def alive(world: World, system_id: str) -> bool:
-    """Return whether its server runs and listens."""
+    """Return whether a file system's server runs and listens."""
     return (folder(world, system_id) / "data").exists() and bool(wires.pids(namespace(world, system_id)))
 
 
@@ -112,12 +114,12 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system with the data kept from its last server; if it is running, only its clients change.
+    """Start a file system with the data kept from its last server; if its server is running, only the record is updated.
 
     Raises:
         ValueError: the values are not valid for a file system.
         KeyError: its VPC is not in this world.
-        RuntimeError: the machine refused something, or the server does not listen within half a minute.
+        RuntimeError: a command on this machine failed, or the server does not listen within half a minute.
     """
     system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, ports, tuple(clients))
     record = json.dumps({**asdict(system), "source": system.source, "most_bytes": MOST_BYTES})
@@ -167,12 +169,12 @@ def _await(world: World, system_id: str) -> None:
         said = log.read_text().strip().splitlines() if log.exists() else []
         if (said and not wires.pids(namespace(world, system_id))) or time.monotonic() > end:
             stop(world, system_id)
-            raise RuntimeError(f"file system {system_id} did not start; it said: {said[-1] if said else 'nothing'}")
+            raise RuntimeError(f"file system {system_id} did not start; last log line: {said[-1] if said else 'none'}")
         time.sleep(0.02)
 
 
 def stop(world: World, system_id: str) -> None:
-    """Stop a file system and delete its data, also in hosts that have it mounted; idempotent."""
+    """Unmount a file system in all hosts, stop its server and delete its data; idempotent."""
     for record in world.path.glob("hosts/*/spec.json"):
         _detach(world, record.parent, system_id)
     wires.remove_namespace(namespace(world, system_id))
@@ -190,7 +192,7 @@ def put_away(world: World, system_id: str) -> None:
 
 
 def forget(world: World, system_id: str) -> None:
-    """Delete the kept data; idempotent."""
+    """Delete the kept data of a file system; idempotent."""
     shutil.rmtree(_kept(world, system_id), ignore_errors=True)
     with contextlib.suppress(OSError):
         _kept(world, system_id).parent.rmdir()
@@ -206,7 +208,7 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _detach(world: World, host: Path, system_id: str) -> None:
-    """Unmount the file system everywhere in a host, which may have been deleted."""
+    """Unmount the file system everywhere in a host; do nothing if the host has been deleted."""
     try:
         source = json.loads((folder(world, system_id) / "record.json").read_text())["source"]
         pid = (host / "pid").read_text()
@@ -215,7 +217,7 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            # In its pid namespace, too, because umount looks itself up in /proc.
+            # umount enters the host's pid namespace, too, because it looks itself up in /proc.
             into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 

@@ -29,7 +29,7 @@ ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
 
-# linux/mount.h and the system call table shared by all architectures since 5.2.
+# From linux/mount.h, and from the system call table that all architectures share since Linux 5.2.
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 AT_FDCWD, AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 1, os.O_CLOEXEC, 4
 ATTRIBUTES = {"ro": 0x1, "nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x10}
@@ -37,7 +37,7 @@ ATTRIBUTE_ATIME = 0x70
 CLONE_NEWNS = 0x20000
 
 
-class Refused(Exception):  # noqa: N818 - it is an answer
+class Refused(Exception):  # noqa: N818 - an answer to a client, not an error
     """A refusal, with the message of the client's own tools."""
 
 
@@ -61,7 +61,7 @@ def client(world: World, vcn_id: str, address: str) -> str:
         Refused: there is no such host.
     """
     for record in world.path.glob("hosts/*/spec.json"):
-        with contextlib.suppress(OSError, ValueError):  # starting or terminating right now
+        with contextlib.suppress(OSError, ValueError):  # the host is starting or terminating right now
             spec = load(world, record.parent.name)
             # The pid may have been reused meanwhile.
             if spec.vcn_id == vcn_id and spec.address == address and alive(world, spec.id):
@@ -84,7 +84,9 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
 
 
 def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
-    """Mount the data in another process's mount namespace; in a child process, because it could not leave that again.
+    """Mount the data in another process's mount namespace.
+
+    A child process does this, because a process that has entered that namespace could not leave it again.
 
     Raises:
         Refused: the mount point cannot be used.
@@ -134,7 +136,7 @@ class Server:
         return found
 
     def prepare(self) -> list[socket.socket]:
-        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; clients use the first socket."""
+        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; clients ask at the first socket."""
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
@@ -149,7 +151,7 @@ class Server:
         return [asked, *others]
 
     def answer(self, peer: str, asked: dict[str, Any]) -> dict[str, str]:
-        """Show the data to a client; return the error if it is refused."""
+        """Show the data to a client; return an empty answer, or the error if the client is refused."""
         try:
             record = self.record()
             check(record, peer, asked)
@@ -159,7 +161,7 @@ class Server:
         return {}
 
     def serve(self) -> None:
-        """Answer until killed."""
+        """Answer clients until killed."""
         listening = self.prepare()
         while True:
             ready, _, _ = select.select(listening, [], [])

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from rehearsal.image import debian, packages
 from rehearsal.image.package import Package
 
-#: Ubuntu's archive, which images name by http (Ubuntu cloud images, /etc/apt/sources.list).
+#: Ubuntu's archive, which images name with http (not https) (Ubuntu cloud images, /etc/apt/sources.list).
 ARCHIVE = "archive.ubuntu.com"
 #: Release of Ubuntu -> its suite.
 SUITES = {"22.04": "jammy", "24.04": "noble"}
@@ -17,13 +17,13 @@ _FSX = "fsx-lustre-client-repo.s3.amazonaws.com"
 _INDEX = "main/binary-amd64/Packages"
 #: A repository without suites (sources.list(5): the suite is a path).
 _FLAT = "nvidia.github.io/libnvidia-container/stable/deb/amd64"
-#: The owner of the key that signs the lists of a site.
+#: Repository's host name -> owner of the key that signs its package lists.
 SIGNERS = {ARCHIVE: "Ubuntu archive", _FSX: "FSx repository", "nvidia.github.io": "NVIDIA repository"}
 _ABOUT = "Origin: rehearsal\nDate: Mon, 01 Jan 2024 00:00:00 UTC\nArchitectures: amd64\n"
 
 
 def served(where: str) -> bytes | None:
-    """Return the file of a repository at host and path, or None; like a web server, it treats `/./` as `/`."""
+    """Return the repository's file at `where` (host and path), or None; `/./` means `/`, as for a web server."""
     return _files().get(where.replace("/./", "/"))
 
 

@@ -17,7 +17,7 @@ from rehearsal.image.standin import fail
 
 _NEW_MOUNTS, _NEW_USER, _NEW_PROCESSES = 0x20000, 0x10000000, 0x20000000
 _READ_ONLY, _NO_SUID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
-#: Mount flags: statvfs(3) returns the values that mount(2) takes, with one exception.
+#: Mount flags: statvfs(3) returns the values that mount(2) takes, except for relatime.
 _KEPT, _STAT_RELATIME, _RELATIME = 2 | 4 | 8 | 1024 | 2048, 4096, 1 << 21
 _FROM_HOST = ("hosts", "hostname", "resolv.conf")
 _FACTS = "etc/rehearsal"
@@ -74,7 +74,7 @@ def enter(*, as_root: bool = False) -> None:
 
 
 def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, writable: bool, gpus: bool) -> Path:
-    """Mount the container's root below the runtime folder; return it."""
+    """Mount the container's root below the runtime folder; return the root's path."""
     root = runtime / "root"
     root.mkdir(exist_ok=True)
     _mount("tmpfs", root, "tmpfs", _NO_SUID | _NO_DEVICES, "mode=755")
@@ -95,7 +95,7 @@ def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, w
 
 
 def _system(root: Path, rootfs: Path, *, writable: bool) -> None:
-    """Mount the machine's programs below the image's own files."""
+    """Mount the machine's programs, and over them the image's own files."""
     for entry in Path("/").iterdir():
         if entry.is_symlink():
             (root / entry.name).symlink_to(entry.readlink())
@@ -121,7 +121,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
 
 
 def _accounts(root: Path) -> None:
-    """Add the user who runs the container to its accounts."""
+    """Write the container's accounts: root, and the user who runs the container."""
     me = pwd.getpwuid(os.getuid())
     rows = {"root": "root:x:0:0:root:/root:/bin/sh", me.pw_name: ":".join([me.pw_name, "x", *map(str, me[2:4]), "", *me[5:]])}
     (root / "etc/passwd").write_text("".join(f"{row}\n" for row in rows.values()))
@@ -129,7 +129,7 @@ def _accounts(root: Path) -> None:
 
 
 def run(root: Path, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None = None) -> NoReturn:
-    """Replace this process with the command, inside that root and, if root requests it, as that user and group."""
+    """Replace this process with the command, with `root` as its root directory, and as `user` (uid and gid) if given."""
     os.chroot(root)
     os.chdir("/")
     if user is not None:

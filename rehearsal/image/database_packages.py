@@ -1,4 +1,4 @@
-"""MariaDB and slurmdbd as the distributions package them; their programs are the machine's own, Debian's."""
+"""MariaDB and slurmdbd as the distributions package them; their programs are this machine's, which are Debian's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,11 @@ WantedBy=multi-user.target
 
 
 def _mariadb(version: str, folder: str) -> Package:
-    """Return the server, with its settings in `folder`; Red Hat's unit creates the data that Debian's package contains."""
+    """Return the server's package, with its settings in `folder`.
+
+    The package creates the database when it is installed, as Debian's does. With Red Hat's package, the unit creates it at its
+    first start.
+    """
     return {
         "version": version,
         "files": [

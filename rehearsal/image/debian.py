@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-#: Source of the packages' files: a host's own stand-ins, or the checkout's when the rehearsed Internet serves them.
+#: Folder with the packages' files: on a host, its own stand-ins; in the process of the rehearsed Internet, the checkout's.
 _HOSTS = Path("/usr/lib/rehearsal")
 LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 
 
 def archive(name: str, package: Package) -> bytes:
-    """Return a package as a .deb file (deb(5)); its files are copied from the stand-ins of this host."""
+    """Return a package as a .deb file (deb(5)); its files are copied from the stand-ins in `LIBRARY`."""
     told = [("./control", 0o644, about(name, package).encode(), "")]
     if after := package.get("postinst"):
         told.append(("./postinst", 0o755, f"#!/bin/sh -e\n{after}".encode(), ""))

@@ -1,10 +1,10 @@
-"""OpenLDAP and SSSD as the distributions package them; their programs are the machine's own, Debian's."""
+"""OpenLDAP and SSSD as the distributions package them; their programs are this machine's, which are Debian's."""
 
 from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: A host's path of the machine's LDAP schemas.
+#: Where a host has the machine's LDAP schemas.
 _SCHEMA = "/usr/lib/rehearsal/schema"
 #: SSSD's own unit (sssd 2.8, src/sysv/systemd/sssd.service.in), without its limits.
 _UNIT = """[Unit]
@@ -42,7 +42,7 @@ install -d -o openldap -g openldap -m 700 /var/lib/ldap
     "sssd-ldap": _SSSD,
     **dict.fromkeys(("ldap-utils", "libnss-sss", "libpam-sss"), Package()),
 }
-#: In EPEL from Oracle Linux 9 on; the distribution itself has only the clients.
+#: OpenLDAP's server: in EPEL from Oracle Linux 9 on; the distribution itself has only the clients.
 EPEL: Package = {
     "version": "2.6.6-4.el9",
     "postinst": f"""getent passwd ldap || useradd --system --home-dir /var/lib/ldap --shell /sbin/nologin ldap

@@ -24,7 +24,7 @@ def running() -> bool:
 
 
 def settings(*, permanent: bool) -> dict[str, Any]:
-    """Return the zones: permanent or runtime."""
+    """Return the permanent or the runtime zones."""
     found: dict[str, Any] = load("firewall" if permanent else "firewall-now", DEFAULT)
     return found
 
@@ -37,7 +37,7 @@ def keep(value: dict[str, Any], *, permanent: bool) -> None:
 
 
 def apply(value: dict[str, Any]) -> None:
-    """Load the table in one step; traffic that the default zone does not allow is refused."""
+    """Load the table in one step; traffic that neither the default zone nor the trusted zone allows is refused."""
     trusted, default = value["zones"]["trusted"], value["zones"][value["default"]]
     lines = ["ct state established,related accept", 'iifname "lo" accept', "ip protocol icmp accept"]
     lines += [f"ip saddr {one} accept" for one in trusted["sources"]]

@@ -1,4 +1,4 @@
-"""Files on the rehearsed Internet that first boots download."""
+"""Files on the rehearsed Internet that hosts download."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import apt_repositories, debian, packages, signing_keys
 
-#: Hosts whose files are served here; requests to all other addresses go over the network.
+#: Hosts whose files this module has.
 HOSTS = frozenset(
     {
         *apt_repositories.SIGNERS,
@@ -30,17 +30,18 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-#: The only available version of EFA's installer; AWS's hosts have the files that it installs.
+#: The only version of EFA's installer that can be downloaded. The files that it installs are prepared on rehearsed AWS hosts.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
-# The rehearsal's EFA installer knows only -y. It installs the files that the image would have had.
+# The rehearsal's EFA installer knows only -y. It installs the same files that other images already contain.
 . /usr/lib/rehearsal/record
 [ "$*" = -y ] || { echo "efa_installer.sh: the stand-in knows -y only, not: $*" >&2; exit 1; }
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
 cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
-#: The vendor's script is written for bash: it uses arrays and [[ ]], which dash does not support. Its choice of devices: FSx
-#: for Lustre user guide, "Configuring EFA clients"; the first and the last, or up to eight for GPUDirect Storage.
+#: Like the vendor's script, this one needs bash: it uses arrays and [[ ]], which dash does not support. It chooses the devices
+#: as the FSx for Lustre user guide says in "Configuring EFA clients": the first and the last; for GPUDirect Storage, all of
+#: them, or eight of 16 or 32.
 _EFA_LUSTRE = """#!/bin/bash
 # The rehearsal's setup of Lustre over EFA: LNet gets the devices; what they carry for Lustre is not rehearsed.
 declare -a devices=() chosen=()
@@ -61,8 +62,8 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 """
 
 
-#: The rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path of the
-#: release notes. It has the same bytes everywhere, because its checksum is in a stack file.
+#: The rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path in the
+#: release notes. The release has the same bytes everywhere, because its checksum is in a stack file.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
@@ -145,7 +146,7 @@ def _zip(files: dict[str, str]) -> bytes:
     return packed.getvalue()
 
 
-#: A user's own script.
+#: An example of a user's own script.
 NOTE = """#!/bin/bash
 # Notes who ran it, and with what.
 printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note

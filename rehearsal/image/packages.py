@@ -7,6 +7,7 @@ import os
 from rehearsal.image import database_packages, directory_packages, slurm_packages
 from rehearsal.image.package import Package
 
+# A plain package installs no files: the machine's /usr has them already, or they stay missing.
 _PLAIN = (
     *("git", "gcc", "gcc-c++", "make", "cmake", "numactl", "jq", "tmux", "vim", "wget", "curl", "tar", "unzip", "pigz"),
     *("chrony", "rdma-core", "mstflint", "lvm2", "mdadm", "xfsprogs", "python3", "python36", "python3-pip"),
@@ -18,11 +19,10 @@ _LUSTRE: Package = {
     "version": "2.15.6-1fsx34",
     "files": [("program", "/usr/sbin/mount.lustre", "mount.shared"), ("program", "/usr/sbin/lnetctl", "lnetctl")],
 }
-#: The running kernel is the machine's; the vendor has no Lustre module for it.
+#: The running kernel is the machine's, for which the vendor has no Lustre module.
 _KERNEL = os.uname().release
-# The machine's /usr already has the files of the plain packages, or they are missing.
 _FIRST_WITH_EPEL = 8
-#: Release 8 does not have OpenLDAP's server (RHEL 8, Considerations in adopting).
+#: Release 8 does not have OpenLDAP's server (Red Hat, "Considerations in adopting RHEL 8").
 _FIRST_WITH_LDAP = 9
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
@@ -87,11 +87,11 @@ AMAZON: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _
 
 
 def lustre_module(kernel: str) -> Package:
-    """Return the client's modules for one kernel."""
+    """Return the package with the Lustre client's modules for one kernel."""
     return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
 
 
-#: FSx's repository of jammy in September 2026; its last modules are for 6.8.0-1063.
+#: Kernels for which the rehearsed FSx repository of jammy has modules; in September 2026, the real one's last is 6.8.0-1063.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
 #: It is unknown for which kernels noble's repository has modules, so it has none here.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
@@ -105,7 +105,7 @@ LUSTRE_FOR_UBUNTU: dict[str, Package] = {
 #: FSx's repository for Ubuntu, by suite.
 LUSTRE_BY_SUITE = {"jammy": LUSTRE_FOR_UBUNTU, "noble": _LUSTRE_FOR_NOBLE}
 
-#: The rehearsal's choice; no claim about the newest version in the vendor's repository.
+#: A version that the rehearsal chose; the vendor's repository may have newer ones.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
 
 _NCCL: dict[str, Package] = {
@@ -123,20 +123,20 @@ _NCCL: dict[str, Package] = {
     },
     "libnccl-static": {"version": NCCL_VERSION},
 }
-#: Contents of package files that no repository serves, by the name in them.
+#: Contents of package files that no repository serves, by the package's name.
 FILES: dict[str, Package] = {
     "enroot": {
         "version": "4.1.2-1",
         "files": [
             ("program", "/usr/bin/enroot", "enroot"),
-            # An extra that the package does not install into /etc/enroot/hooks.d.
+            # The package brings this hook, but does not install it into /etc/enroot/hooks.d.
             ("program", "/usr/share/enroot/hooks.d/50-slurm-pmi.sh", "slurm-pmi-hook"),
         ],
     },
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
-#: By full name, because a version is requested; the vendor's package has more programs.
+#: NVIDIA's container toolkit, by name with version, because a version is requested; the vendor's packages have more programs.
 TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",
@@ -147,7 +147,7 @@ TOOLKIT: dict[str, Package] = {
         "files": [("program", "/usr/bin/nvidia-container-cli", "nvidia-container-cli")],
     },
 }
-#: The same repository for apt, where a version is requested as `NAME=VERSION`.
+#: The toolkit's repository for apt, where a version is requested as `NAME=VERSION`.
 TOOLKIT_FOR_UBUNTU: dict[str, Package] = {
     "libnvidia-container-tools": TOOLKIT["libnvidia-container-tools-1.18.0-1"],
     "libnvidia-container1": {"version": "1.18.0-1"},

@@ -32,7 +32,7 @@ class Image:
     entrypoint: str = ""
 
     def rootfs(self) -> Iterator[tuple[str, Path | bytes | str]]:
-        """Yield every file (a path of the host, or bytes) and link (text) with its path, in order."""
+        """Yield each path in the image with its content: for a file, a path on the host or bytes; for a link, its target."""
         for place, folder in sorted(self.folders.items()):
             for path in sorted(folder.rglob("*")):
                 if path.is_symlink():
@@ -111,7 +111,7 @@ def _framework() -> Image:
 
 def _tensorflow() -> Image:
     """Return NVIDIA's TensorFlow image, with its own MPI, CUDA and NCCL."""
-    # Source of its files: a separate folder in OCI's image with only a driver; other images have the files themselves.
+    # On OCI's host image with only the driver, the files are in a separate folder; other host images have MPI and CUDA.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(
@@ -133,7 +133,7 @@ _REFERENCE = re.compile(r"docker://(?:[^#@]+@)?([^#/@]+)#([a-z0-9/._-]+?)(?::([\
 
 
 def parse(uri: str) -> tuple[str, str, str] | None:
-    """Return registry, name, and tag or digest of a reference in the form with #, or None."""
+    """Return registry, name, and tag or digest of a reference such as docker://REGISTRY#NAME:TAG, or None if it is invalid."""
     found = _REFERENCE.fullmatch(uri)
     return None if found is None else (found[1], found[2], found[4] or found[3] or "latest")
 

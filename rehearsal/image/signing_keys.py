@@ -1,4 +1,4 @@
-"""Keys in place of those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
+"""Keys that replace those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
 
 A rehearsed stack file has their fingerprints where a real one has the vendor's.
 """
@@ -38,7 +38,7 @@ amEGUvlzu1MpkbtLV3+wSghopgwUes0/rHgD
 =Lz3l
 -----END PGP PUBLIC KEY BLOCK-----
 """
-#: The owners of the keys, in words.
+#: Key and fingerprint, by the name of their owner.
 OWNERS = {
     "Ubuntu archive": (UBUNTU, UBUNTU_FINGERPRINT),
     "FSx repository": (FSX, FSX_FINGERPRINT),

@@ -1,10 +1,10 @@
-"""Slurm and munge as the distributions package them; their programs are the machine's own, Debian's 22.05."""
+"""Slurm and munge as the distributions package them; their programs are this machine's, which are Debian's 22.05."""
 
 from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: A host's path of the machine's programs; images lack Slurm and munge until a package installs them.
+#: Where a host has the machine's programs; images lack Slurm and munge until a package installs them.
 _MACHINE = "/usr/lib/rehearsal/machine"
 _MUNGE_PROGRAMS = ("bin/munge", "bin/unmunge", "bin/remunge", "sbin/munged", "sbin/mungekey")
 _CLIENTS = (
@@ -22,7 +22,7 @@ def _programs(*paths: str) -> list[tuple[str, str, str]]:
 
 
 def daemon(name: str) -> list[tuple[str, str, str]]:
-    """Return a Slurm daemon, which has another name in Debian, and its unit."""
+    """Return the files of a Slurm daemon: its programs, which have other names in Debian, and its unit."""
     after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
     unit = (
         "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
@@ -62,7 +62,7 @@ install -d /etc/slurm
 #: Headers, and the file name with which Slurm loads PMIx; hosts lack both until a package installs them.
 _HEADERS = [("link", "/usr/include/slurm", f"{_MACHINE}/include/slurm")]
 PMIX_FILES = [("link", f"/{PMIX}", "libpmix.so.2")]
-#: Versions of Debian's and Ubuntu's Slurm packages; `--version` prints the machine's.
+#: Versions of Debian's and Ubuntu's Slurm packages; `--version` prints the version of this machine's Slurm.
 _SLURM_VERSIONS = {"22.04": "21.08.5-2ubuntu1", "24.04": "23.11.4-1.2ubuntu5"}
 
 

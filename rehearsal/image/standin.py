@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STATE = "/var/lib/rehearsal"
 
-#: Any answer will do, even a refusal.
+#: Where `reachable` connects; any answer will do, even a refusal.
 INTERNET = ("198.51.100.10", 443)
 
 
@@ -71,7 +71,7 @@ def save(name: str, value: object) -> None:
 
 
 def facts(name: str) -> list[str]:
-    """Return the words of that file in /etc/rehearsal, or none if it does not exist."""
+    """Return the words of the file `name` in /etc/rehearsal, or none if the file does not exist."""
     try:
         with open(f"/etc/rehearsal/{name}") as file:
             return file.read().split()

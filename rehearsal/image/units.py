@@ -55,7 +55,7 @@ def _last(unit: Unit, key: str, default: str = "") -> str:
 
 
 def seconds(text: str) -> float:
-    """Return a time span such as `5` or `1min 30s` in seconds; exit if the text is not one."""
+    """Return a time span such as `5` or `1min 30s` in seconds; exit with an error if the text is not a time span."""
     parts = re.findall(r"([\d.]+)\s*([a-z]*)", text)
     if not parts or any(word not in _UNITS_S for _, word in parts):
         fail(f"Failed to parse time span: {text}")
@@ -170,7 +170,7 @@ def _exists(user: str) -> bool:
 
 
 def _words(line: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the words of a command; the value of `$NAME` is split into words, that of `${NAME}` stays inside one word."""
+    """Return the words of a command; the value of `$NAME` is split into words, the value of `${NAME}` is not."""
     words: list[str] = []
     for word in shlex.split(line.strip().lstrip("-@:+!")):
         if re.fullmatch(r"\$\w+", word):

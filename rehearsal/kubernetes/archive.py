@@ -1,4 +1,4 @@
-"""Images as archives in OCI layout, which containerd imports: of single programs, and a root that the runtime fills."""
+"""Images as archives in OCI layout, which containerd imports: with a few programs, or with none if the runtime mounts them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root() -> bytes:
 
 
 def files(held: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """Return a layer with executable files, and links."""
+    """Return a layer with these executable files and links."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as layer:
         for name, data in held.items():

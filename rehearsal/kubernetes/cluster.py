@@ -30,7 +30,7 @@ _NEEDED = (
     *("multus", "thin_entrypoint", "install_multus"),
     *("whereabouts", "ip-control-loop", "install-cni.sh"),
 )
-#: Programs that whereabouts's installation script runs; Alpine's image has them from BusyBox.
+#: Programs that whereabouts's installation script runs; in Alpine's image, they are BusyBox's.
 _SHELL = ("sh", "base64", "cat", "chmod", "cp", "date", "echo", "mkdir", "sed", "sleep", "touch", "tr")
 
 
@@ -45,19 +45,19 @@ def programs() -> Path:
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
     if not found:
-        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; tools/setup kubernetes builds them, once.")
+        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; tools/setup kubernetes builds them all, once.")
     return found[0]
 
 
 def start(
     world: World, control_plane: HostSpec, nodes: list[HostSpec], reached_at: str, *, secondary_networks: bool = True
 ) -> None:
-    """Start the cluster, whose API is at a public address; return when every node is ready and offers its GPUs.
+    """Start the cluster, with its API at the public address `reached_at`; return when every node is ready and offers its GPUs.
 
-    Without `secondary_networks`, it has neither Multus nor whereabouts, but its nodes have their images.
+    Without `secondary_networks`, the cluster has neither Multus nor whereabouts, but its nodes have the images of both.
 
     Raises:
-        RuntimeError: it did not start in time; the message has the end of a machine's log.
+        RuntimeError: the cluster did not start in time; the message has the end of each machine's log.
     """
     own = _certificates(world, control_plane, reached_at)
     server = f"https://{control_plane.address}:6443"
@@ -115,7 +115,7 @@ def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> s
 
 
 def _certificates(world: World, control_plane: HostSpec, reached_at: str) -> dict[str, bytes]:
-    """Return the cluster's own authority, and the keys that it signed, by file."""
+    """Create the cluster's own authority; return its certificate and the keys and certificates of the cluster, by file name."""
     folder = world.folder("kubernetes")
     names = f"subjectAltName=IP:{control_plane.address},IP:{reached_at},IP:127.0.0.1,IP:10.96.0.1,DNS:kubernetes.default.svc"
     script = f"""
@@ -175,7 +175,7 @@ def _run(world: World, spec: HostSpec, script: str) -> None:
 
 
 def _begin(world: World, spec: HostSpec, program: str, words: list[str]) -> None:
-    """Start a program in a machine's namespaces, with its own control groups; it terminates with the machine."""
+    """Start a program in a machine's namespaces and a new cgroup namespace; the program ends when the machine is stopped."""
     _lay(world, spec, "usr/local/sbin", {f"kubernetes-{program}": (_NODE / program).read_bytes()}, 0o755)
     pid = (world.path / "hosts" / spec.id / "pid").read_text()
     into = ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-T", "-r", "--wdns=/", "unshare", "-C"]
@@ -189,7 +189,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resources: str) -> None:
-    """Create the objects that the cluster's operators would have created, and wait for the nodes."""
+    """Create `resources`, wait until every node is ready, and advertise each node's GPUs."""
     end, last = time.monotonic() + _PATIENCE_S, "nothing was tried"
     while time.monotonic() < end:
         try:
@@ -198,7 +198,7 @@ def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resour
                 kubectl(world, control_plane.id, "apply", "-f", "-", given=resources)
             found = json.loads(kubectl(world, control_plane.id, "get", "nodes", "-o", "json"))["items"]
             ready = {one["metadata"]["name"] for one in found if _is_ready(one)}
-            last = f"ready are {', '.join(sorted(ready)) or 'no nodes'}"
+            last = f"ready nodes: {', '.join(sorted(ready)) or 'none'}"
             if {node.hostname for node in nodes} <= ready:
                 break
         except RuntimeError as problem:

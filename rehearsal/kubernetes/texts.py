@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-#: Network of all pods, and the subnet of node number 1, 2 ...
+#: Network of all pods; each node assigns addresses from its own range in it.
 PODS = "10.244.0.0/16"
 PAUSE, IMAGE = "registry.rehearsed/pause:3.9", "registry.rehearsed/busbar/pytorch:23.09-py3"
 #: Images under the vendors' own names, for clusters in which a stack installs Multus and whereabouts.
@@ -98,7 +98,7 @@ def _resource(group: str, version: str, kind: str, plural: str) -> dict[str, Any
     }
 
 
-#: Resource kinds that Multus and whereabouts add to a cluster (their own deployments define these).
+#: Resource kinds that Multus and whereabouts add to a cluster (in a real cluster, the deployments of both define these kinds).
 RESOURCES = json.dumps(
     {
         "apiVersion": "v1",

@@ -1,8 +1,8 @@
-"""The name service of one VCN: answers A queries for the hosts and file systems on it, and for the vendor's services.
+"""The name service of one VCN: answers A queries for the VCN's hosts and file systems, and for the vendors' services.
 
-A program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`; its other inputs are records in the folders
-beside the hosts'. Records are read again for each query, so a host has its name from boot until it terminates, as with the
-vendor.
+This is a program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`. It also reads the records
+of file systems and services, in folders beside the hosts' folder. Records are read again for each query, so a host has its
+name from boot until it terminates, as with the vendor.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def known(folder: Path, vcn_id: str) -> dict[str, str]:
     for record in folder.glob("*/spec.json"):
         try:
             spec = json.loads(record.read_text())
-        except (OSError, ValueError):  # being written or removed right now: the next query finds it
+        except (OSError, ValueError):  # the record is being removed, or is being written and will be read at the next query
             continue
         if spec.get("vcn_id") == vcn_id:
             table[f"{spec['hostname']}.{spec['search_domain']}".lower()] = spec["address"]
@@ -48,7 +48,7 @@ def answer(query: bytes, table: dict[str, str]) -> bytes:
     """Return the reply to a query with one question.
 
     Raises:
-        struct.error, IndexError, UnicodeDecodeError: it is not a valid query.
+        struct.error, IndexError, UnicodeDecodeError: the query is invalid.
     """
     number, _, questions, *_ = HEADER.unpack_from(query)
     labels, at = [], HEADER.size
@@ -62,7 +62,7 @@ def answer(query: bytes, table: dict[str, str]) -> bytes:
     if kind == TYPE_A and name in table:
         # 0xC00C is a pointer to the name in the question.
         found = struct.pack(">HHHLH", 0xC00C, TYPE_A, 1, TIME_TO_LIVE_S, 4) + socket.inet_aton(table[name])
-    # QR, AA, RD and RA: an authoritative answer.
+    # Flags QR, AA, RD and RA: an authoritative answer.
     return HEADER.pack(number, 0x8580 | code, 1, int(bool(found)), 0, 0) + question + found
 
 

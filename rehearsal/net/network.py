@@ -1,7 +1,7 @@
 """Subnets, gateways and fabrics as namespaces: `apply_*` creates what a plan describes, `delete_*` removes all of it.
 
 A VCN is one router namespace. Each host has its own cable to the router, so that all traffic between two hosts, even in one
-subnet, passes its rules. A fabric is one namespace with a bridge for every rail. Neither boots a host.
+subnet, passes the router's rules. A fabric is one namespace with a bridge for every rail. This module boots no host.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
     "router_namespace",
 ]
 
-#: Address of the name service in a VCN that sets no other address.
+#: Address of the name service in a VCN whose plan sets no other address.
 RESOLVER = "169.254.169.254"
 
 #: The operator's namespace, which is the whole rehearsed Internet.
@@ -65,7 +65,7 @@ def gateway(cidr: str) -> str:
 
 
 def ensure_operator(world: World) -> None:
-    """Create the operator's namespace: loopback, its address, no route out."""
+    """Create the operator's namespace, with loopback and the operator's address, but without a route out."""
     name = world.netns(OPERATOR)
     wires.make_namespace(name)
     wires.ip([f"addr replace {OPERATOR_ADDRESS}/32 dev lo"], name)
@@ -103,24 +103,24 @@ def apply_vcn(world: World, plan: VcnPlan) -> None:
 
 
 def _number(world: World, vcn_id: str) -> int:
-    """Return the VCN's number in this world, 1 to 254; it is kept as long as its record."""
+    """Return the VCN's number in this world, 1 to 254; the number stays the same as long as the VCN's record exists."""
     taken = {one.stem: int(json.loads(one.read_text())["number"]) for one in world.folder("vcns").glob("*.json")}
     if vcn_id in taken:
         return taken[vcn_id]
     free = set(range(1, 255)) - set(taken.values())
     if not free:
-        raise RuntimeError("this world has 254 VCNs already, and each needs an address of 192.0.2.0/24 of its own.")
+        raise RuntimeError("this world has 254 VCNs already, and each needs its own address in 192.0.2.0/24.")
     return min(free)
 
 
 def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
-    """Connect the router to the Internet, with the addresses that it answers for and the routes back."""
+    """Connect the router to the Internet; set the addresses that the router answers for, and the operator's routes to it."""
     operator, far = world.netns(OPERATOR), f"v{plan.id}"
     if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
         wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
     publics = set(plan.public_ips.values()) | {nat_address}
     answered = publics | _gateways(plan.subnets) | {plan.resolver}
-    # Set every time: a crash may have left the cable without settings.
+    # These are set every time, because a crash may have left the cable without settings.
     wires.ip(
         [
             f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
@@ -151,7 +151,7 @@ def _gateways(subnets: Iterable[SubnetPlan]) -> set[str]:
 
 
 def _name_service(world: World, plan: VcnPlan, router: str) -> None:
-    """Start the VCN's name service unless it is running; it is the only process in its namespace."""
+    """Start the VCN's name service unless it is running; no other process runs in the router's namespace."""
     if wires.pids(router):
         return
     server = Path(__file__).with_name("name_service.py")
@@ -160,7 +160,7 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
 
 
 def _quietly(argv: list[str]) -> list[str]:
-    """Return the command with its output detached from this process's, so that no reader waits for it to exit."""
+    """Return the command with its output detached from this process's, so that no reader of our output waits for it to exit."""
     return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
 
 
@@ -196,7 +196,7 @@ def _group(found: dict[str, Any]) -> GroupPlan:
 
 
 def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
-    # JSON has no tuples, and plans are compared by value.
+    # JSON turned the tuples into lists; they must be tuples again, because plans are compared by value.
     rules: Iterable[dict[str, Any]] = (
         {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()} for one in found["rules"]
     )
@@ -213,7 +213,7 @@ def ensure_vcn(world: World, vcn_id: str) -> str:
 
 
 def delete_vcn(world: World, vcn_id: str) -> None:
-    """Delete the router, its cable, its rules and its name service; hosts must be stopped before; idempotent."""
+    """Delete the router, its cable, its rules and its name service; hosts must have been stopped before; idempotent."""
     with wires.locked(world, "network"):
         wires.remove_namespace(router_namespace(world, vcn_id))
         (world.path / "vcns" / f"{vcn_id}.json").unlink(missing_ok=True)

@@ -21,7 +21,7 @@ class Rule:
         peer: CIDR of the other side: source of ingress, destination of egress.
         ports: first and last destination port, or None for all.
         source_ports: first and last source port, or None for all.
-        icmp: type and code (None: all codes), or None for all types.
+        icmp: type and code (a code of None means all codes), or None for all types.
         stateless: whether replies need a rule of their own.
         group: id of the security group whose members are the other side; if it is set, `peer` is ignored.
     """
@@ -38,7 +38,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Route:
-    """One rule of a route table; a `service` destination is in 240.0.0.0/4. The NAT and service gateways share one address."""
+    """One rule of a route table.
+
+    If the target is `service`, the destination is in 240.0.0.0/4. A NAT gateway and a service gateway share one address.
+    """
 
     destination: str
     target: Literal["internet", "nat", "service"]
@@ -72,8 +75,8 @@ class VcnPlan:
         cidrs: its address ranges.
         subnets: its subnets.
         public_ips: public address of each private address that has one.
-        groups: security groups, whose rules apply to each address; None if the subnets' rules apply. An address in no group
-            sends and receives nothing.
+        groups: security groups, whose rules apply instead of the subnets'; None if the subnets' rules apply. With groups, an
+            address that is in no group sends and receives nothing.
         resolver: address of its name service.
         nat_ip: public address of its NAT gateway; if empty, the builder picks one.
     """
@@ -114,7 +117,7 @@ def _span(ports: tuple[int, int]) -> str:
 
 
 def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
-    """Return a chain that marks the packet where this subnet or group allows it, and the connection if stateful."""
+    """Return a chain that marks the packets that this subnet or group allows; a stateful rule also marks the connection."""
     lines = [f"chain {direction}_{judge.id} {{"]
     for rule in judge.rules:
         if rule.direction == direction:
@@ -126,7 +129,10 @@ def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
 
 
 def _ways_out(subnet: SubnetPlan) -> list[str]:
-    """Return a chain that drops what this subnet's route table has no route for; the longest prefix wins."""
+    """Return a chain that drops packets for which the subnet has no route; the longest prefix wins.
+
+    A route to an internet gateway is only for hosts with a public address; replies do not leave through any other gateway.
+    """
     lines = [f"chain out_{subnet.id} {{"]
     for route in sorted(subnet.routes, key=lambda one: -ip_network(one.destination).prefixlen):
         to = f"ip daddr {route.destination} "
@@ -139,7 +145,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """Return one chain for each address, through all its groups: a packet is allowed if one of them allows it."""
+    """Return one chain for each address, through all its groups: a packet is allowed if any of these groups allows it."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
@@ -175,7 +181,7 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
 
 
 def render(plan: VcnPlan, nat_address: str) -> str:
-    """Return the whole ruleset of a VCN's router; it replaces the one before in one step.
+    """Return the whole ruleset of a VCN's router; loading it replaces the previous one in one step.
 
     A connection's mark records which sides allowed it statefully: 1 the source's egress, 2 the destination's ingress. A
     packet's mark collects the decisions of its two sides; it passes only if both allow it.
@@ -214,7 +220,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet's side of a connection has no list here; for a tracked connection both bits are its own.
+            # The Internet has no rules here, so packets from and to it get the mark of that side without a check.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',
@@ -247,9 +253,9 @@ def render(plan: VcnPlan, nat_address: str) -> str:
 
 
 def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
-    """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None: all.
+    """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None allows all.
 
-    It is stateless: each direction needs its own pair, as EFA's traffic does.
+    The ruleset is stateless: each direction needs its own pair, as EFA's traffic does.
     """
     head = ["table bridge fabric", "delete table bridge fabric"]
     if pairs is None:

@@ -1,7 +1,7 @@
-"""The vendors' own services: their address and names, and each cloud's process that serves them.
+"""The vendors' own services: their addresses and names, and for each cloud the process that serves them.
 
 A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to it. Its process holds
-a lock as long as it listens, so whether it runs is never decided by a pid that another program may have by now.
+a lock while it listens. That lock shows whether the process runs; a pid would not, because another program may have it by now.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Service:
         cloud: name of the cloud.
         address: address of the services.
         names: their full names, in lower case.
-        program: command of their process, an interpreter first; it calls `listening` once it listens.
+        program: command that starts their process, the interpreter first; the process calls `listening` once it listens.
         scale: divisor of line rates, for hosts that the process boots.
     """
 
@@ -45,7 +45,7 @@ class Service:
 
 
 def announce(world: World, service: Service) -> None:
-    """Make the services' names resolvable in every VCN, in addition to earlier ones; `start` starts the process."""
+    """Make the services' names, and those announced before, resolvable in every VCN; `start` starts the process."""
     record = world.folder(_FOLDER) / f"{service.cloud}.json"
     with wires.locked(world, "services"):
         names = announced(world, service.cloud).names if record.exists() else ()
@@ -56,7 +56,7 @@ def announce(world: World, service: Service) -> None:
 
 
 def announced(world: World, cloud: str) -> Service:
-    """Return the services that were announced.
+    """Return a cloud's announced services.
 
     Raises:
         FileNotFoundError: no services of that cloud were announced.
@@ -69,7 +69,7 @@ def start(world: World, cloud: str, checkout: Path) -> None:
     """Start the process of a cloud's services unless it is running; return when it listens.
 
     Raises:
-        RuntimeError: it does not listen within a minute; the message has the end of its output.
+        RuntimeError: the process does not listen within a minute; the message has the last line of its log.
         FileNotFoundError: the services were not announced.
     """
     with wires.locked(world, f"start-{cloud}"):
@@ -94,7 +94,7 @@ def _await(world: World, cloud: str, log: Path) -> None:
     while not _runs(world, cloud):
         if time.monotonic() > end:
             said = log.read_text(errors="replace").strip().splitlines() if log.exists() else []
-            raise RuntimeError(f"{cloud}'s services do not listen within {_START_S} s; said: {(said or ['nothing'])[-1]}")
+            raise RuntimeError(f"{cloud}'s services did not listen in {_START_S} s; last log line: {(said or ['none'])[-1]}")
         time.sleep(0.05)
 
 
@@ -113,7 +113,7 @@ def _runs(world: World, cloud: str) -> bool:
 
 @contextmanager
 def listening(world: World, cloud: str) -> Iterator[None]:
-    """Mark this process as listening for a cloud, as long as the block runs."""
+    """Mark this process as the one that listens for a cloud's services, as long as the block runs."""
     with _lock(world, cloud).open("r+" if _lock(world, cloud).exists() else "w+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate()
@@ -126,15 +126,15 @@ def stop(world: World) -> None:
     """Stop the process of every cloud's services; idempotent.
 
     Raises:
-        RuntimeError: one survives SIGKILL.
+        RuntimeError: a process survives SIGKILL.
     """
     folder = world.path / "locks"
     for lock in sorted(folder.glob("service-*")) if folder.is_dir() else ():
         end = time.monotonic() + _END_S
         while _runs(world, lock.name.removeprefix("service-")):
             if time.monotonic() > end:
-                raise RuntimeError(f"the process of {lock.name} is still there {_END_S} s after SIGKILL.")
+                raise RuntimeError(f"the process of {lock.name} still exists {_END_S} s after SIGKILL.")
             text = lock.read_text()
-            if text.isdecimal():  # the holder of the lock has written it
+            if text.isdecimal():  # the holder of the lock has written its pid
                 os.kill(int(text), signal.SIGKILL)
             time.sleep(0.02)

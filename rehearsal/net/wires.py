@@ -1,4 +1,4 @@
-"""Namespaces, cables and their rate, with iproute2."""
+"""Network namespaces, and cables with their rates, made with iproute2."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from rehearsal.world.world import World
 #: Jumbo frames, for front end and rails: an MTU of 1500 costs 4 % of a shaped rail's rate.
 MTU = 9000
 
-#: The interface group of every cable's near end, so that all cables of a namespace can be deleted at once, before it.
+#: The interface group of every cable's near end, so that all cables of a namespace can be deleted at once, before the
+#: namespace.
 CABLES = 7
 
-#: Bytes that a class may send per turn: one packet of the largest kind.
+#: Bytes that a class may send before the next class may send: one packet of the largest size.
 QUANTUM_BYTES = 65536
 
 NAMESPACE_SYSCTLS = {
@@ -30,7 +31,7 @@ NAMESPACE_SYSCTLS = {
     "net/ipv4/tcp_congestion_control": "reno",
     "net/ipv4/tcp_no_metrics_save": "1",
     "net/ipv4/tcp_slow_start_after_idle": "0",
-    # The collective requests socket buffers of 512 KiB.
+    # The rehearsed NCCL requests socket buffers of 512 KiB.
     "net/ipv4/tcp_rmem": "4096 524288 4194304",
     "net/ipv4/tcp_wmem": "4096 524288 4194304",
     # A broken path must fail within a test's time limit.
@@ -42,7 +43,7 @@ def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> 
     """Run one command to its end and return its standard output.
 
     Raises:
-        RuntimeError: it failed or did not finish in time; the message has the end of its output.
+        RuntimeError: the command failed (the message has its output) or did not finish in time.
     """
     try:
         done = subprocess.run(argv, input=given, capture_output=True, text=True, timeout=seconds, check=False)
@@ -61,10 +62,10 @@ def ip(lines: Iterable[str], namespace: str | None = None) -> None:
 
 
 def neighbours(device: str) -> str:
-    """Return the line of iproute2 with which a device soon forgets neighbours, and answers for others at once.
+    """Return the line of iproute2 that makes a device forget neighbours soon, and answer for proxied addresses at once.
 
-    Here a machine is recreated in seconds, where a vendor takes minutes. The kernel has these settings only per device; by
-    default, proxy ARP answers after up to 0.8 s.
+    In the rehearsal, a machine is recreated in seconds; a vendor takes minutes. The kernel has these settings only per device;
+    by default, proxy ARP answers after up to 0.8 s.
     """
     return f"ntable change name arp_cache dev {device} base_reachable 1000 delay_probe 1000 retrans 200 proxy_delay 0"
 
@@ -103,7 +104,7 @@ def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
 
 
 def _alive(name: str) -> bool:
-    """Return whether a namespace is mounted on its name, and not a plain file."""
+    """Return whether a namespace is mounted on that name, which otherwise is a plain file."""
     return Path("/run/netns", name).stat().st_dev == Path("/proc/self/ns/net").stat().st_dev
 
 
@@ -148,12 +149,13 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
 
 
 def burst_bytes(rate_bits_per_s: int) -> int:
-    """Return a token bucket's size in bytes for a rate: about 10 ms of it, at least an MTU and its header.
+    """Return a token bucket's size in bytes for a rate: what 10 ms at this rate carry, within limits.
 
-    Below MTU + 14, no packet ever passes, and TCP hangs without an error.
+    A packet larger than the bucket never passes, and TCP then hangs without an error. The largest packet has the MTU plus a
+    header of 14 bytes.
     """
     ten_ms = rate_bits_per_s // 800
-    floor = 65_536 if rate_bits_per_s >= 20_000_000 else 16_384  # noqa: PLR2004 - tried: rehearsal trials, section 9
+    floor = 65_536 if rate_bits_per_s >= 20_000_000 else 16_384  # noqa: PLR2004 - found by trial
     return max(floor, min(262_144, ten_ms))
 
 
@@ -168,7 +170,7 @@ def shaper(device: str, rate_bits_per_s: int) -> str:
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """Return the lines of tc that shape a device to a rate, and its packets to some MAC addresses to lower rates (bits/s)."""
+    """Return the lines of tc that shape a device to a rate, and its packets to the MAC addresses in `slow` to lower rates."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
         # First the old shaper is replaced: a class cannot be added to another queueing discipline.
@@ -203,7 +205,7 @@ def locked(world: World, what: str) -> Iterator[None]:
     while True:
         with path.open("w") as file:
             flock(file, LOCK_EX)
-            # The previous holder may have removed the whole world: then the path is another file by now.
+            # The previous holder may have removed the whole world; then the path may refer to another file by now.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield
                 return

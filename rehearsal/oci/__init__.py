@@ -1,1 +1,1 @@
-"""The stand-in for OCI: a provider plugin that refuses what OCI would refuse and boots what it would boot."""
+"""The stand-in for OCI: its provider plugin refuses what OCI would refuse and boots the machines that OCI would boot."""

@@ -1,6 +1,6 @@
-"""Start the stand-in cloud's plugin; the engine reads the port that it prints."""
+"""Start the stand-in cloud's plugin; the engine reads the port that the plugin prints."""
 
-# ruff: noqa: E402  the engine's protocol is imported without the SDK around it
+# ruff: noqa: E402  start_fast must run before imports from pulumi
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vendor's part of the cloud: its name, its resource types, and the rendering of its networks."""
+"""The OCI-specific part of the stand-in cloud: its name, its resource types, and the rendering of its networks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Cloud(cloud.Cloud):
         )
 
     def render(self, vcn_id: object) -> None:
-        """Make a VCN of the world match the database."""
+        """Make a VCN's network in the world match the database."""
         # One process at a time, so that an older state of a VCN never replaces a newer one.
         with self.rendering, wires.locked(self.world, "render"):
             record = self.store.read().find(vcn_id, _VCN)

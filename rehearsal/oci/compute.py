@@ -1,4 +1,4 @@
-"""Instances, each a host of the world, and their console histories."""
+"""Instances (each one is a host of the world) and their console histories."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Place:
     Attributes:
         subnet: OCID of its primary VNIC's subnet.
         domain: the availability domain.
-        index: launch index in its pool, -1 outside every pool.
-        fabric: short id of the cluster network's fabric, if it is in one.
+        index: launch index in its pool; -1 if the instance is in no pool.
+        fabric: short id of its cluster network's fabric, if it is in a cluster network.
     """
 
     subnet: str
@@ -154,7 +154,7 @@ def _has_topology(cloud: ResourceCloud) -> bool:
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
-    """Return the domain of a host's full name: the subnet's, or else the one in the DHCP options."""
+    """Return the domain of a host's full name: the subnet's, else the search domain in the DHCP options, else ""."""
     options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
     wished = [str(one["searchDomainNames"][0]) for one in _options(options) if one["type"] == "SearchDomain"]
     return str(next(iter([*filter(None, [subnet.computed.get("subnetDomainName")]), *wished]), ""))
@@ -181,13 +181,13 @@ class Instance(Kind):
     def problems(self, asked: Asked) -> Iterator[Problem]:
         yield from super().problems(asked)
         if asked.inputs.get("shape") is None:
-            yield Problem("shape", "shape is missing and an instance needs one.", code="MissingParameter")
+            yield Problem("shape", "shape is missing, but an instance needs one.", code="MissingParameter")
         if asked.known("state") not in {None, "RUNNING"}:
             yield Problem("state", "The rehearsal supports only running instances.", 501, "NotRehearsed")
         source = asked.inputs.get("sourceDetails")
         if source is None and asked.inputs.get("image") is None:
-            yield Problem("sourceDetails", "sourceDetails is missing and an instance needs an image.", code="MissingParameter")
-        # While the VNIC is unknown, it may well contain the subnet.
+            yield Problem("sourceDetails", "sourceDetails is missing, but an instance needs an image.", code="MissingParameter")
+        # While createVnicDetails is unknown, it may contain the subnet.
         in_vnic = at(asked.inputs, "createVnicDetails.subnetId") is not None
         details = launch.Details(
             asked,
@@ -197,7 +197,7 @@ class Instance(Kind):
             domain=asked.known("availabilityDomain"),
         )
         if not in_vnic and asked.inputs.get("subnetId") is None:
-            yield Problem("createVnicDetails.subnetId", "createVnicDetails.subnetId is missing and an instance needs a subnet.")
+            yield Problem("createVnicDetails.subnetId", "createVnicDetails.subnetId is missing, but an instance needs one.")
         yield from launch.problems(details)
         if details.shape is not None and details.domain is not None:
             mine = asked.database.find(asked.itself)
@@ -229,7 +229,7 @@ class Instance(Kind):
             self._reinstall(cloud, record)
 
     def _reinstall(self, cloud: ResourceCloud, record: Record) -> None:
-        """Replace the boot volume: the instance and addresses stay, the system and its host keys are new."""
+        """Replace the boot volume: the instance and its addresses stay, but the system and its host keys are new."""
         with cloud.store.change() as database:
             mine = database.records[record.id]
             image = _launched(database, mine.inputs["sourceDetails"]["sourceId"])
@@ -239,7 +239,7 @@ class Instance(Kind):
         boot(cloud, cloud.store.read().records[record.id])
 
     def _readdress(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any]) -> None:
-        """Add or remove the public address as an update requests, and record a flexible shape's new size."""
+        """Add or remove the public address as an update requests, and record the updated shape and its number of OCPUs."""
         before, after = ((one.get("createVnicDetails") or {}).get("assignPublicIp") for one in (old, record.inputs))
         with cloud.store.change() as database:
             mine = database.records[record.id]
@@ -266,7 +266,7 @@ class Instance(Kind):
 
 
 class ConsoleHistory(Kind):
-    """An instance's console output when the history was captured."""
+    """An instance's console output at the time when the history was captured."""
 
     token, noun, service = "oci:Core/consoleHistory:ConsoleHistory", "consolehistory", "Core Console History"
     ready = "SUCCEEDED"

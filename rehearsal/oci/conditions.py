@@ -1,4 +1,4 @@
-"""Conditions in policies and in the rules of dynamic groups: single ones, and nested `any {...}` and `all {...}`."""
+"""Conditions in policies and dynamic groups' rules: individual conditions, and nested `any {...}` and `all {...}`."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _true(text: str, variables: Mapping[str, str]) -> bool:
         return False
     sign, given = " ".join(found["sign"].lower().split()), found["value"]
     if not sign:
-        return True  # a tag with any value
+        return True  # only a tag is named: any value matches
     wanted = _parts(given.strip().removeprefix("(").removesuffix(")")) if sign.endswith("in") else [given]
     equal = any(_equal(value, one.strip()) for one in wanted)
     return equal if sign in {"=", "in"} else not equal

@@ -1,4 +1,4 @@
-"""VCNs, gateways and DHCP options: the service's refusals, additions and effects."""
+"""VCNs, gateways and DHCP options: the service's refusals, the default resources that it adds, and the effects."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUTE_TABLE = "oci:Core/routeTable:RouteTable"
 SECURITY_LIST = "oci:Core/securityList:SecurityList"
 DHCP_OPTIONS = "oci:Core/dhcpOptions:DhcpOptions"
 
-# "The allowable VCN size range is /16 to /30", and the ranges that it must not overlap:
+# "The allowable VCN size range is /16 to /30", and the ranges that a VCN must not overlap:
 # docs.oracle.com/iaas/Content/Network/Tasks/Overview_of_VCNs_and_Subnets.htm.
 _WIDEST, _NARROWEST = 16, 30
 _RESERVED = tuple(IPv4Network(cidr) for cidr in ("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"))
@@ -67,7 +67,7 @@ class Vcn(Kind):
         if len(given) != 1:
             yield Problem(
                 "cidrBlocks",
-                f"{' and '.join(given) or 'neither'} given, and exactly one of cidrBlocks and the old cidrBlock is needed.",
+                f"The VCN has {' and '.join(given) or 'neither'} but needs exactly one of cidrBlocks and cidrBlock.",
             )
         seen: list[IPv4Network] = []
         for path, text in [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "cidrBlocks[]")]:
@@ -91,8 +91,8 @@ class Vcn(Kind):
         record.computed.update(cidrBlock=blocks[0], cidrBlocks=blocks)
         if label:
             record.computed["vcnDomainName"] = f"{label.lower()}.oraclevcn.com"
-        # "if you do specify no security list": SSH and the ICMP for path MTU discovery are allowed in, everything is allowed
-        # out.
+        # The default security list lets in SSH, the ICMP messages for path MTU discovery and, from within the VCN, all ICMP
+        # messages about unreachable destinations; it lets out everything.
         unreachable = [{"protocol": "1", "source": block, "icmpOptions": {"type": 3}} for block in blocks]
         rules = {"ingressSecurityRules": [_SSH, _FRAGMENTS, *unreachable], "egressSecurityRules": [_ALL_OUT]}
         options = [{"type": "DomainNameServer", "serverType": "VcnLocalPlusInternet"}]
@@ -136,7 +136,7 @@ class Gateway(InVcn):
         vcn = asked.known("vcnId")
         if vcn is not None and asked.neighbours(self.token, vcnId=vcn):
             words = self.service.removeprefix("Core ")
-            yield Problem("vcnId", f"VCN {vcn} has a {words} already, and may have one.", 409, "LimitExceeded")
+            yield Problem("vcnId", f"VCN {vcn} already has one {words} and may have no other.", 409, "LimitExceeded")
 
 
 class InternetGateway(Gateway):
@@ -160,7 +160,7 @@ class NatGateway(Gateway):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
-        # The network builder assigns each VCN its address on the Internet and records it.
+        # The network builder gives each VCN a number, with which its public address ends, and writes it to the VCN's file.
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())
@@ -198,12 +198,12 @@ class DhcpOptions(InVcn):
         options = known(asked.inputs.get("options")) or []
         types = [known(option.get("type")) for option in options if isinstance(option, Mapping)]
         if None not in types and types.count("DomainNameServer") != 1:
-            yield Problem("options", "options must hold one of type DomainNameServer, because hosts need a resolver.")
+            yield Problem("options", "options must contain exactly one option of type DomainNameServer.")
         for path, option in each(asked.inputs, "options[]"):
             if option.get("type") == "DomainNameServer" and option.get("serverType") is None:
-                yield Problem(f"{path}.serverType", f"{path}.serverType is missing and a DomainNameServer needs it.")
+                yield Problem(f"{path}.serverType", f"{path}.serverType is missing, but a DomainNameServer needs it.")
             names = option.get("searchDomainNames")
             if option.get("type") == "SearchDomain" and (names is None or (isinstance(names, list) and len(names) != 1)):
-                yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must hold exactly one name.")
+                yield Problem(f"{path}.searchDomainNames", f"{path}.searchDomainNames must contain exactly one name.")
             if option.get("serverType") == "CustomDnsServer":
                 yield Problem(f"{path}.serverType", "The rehearsal cannot simulate a custom DNS server.", 501, "NotRehearsed")

@@ -25,13 +25,13 @@ _SERVICE = "oci:Core/serviceGateway:ServiceGateway"
 _TARGETS = (_INTERNET, "oci:Core/natGateway:NatGateway", _SERVICE)
 _SERVICE_NAMES = {short for _, short in SERVICES.values()}
 _MOST_LISTS = 5  # docs.oracle.com/iaas/Content/General/Concepts/servicelimits.htm: security lists per subnet
-_MOST_RULES = 200  # the same: ingress or egress rules per list, and rules per route table
+_MOST_RULES = 200  # the same page: ingress or egress rules per list, and rules per route table
 _NARROWEST = 30
 _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a subnet forbids public addresses, by the newer or the older name of that property."""
+    """Return whether a subnet forbids public addresses, by the newer or the older name of the property."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 
@@ -53,14 +53,14 @@ class Subnet(InVcn):
         label, vcn = asked.known("dnsLabel"), asked.database.find(asked.known("vcnId"), VCN)
         if label is not None and vcn is not None:
             if not vcn.inputs.get("dnsLabel"):
-                yield Problem("dnsLabel", f"dnsLabel is {label!r} and its VCN has none, without which it means nothing.")
+                yield Problem("dnsLabel", f"dnsLabel is {label!r}, but it has no effect because the VCN has no dnsLabel.")
             if any(one.inputs.get("dnsLabel") == label for one in asked.neighbours(SUBNET, vcnId=vcn.id)):
                 yield Problem("dnsLabel", f"dnsLabel {label!r} is taken by another subnet of the VCN.", 409, "Conflict")
 
     def _addresses(self, asked: Asked) -> Iterator[Problem]:
         given = [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "ipv4cidrBlocks[]")]
         if asked.inputs.get("cidrBlock") is None and asked.inputs.get("ipv4cidrBlocks") is None:
-            yield Problem("cidrBlock", "cidrBlock is missing and a subnet needs its addresses.", code="MissingParameter")
+            yield Problem("cidrBlock", "cidrBlock is missing, but a subnet needs addresses.", code="MissingParameter")
         if len(given) > 1:
             yield Problem("ipv4cidrBlocks", "The rehearsal supports one address range per subnet.", 501, "NotRehearsed")
         vcn = asked.database.find(asked.known("vcnId"), VCN)
@@ -71,7 +71,7 @@ class Subnet(InVcn):
                 continue
             if block.prefixlen > _NARROWEST:
                 yield Problem(
-                    path, f"{path} is {text} and a subnet must be /{_NARROWEST} or wider, as three addresses are kept."
+                    path, f"{path} is {text}, but a subnet must be /{_NARROWEST} or wider: three addresses are reserved."
                 )
             if vcn is None:
                 continue
@@ -165,7 +165,7 @@ class RouteTable(InVcn):
     def _rule(self, asked: Asked, path: str, rule: Mapping[str, Any]) -> Iterator[Problem]:
         if rule.get("destination") is None and rule.get("cidrBlock") is None:
             yield Problem(
-                f"{path}.destination", f"{path}.destination is missing and a route needs it.", code="MissingParameter"
+                f"{path}.destination", f"{path}.destination is missing, but a route needs it.", code="MissingParameter"
             )
         destination = known(rule.get("destination") or rule.get("cidrBlock"))
         to_service = _to_service(rule, "destinationType")
@@ -178,13 +178,13 @@ class RouteTable(InVcn):
         if target is None:
             yield not_found(f"{path}.networkEntityId", ocid)
         elif target.token not in _TARGETS:
-            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that a route can lead to.")
+            yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} is no gateway that routes can lead to.")
         elif target.inputs.get("vcnId") != asked.inputs.get("vcnId") and asked.known("vcnId") is not None:
             yield Problem(f"{path}.networkEntityId", f"{path}.networkEntityId {ocid} belongs to another VCN than the table.")
         elif to_service is not None and (target.token == _SERVICE) != to_service:
             yield Problem(
                 f"{path}.destinationType",
-                f"{path} leads to {ocid}: a service gateway takes destinationType SERVICE_CIDR_BLOCK, others CIDR_BLOCK.",
+                f"{path} leads to {ocid}: service gateways need destinationType SERVICE_CIDR_BLOCK, other gateways CIDR_BLOCK.",
             )
 
 
@@ -215,7 +215,7 @@ class SecurityList(InVcn):
             if options is None:
                 continue
             if protocol is not None and protocol != needed:
-                yield Problem(f"{path}.{name}", f"{path}.{name} goes with protocol '{needed}', and protocol is {protocol!r}.")
+                yield Problem(f"{path}.{name}", f"{path}.{name} is only for protocol '{needed}', but protocol is {protocol!r}.")
             for span, here in (
                 (options, f"{path}.{name}"),
                 (options.get("sourcePortRange"), f"{path}.{name}.sourcePortRange"),
@@ -228,13 +228,13 @@ def _span(path: str, span: object) -> Iterator[Problem]:
         return
     low, high = span.get("min"), span.get("max")
     if (low is None) != (high is None):
-        yield Problem(path, f"{path} has one of min and max, and needs both.")
+        yield Problem(path, f"{path} has one of min and max, but needs both.")
     if isinstance(low, int) and isinstance(high, int) and low > high:
-        yield Problem(path, f"{path} runs from {low} to {high}, which is no range.")
+        yield Problem(path, f"{path} runs from {low} to {high}, which is not a range.")
 
 
 def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
-    """Return whether the other side is one of the vendor's services; None while that is unknown."""
+    """Return whether the other side is one of the vendor's services; None while the type is unknown."""
     kind = rule.get(name)
     return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 
@@ -252,5 +252,5 @@ def _leads_out(table: Record, database: Database) -> bool:
 
 def _private_with_internet(path: str, table: str) -> Problem:
     return Problem(
-        path, f"Route table {table} leads to an internet gateway, and a subnet of it prohibits public IPs on its VNICs."
+        path, f"Route table {table} leads to an internet gateway, but a subnet that uses it prohibits public IPs on VNICs."
     )

@@ -12,13 +12,13 @@ from rehearsal.plugin.sdk import Field
 
 _INSTANCE = "oci:Core/instance:Instance"
 
-# Marked updatable by the documentation as a whole, yet these keys cannot change after launch: "Both the 'user_data'
+# The documentation marks all metadata as updatable, but these keys cannot change after launch: "Both the 'user_data'
 # and 'ssh_authorized_keys' fields cannot be changed after an instance has launched" (UpdateInstanceDetails.metadata).
 _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """Return what an update from old to new inputs changes and what it replaces."""
+    """Return which properties an update from old to new inputs changes, and which of them replace the resource."""
     found = compare(old, new, SDK.inputs(token), _updatable)
     if token == _INSTANCE:
         _compare_instance(old, new, found)
@@ -30,8 +30,9 @@ def _updatable(path: str, field: Field) -> bool:  # noqa: ARG001
     return field.updatable
 
 
-# A changed `sourceDetails.sourceId` replaces nothing: the provider sends UpdateInstanceSourceViaImageDetails, and the instance
-# continues with a new boot volume (terraform-provider-oci 8.28.0: core_instance_resource.go, lines 915 and 2475-2520).
+# A changed `sourceDetails.sourceId` does not replace the instance: the provider sends UpdateInstanceSourceViaImageDetails, and
+# the instance continues with a new boot volume (terraform-provider-oci 8.28.0: core_instance_resource.go, lines 915 and
+# 2475-2520).
 def _compare_instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
     before, after = old.get("metadata") or {}, new.get("metadata") or {}
     if isinstance(before, Mapping) and isinstance(after, Mapping):

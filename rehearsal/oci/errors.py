@@ -9,7 +9,7 @@ class Problem(errors.Problem):
     """A reason to refuse, in the vendor's wording."""
 
     def sentence(self) -> str:
-        """Return the text in a preview: the vendor's status, code and message."""
+        """Return the refusal as a preview shows it: the vendor's status, code and message."""
         return f"{self.status}-{self.code}, {self.message}"
 
     def answer(self, service: str, operation: str) -> str:

@@ -1,6 +1,6 @@
 """File Storage: file systems, mount targets with addresses, and the exports that connect them.
 
-A file system keeps its data; it has a server once an export connects it to a mount target.
+A file system has a server as long as an export connects it to a mount target; its data stay even without a server.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
 
 class Served(Kind):
-    """A resource in one availability domain, with addresses in one subnet of it if it has a server."""
+    """A resource in one availability domain; if it has a server, it has addresses in one subnet."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -52,18 +52,18 @@ class Served(Kind):
         wanted = self.addresses(asked.inputs)
         own = subnet.inputs.get("availabilityDomain")
         if own is not None and domain is not None and own != domain:
-            yield Problem("subnetId", f"Subnet {subnet.id} is in {own}, and availabilityDomain is {domain}.")
+            yield Problem("subnetId", f"Subnet {subnet.id} is in {own}, but availabilityDomain is {domain}.")
         if asked.itself is None and free_private_ips(asked.database, subnet, wanted) is None:
             yield Problem(
-                "subnetId", f"Subnet {subnet.id} has not the {wanted} free addresses that this takes.", 400, "LimitExceeded"
+                "subnetId", f"Subnet {subnet.id} does not have the {wanted} free addresses needed.", 400, "LimitExceeded"
             )
 
     def addresses(self, inputs: Mapping[str, Any]) -> int:  # noqa: ARG002
-        """Return the number of addresses that it uses in its subnet."""
+        """Return the number of addresses that the resource uses in its subnet."""
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Assign its addresses and record its location; return the addresses, first the one that clients use."""
+        """Assign a record's addresses and store its location; return the addresses, first the one that clients use."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")
@@ -168,35 +168,35 @@ class Export(Kind):
             yield Problem(
                 "fileSystemId",
                 f"File system {system.id} is in {system.inputs['availabilityDomain']}, and mount target {target.id} in "
-                f"{target.inputs['availabilityDomain']}; an export joins those of one availability domain.",
+                f"{target.inputs['availabilityDomain']}; an export needs both in one availability domain.",
             )
         for one in asked.neighbours(EXPORT):
             if target is not None and one.inputs["exportSetId"] == target.computed["exportSetId"]:
                 yield from self._beside(one, system, path)
             elif target is not None and system is not None and one.inputs["fileSystemId"] == system.id:
-                yield Problem("exportSetId", "The rehearsal supports one export of a file system.", 501, "NotRehearsed")
+                yield Problem("exportSetId", "The rehearsal supports only one export per file system.", 501, "NotRehearsed")
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
-        """Yield the conflicts of an export with another one of its export set."""
+        """Yield the conflicts of an export with another export of its export set."""
         if path is not None and _contains(path, other.inputs["path"]):
-            yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} contain each other.", 409, "Conflict")
+            yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} overlap.", 409, "Conflict")
         if system is not None and other.inputs["fileSystemId"] == system.id:
             yield Problem("fileSystemId", f"File system {system.id} is in the export set already.", 409, "Conflict")
         elif system is not None:
-            yield Problem("exportSetId", "The rehearsal supports one file system behind a mount target.", 501, "NotRehearsed")
+            yield Problem("exportSetId", "The rehearsal supports one file system per mount target.", 501, "NotRehearsed")
 
     def _options(self, asked: Asked) -> Iterator[Problem]:
         for path, option in each(asked.inputs, "exportOptions[]"):
             source = known(option.get("source"))
             if source is not None and cidr(source if "/" in source else f"{source}/32") is None:
                 yield malformed(f"{path}.source", source)
-            # The service's default is ROOT.
+            # The service's default for identitySquash is ROOT.
             for name, default, played in (("access", "READ_WRITE", "READ_WRITE"), ("identitySquash", "ROOT", "NONE")):
                 if known(option.get(name, default)) not in {played, None}:
                     yield Problem(
                         f"{path}.{name}",
-                        f"{path}.{name} is not {played}, and the rehearsal cannot simulate it.",
+                        f"{path}.{name} is not {played}, but the rehearsal simulates nothing else.",
                         501,
                         "NotRehearsed",
                     )
@@ -235,6 +235,6 @@ def _rate_gbit_s(inputs: Mapping[str, Any]) -> str | None:
 
 
 def _contains(one: str, other: str) -> bool:
-    """Return whether one path is the other or contains it."""
+    """Return whether two paths are equal or one of them contains the other."""
     first, second = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
     return first.startswith(second) or second.startswith(first)

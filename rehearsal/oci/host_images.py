@@ -1,4 +1,4 @@
-"""Contents of OCI's images: what each puts on a host's root file system."""
+"""Contents of OCI's images: what each image puts on a host's root file system."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ COMMIT
 NCCL = "2.18.5"
 
 
-#: Name -> family, release, login user, commands, CUDA, driver, whether sshd includes a folder, whether the agent serves rails.
+#: Name -> family, release, login user, commands, CUDA, driver, whether sshd_config includes a folder, whether the agent
+#: gives the rails their names and addresses.
 _ROWS: dict[str, tuple[etc_files.Family, str, str, dict[str, str], str, str, bool, bool]] = {
     "ol7": ("ol", "7.9", "opc", SECURITY | YUM | IFUP, "11.6", "510.47.03", False, False),
     "ol8": ("ol", "8.10", "opc", SECURITY | DNF | IFUP, "12.4", "550.90.12", False, True),
@@ -39,7 +40,7 @@ NAMES = tuple(_ROWS)
 
 
 def image(name: str) -> Image:
-    """Return the image of that name: ol7, ol8, ol9, ubuntu2204 or ubuntu2404, with `-gpu` for the cluster images.
+    """Return an image: ol7, ol8, ol9, ubuntu2204 or ubuntu2404 (cluster images end in `-gpu`), or ol9-driver.
 
     Raises:
         ValueError: there is no such image.
@@ -48,7 +49,7 @@ def image(name: str) -> Image:
     if name == "ol9-driver":
         return _driver_only()
     if base not in _ROWS or kind not in {"", "gpu"}:
-        raise ValueError(f"image {name!r} is not rehearsed; {', '.join(_ROWS)} are, each also with -gpu.")
+        raise ValueError(f"image {name!r} is not rehearsed; use {', '.join(_ROWS)}, each also with -gpu.")
     gpu = kind == "gpu"
     family, release, user, commands, cuda, driver, includes, agent = _ROWS[base]
     old = base == "ol7"
@@ -85,7 +86,7 @@ _INSIDE = "usr/lib/rehearsal/inside"
 
 
 def _driver_only() -> Image:
-    """Return the platform image with the GPU driver, without OFED, MPI and CUDA."""
+    """Return the platform image with the GPU driver, but without OFED, MPI and CUDA."""
     plain = image("ol9")
     _, _, _, _, cuda, driver, _, _ = _ROWS["ol9"]
     return replace(
@@ -95,7 +96,7 @@ def _driver_only() -> Image:
         pretty="Oracle Linux Server 9.6",
         commands={**plain.commands, "nvidia-smi": "nvidia-smi"},
         real=("modprobe",),
-        # The links and the program below this folder are made like any image's MPI; no image family looks there.
+        # This folder gets the same links and mpirun as any image's MPI, but no image family looks for MPI in it.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")
         | _modules("ol")
@@ -120,12 +121,13 @@ def _texts(family: etc_files.Family, release: str, mpi: str) -> dict[str, tuple[
     return made
 
 
-#: The real modprobe leaves a mark here for each module that it is told to load; programs that check for a module look here.
+#: Instead of loading a module, the real modprobe creates a file in this folder (see `_modules`); programs that check for the
+#: module look for that file.
 MODULES = "/run/rehearsal/modules"
 
 
 def _modules(family: etc_files.Family) -> dict[str, tuple[str, int]]:
-    """Modules that the GPU driver installs. Only Ubuntu's images load them at boot.
+    """Return the files for the module that the GPU driver installs; only Ubuntu's images load it at boot.
 
     Source: oci-hpc-images 9263b5f: nvidia_driver/tasks/install-ubuntu-cuda-repo.yml, lines 87-91.
     """

@@ -16,7 +16,7 @@ from rehearsal.plugin.wire import each
 DYNAMIC_GROUP, POLICY = "oci:Identity/dynamicGroup:DynamicGroup", "oci:Identity/policy:Policy"
 
 # docs.oracle.com/iaas/Content/Identity/policyreference/policyreference_topic-Resource_Types.htm: every family, and the
-# single types of the services which clusters touch.
+# individual types of the services that clusters use.
 _RESOURCE_TYPES = frozenset(
     """
     all-resources announcements app-catalog-listing autonomous-database-family autoscaling-configurations backup-policies
@@ -36,7 +36,7 @@ _RESOURCE_TYPES = frozenset(
     secrets security-lists serviceconnectors service-gateways stream-family stream-pull stream-push stream-pools streams
     subnets tag-namespaces tenancies users vaults vcns virtual-network-family vnic-attachments vnics volume-attachments
     volume-backups volume-family volume-groups volumes work-requests
-    """.split()  # noqa: SIM905  a word list of a hundred is read as prose
+    """.split()  # noqa: SIM905  a list of more than a hundred words
 )
 
 _NAMED = r"(?:'[^']+'/)?(?:'[^']+'|[\w.@+-]+)"
@@ -62,7 +62,7 @@ _MOST_STATEMENTS = 50  # IAM's limit: statements in one policy object
 
 
 def named(names: str) -> list[str]:
-    """Return the groups in a statement, each by its name or OCID."""
+    """Return the names or OCIDs of the groups in a statement."""
     return [name.strip().removeprefix("id ").strip().rpartition("/")[2].strip("'") for name in names.split(",")]
 
 
@@ -80,18 +80,18 @@ class DynamicGroup(Kind):
         compartment, name = asked.known("compartmentId"), asked.known("name")
         if compartment is not None and compartment != TENANCY:
             yield Problem(
-                "compartmentId", f"compartmentId is {compartment} and must be the tenancy's, where dynamic groups live."
+                "compartmentId", f"compartmentId is {compartment} and must be the tenancy's: dynamic groups exist only there."
             )
         if asked.inputs.get("name") is None:
-            yield Problem("name", "name is missing and a dynamic group needs one.", code="MissingParameter")
+            yield Problem("name", "name is missing, but a dynamic group needs one.", code="MissingParameter")
         elif any(str(one.inputs["name"]).lower() == str(name).lower() for one in asked.neighbours(self.token)):
             yield Problem("name", f"Dynamic group {name} already exists.", 409, "DynamicGroupAlreadyExists")
         rule = asked.known("matchingRule")
         if rule is not None and not matches(rule, _MATCH):
             yield Problem(
                 "matchingRule",
-                f"matchingRule {rule!r} is none: conditions such as instance.compartment.id = '<ocid>', single or in "
-                "any {...} or all {...}.",
+                f"matchingRule {rule!r} is not a rule, which is one condition, such as instance.compartment.id = '<ocid>', or "
+                "several conditions in any {...} or all {...}.",
                 code="InvalidMatchingRule",
             )
 
@@ -109,7 +109,7 @@ class Policy(Kind):
         yield from super().problems(asked)
         name, compartment = asked.known("name"), asked.known("compartmentId")
         if asked.inputs.get("name") is None:
-            yield Problem("name", "name is missing and a policy needs one.", code="MissingParameter")
+            yield Problem("name", "name is missing, but a policy needs one.", code="MissingParameter")
         elif any(one.inputs["name"] == name for one in asked.neighbours(self.token, compartmentId=compartment)):
             yield Problem("name", f"Policy {name} already exists.", 409, "PolicyAlreadyExists")
         statements = asked.known("statements")
@@ -123,16 +123,16 @@ class Policy(Kind):
         if found is None:
             yield Problem(
                 path,
-                f"{path} {statement!r} cannot be parsed: Allow <subject> to <verb> <resource-type> in <location> "
-                "[where <conditions>].",
+                f"{path} {statement!r} cannot be parsed; the syntax is: Allow <subject> to <verb> <resource-type> in "
+                "<location> [where <conditions>].",
             )
             return
         kind, place, where = found["type"], found["ocid"], found["where"]
         if kind is None and not found["verb"].startswith("{"):
             yield Problem(path, f"{path} names no resource type after {found['verb']!r}.")
-        # The vendor's own examples have some types in the singular ("use tag-namespace"), and IAM accepts both.
+        # The vendor's own examples have some types in the singular ("use tag-namespace"); IAM accepts singular and plural.
         if kind is not None and {kind.lower(), f"{kind.lower()}s"}.isdisjoint(_RESOURCE_TYPES):
-            yield Problem(path, f"{path} names {kind!r}, which is no resource type or family.")
+            yield Problem(path, f"{path} names {kind!r}, which is not a resource type or family.")
         if place is not None and place not in COMPARTMENTS:
             yield Problem(path, f"{path} names compartment {place}, which does not exist.", 404, "NotAuthorizedOrNotFound")
         if place is None and found["place"].lower() != "tenancy" and not found["ocid"]:
@@ -143,7 +143,7 @@ class Policy(Kind):
                 )
         if where is not None and not matches(where, _CONDITION):
             yield Problem(path, f"{path} has the condition {where!r}, which cannot be parsed.")
-        # A preview cannot check this: the same update may create the group.
+        # A preview cannot check whether the group exists, because the same update may create it.
         if (found["who"] or "").lower() == "dynamic-group" and asked.urn is None:
             yield from self._groups(asked, path, found["names"])
 

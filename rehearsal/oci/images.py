@@ -15,8 +15,8 @@ class Image:
         name: the host builder's name for it (`ol7-gpu`).
         family: the operating system's family (`ol7`), which decides device names.
         size_gib: size of its root file system; a boot volume must not be smaller.
-        listing: OCID of its Marketplace listing, whose version is its display name; empty if it needs no subscription.
-        gpu: whether it has the NVIDIA driver, CUDA, OFED and the RDMA tools.
+        listing: OCID of the image's Marketplace listing, whose version is `display_name`; empty if it needs no subscription.
+        gpu: whether it has the NVIDIA driver and, except for `ol9-driver`, CUDA, OFED and the RDMA tools.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Image:
 
     @property
     def id(self) -> str:
-        """Its OCID."""
+        """The image's OCID."""
         if self.listing:
             return f"ocid1.image.oc1..marketplace-{self.name}-{len(self.display_name)}"
         return f"ocid1.image.oc1..rehearsed-{self.name}"
 
     @property
     def family(self) -> str:
-        """`ol7`, `ol8`, `ol9` or `ubuntu2204`."""
+        """The operating system's family: `ol7`, `ol8`, `ol9`, `ubuntu2204` or `ubuntu2404`."""
         return self.name.partition("-")[0]
 
     def fits(self, shape: Shape) -> bool:
@@ -47,8 +47,7 @@ class Image:
             return True
         if not self.gpu or "AMD" in shape.gpu:
             return False
-        # Oracle Linux 7 images support shapes up to the A100 generation; device names of later shapes are not documented for
-        # it.
+        # Oracle Linux 7 images support shapes up to the A100 generation; no page documents its device names on later shapes.
         return self.family != "ol7" or shape.front_ol7_name is not None
 
 
@@ -74,5 +73,5 @@ IMAGES = {image.id: image for image in _IMAGES}
 
 
 def compatible(image: Image) -> list[Shape]:
-    """Return the compatible shapes of an image, in the order of the list of shapes."""
+    """Return the compatible shapes of an image, in the order of SHAPES."""
     return [shape for shape in SHAPES.values() if image.fits(shape)]

@@ -22,7 +22,7 @@ from rehearsal.plugin.store import Database, Record
 IMAGE = "oci:Core/image:Image"
 ADDED = "oci:Core/shapeManagement:ShapeManagement"
 
-#: Names of the vendor's x86 image objects with NVIDIA's driver; the groups give their contents.
+#: Names of the vendor's x86 image objects with NVIDIA's driver; the groups match the operating system.
 _OBJECT = re.compile(
     r"https://objectstorage\.ca-montreal-1\.oraclecloud\.com/p/[A-Za-z0-9_-]{64}/n/idxzjcdglx2s/b/images/o/"
     r"(?P<name>(?:Oracle-Linux-(?P<ol>8\.10|9\.7)-2026\.02\.28-0-RHCK"
@@ -34,7 +34,7 @@ _SIZE_GIB = 50
 
 @dataclass(frozen=True)
 class Imported(Image):
-    """A custom image in a compartment; it supports the bare-metal shapes that were added to it."""
+    """A custom image in a compartment; it supports x86 VM shapes and all shapes that were added to it."""
 
     ocid: str = ""
     added: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class Imported(Image):
 
 
 def image_of(database: Database, ocid: object) -> Image | None:
-    """Return the image with that OCID, a platform image or an imported one."""
+    """Return the platform image or imported image with this OCID, or None."""
     record = database.find(ocid, IMAGE)
     if record is None:
         return IMAGES.get(str(ocid))
@@ -85,10 +85,10 @@ class ImageKind(Kind):
         yield from super().problems(asked)
         source = asked.inputs.get("imageSourceDetails")
         if source is None:
-            yield Problem("imageSourceDetails", "The rehearsal supports images that are imported.", 501, "NotRehearsed")
+            yield Problem("imageSourceDetails", "The rehearsal supports only imported images.", 501, "NotRehearsed")
         kind, url = asked.known("imageSourceDetails.sourceType"), asked.known("imageSourceDetails.sourceUri")
         if kind is not None and kind != "objectStorageUri":
-            yield Problem("imageSourceDetails.sourceType", "The rehearsal imports by URL.", 501, "NotRehearsed")
+            yield Problem("imageSourceDetails.sourceType", "The rehearsal imports images only by URL.", 501, "NotRehearsed")
         if kind == "objectStorageUri" and isinstance(source, Mapping) and source.get("sourceUri") is None:
             yield Problem("imageSourceDetails.sourceUri", "sourceUri is missing.", 400, "MissingParameter")
         if url is not None and not _family(str(url)):

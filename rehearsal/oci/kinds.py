@@ -20,7 +20,7 @@ __all__ = ["Asked", "Kind"]
 class Kind(kinds.Kind):
     """One of this cloud's resource types."""
 
-    #: Whether it has a display name, which the service generates if none is given.
+    #: Whether the type's resources have a display name, which the service generates if none is given.
     named = True
 
     @override
@@ -28,7 +28,7 @@ class Kind(kinds.Kind):
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        # The base class refuses references with `missing`, which this class overrides.
+        # The base class yields only what `missing` returns, and this class overrides `missing`.
         yield from cast("Iterator[Problem]", super().problems(asked))
 
     @override

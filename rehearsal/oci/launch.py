@@ -1,4 +1,4 @@
-"""The service's refusals of launch details, of an instance or in an instance configuration."""
+"""The service's refusals of launch details: an instance's, or those in an instance configuration."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ _KEY_FIELDS = 2
 
 @dataclass(frozen=True)
 class Details:
-    """Launch details, of an instance or in an instance configuration.
+    """Launch details: an instance's, or those in an instance configuration.
 
     Attributes:
         asked: the request with these details.
-        prefix: path of the details in the inputs, with a dot at the end; empty at the top.
+        prefix: path of the details in the inputs, with a dot at the end; empty if the inputs themselves are the details.
         image_path: path of an image's OCID below `prefix`.
         subnet_path: path of the subnet's OCID below `prefix`.
         domain: the availability domain, if it is known.
@@ -94,30 +94,30 @@ def _shape(details: Details) -> Iterator[Problem]:
     if name is None:
         return
     if shape is None:
-        yield details.refuse("shape", f"Shape {name} is not one that this region offers.", 404, "NotAuthorizedOrNotFound")
+        yield details.refuse("shape", f"Shape {name} is not offered in this region.", 404, "NotAuthorizedOrNotFound")
         return
     if details.domain in AVAILABILITY_DOMAINS and details.domain not in shape.offered_in:
         offered = ", ".join(shape.offered_in)
-        yield details.refuse("shape", f"Shape {name} is not offered in {details.domain}; it is in {offered}.")
+        yield details.refuse("shape", f"Shape {name} is not offered in {details.domain}, only in {offered}.")
     config = details.at("shapeConfig")
     ocpus, memory = details.at("shapeConfig.ocpus"), details.at("shapeConfig.memoryInGbs")
     if shape.flexible is None:
         if config is not None and (ocpus, memory) != (None, None):
-            yield details.refuse("shapeConfig", f"shapeConfig is given and {name} is not flexible: leave it out.")
+            yield details.refuse("shapeConfig", f"shapeConfig is given, but {name} is not flexible: leave it out.")
         return
     if config is None and not isinstance(details.asked.inputs.get("shapeConfig"), Unknown):
-        yield details.refuse("shapeConfig", f"shapeConfig is missing and the flexible shape {name} needs its ocpus.")
+        yield details.refuse("shapeConfig", f"shapeConfig is missing, but the flexible shape {name} needs ocpus.")
         return
     low, high = shape.flexible.ocpus
     if ocpus is not None and not low <= ocpus <= high:
-        yield details.refuse("shapeConfig.ocpus", f"shapeConfig.ocpus is {ocpus} and {name} takes {low} to {high}.")
+        yield details.refuse("shapeConfig.ocpus", f"shapeConfig.ocpus is {ocpus}, but {name} takes {low} to {high}.")
     elif ocpus is not None and memory is not None:
         least, most = shape.flexible.memory_gib_per_ocpu
         top = min(most * ocpus, shape.flexible.memory_gib_max)
         if not least * ocpus <= memory <= top:
             yield details.refuse(
                 "shapeConfig.memoryInGbs",
-                f"memoryInGbs is {memory} and {name} with {ocpus} OCPUs takes {least * ocpus} to {top}.",
+                f"memoryInGbs is {memory}, but {name} with {ocpus} OCPUs takes {least * ocpus} to {top}.",
             )
 
 
@@ -138,7 +138,7 @@ def _image(details: Details) -> Iterator[Problem]:
     if size is not None and str(size).isdecimal() and int(size) < image.size_gib:
         yield details.refuse(
             "sourceDetails.bootVolumeSizeInGbs",
-            f"bootVolumeSizeInGbs is {size} and image {image.display_name} needs {image.size_gib}.",
+            f"bootVolumeSizeInGbs is {size}, but image {image.display_name} needs {image.size_gib}.",
         )
 
 
@@ -149,11 +149,11 @@ def _vnic(details: Details) -> Iterator[Problem]:
         yield not_found(f"{details.prefix}{details.subnet_path}", ocid)
     if subnet is None:
         return
-    # In the SDK it is a string for an instance and a boolean in a configuration.
+    # In the SDK, assignPublicIp is a string for an instance, but a boolean in a configuration.
     if str(details.at("createVnicDetails.assignPublicIp")).lower() == "true" and private(subnet.inputs):
         yield details.refuse(
             "createVnicDetails.assignPublicIp",
-            f"A public IP is wanted, and subnet {subnet.id} prohibits public IPs on VNICs.",
+            f"assignPublicIp is true, but subnet {subnet.id} prohibits public IPs on VNICs.",
         )
     address = details.at("createVnicDetails.privateIp")
     if address is not None:
@@ -182,7 +182,7 @@ def _metadata(details: Details) -> Iterator[Problem]:
     texts = [str(part) for one in given for pair in one.items() for part in pair if not isinstance(part, Unknown)]
     size = sum(len(text.encode()) for text in texts)
     if size > _METADATA_BYTES:
-        yield details.refuse("metadata", f"metadata has {size} bytes and may have {_METADATA_BYTES} with extendedMetadata.")
+        yield details.refuse("metadata", f"metadata and extendedMetadata have {size} bytes; the maximum is {_METADATA_BYTES}.")
     if not isinstance(metadata, Mapping):
         return
     keys, user_data = known(metadata.get("ssh_authorized_keys")), known(metadata.get("user_data"))
@@ -191,14 +191,14 @@ def _metadata(details: Details) -> Iterator[Problem]:
             shown = line if "PRIVATE" in line else f"{line[:24]!r}..."
             shown = "a private key" if "PRIVATE" in line else shown
             yield details.refuse(
-                "metadata.ssh_authorized_keys", f"ssh_authorized_keys holds {shown}, which is no public SSH key."
+                "metadata.ssh_authorized_keys", f"ssh_authorized_keys contains {shown}, which is not a public SSH key."
             )
             break
     if user_data is not None:
         try:
             base64.b64decode("".join(user_data.split()), validate=True)
         except binascii.Error:
-            yield details.refuse("metadata.user_data", "user_data is not base64, and the service takes nothing else there.")
+            yield details.refuse("metadata.user_data", "user_data is not base64, but the service accepts nothing else.")
 
 
 def _is_public_key(line: str) -> bool:
@@ -211,7 +211,7 @@ def _is_public_key(line: str) -> bool:
         (length,) = struct.unpack_from(">I", blob)
     except (binascii.Error, struct.error):
         return False
-    # The key's data begins with the type again, followed by the key.
+    # The decoded data repeat the key type; the key itself follows.
     return blob[4 : 4 + length] == words[at].encode() and len(blob) > 4 + length
 
 
@@ -220,7 +220,7 @@ def _platform(details: Details) -> Iterator[Problem]:
     if platform is not None and shape is not None and platform not in shape.platforms:
         yield details.refuse(
             "platformConfig.type",
-            f"platformConfig.type is {platform} and {shape.name} takes {' or '.join(shape.platforms)}.",
+            f"platformConfig.type is {platform}, but {shape.name} takes {' or '.join(shape.platforms)}.",
         )
 
 
@@ -234,7 +234,7 @@ def used(database: Database, quota: str, domain: str) -> float:
 
 
 def over_limit(database: Database, shape: Shape, domain: str, more: float) -> str | None:
-    """Return the service's message if that much more of a shape's quota would exceed the limit, or None."""
+    """Return the service's message if `more` of a shape's quota would exceed the limit, or None."""
     have, most = used(database, shape.quota, domain), limit(shape.quota)
     if have + more <= most:
         return None

@@ -1,4 +1,4 @@
-"""The data sources."""
+"""The data sources of OCI's provider."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MIB_PER_GIB = 1024
 
 
 def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the result of a data source: its arguments and what they found.
+    """Return the result of a data source: its arguments and the properties that it found.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -44,12 +44,12 @@ def _refused(problem: Problem, service: str) -> ServiceError:
 def _needed(args: Mapping[str, Any], name: str, service: str) -> str:
     value = args.get(name)
     if value is None or value is UNKNOWN:
-        raise _refused(Problem(name, f"{name} is missing and the request needs it.", code="MissingParameter"), service)
+        raise _refused(Problem(name, f"{name} is missing, but the request needs it.", code="MissingParameter"), service)
     return str(value)
 
 
 def _filtered(items: Iterable[Answer], args: Mapping[str, Any]) -> list[Answer]:
-    """Return the items that match every filter: a property (`name` or `operating_system`) has one of the values or patterns."""
+    """Return the items that match every filter; a filter has a property's name (`operating_system`) and values or patterns."""
     kept = list(items)
     for one in args.get("filters") or []:
         head, *rest = str(one["name"]).split("_")
@@ -96,7 +96,7 @@ def _one_domain(args: Mapping[str, Any], database: Database) -> Answer:
         if args.get("adNumber") == number or (args.get("id") == domain["id"] and "adNumber" not in args):
             return {**domain, "adNumber": number}
     raise _refused(
-        Problem("adNumber", f"adNumber is {args.get('adNumber')} and the region has 1 to {len(domains)}."), "Identity"
+        Problem("adNumber", f"adNumber is {args.get('adNumber')}, but must be from 1 to {len(domains)}."), "Identity"
     )
 
 
@@ -179,7 +179,7 @@ def _images(args: Mapping[str, Any], database: Database) -> Answer:  # noqa: ARG
     listed = [
         answered
         for image in IMAGES.values()
-        if not image.listing  # a compartment's list does not have the Marketplace's images
+        if not image.listing  # a compartment's list does not contain Marketplace images
         if (args.get("shape") is None or (shape is not None and image.fits(shape)))
         for answered in [_image_answer(image)]
         if all(
@@ -242,7 +242,7 @@ def _instance(args: Mapping[str, Any], database: Database) -> Answer:
 
 def _listed_instance(record: Record) -> Answer:
     outputs = {**record.outputs(), "state": record.state}
-    # A nested object of the resource is a list with one element here.
+    # In this data source, each nested object of the resource is a list with one element; without the object, the list is empty.
     listed = {
         "agentConfigs": "agentConfig",
         "createVnicDetails": "createVnicDetails",
@@ -307,7 +307,7 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _addresses_of(record: Record) -> list[tuple[str, bool]]:
-    """Return a record's private addresses, also of file systems' servers, each with whether it is its VNIC's primary one."""
+    """Return the private addresses of an instance or a file system's server, and whether each is its VNIC's primary one."""
     if record.token == INSTANCE:
         return [(record.computed["privateIp"], True)]
     return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]
@@ -349,7 +349,7 @@ def _console_data(args: Mapping[str, Any], database: Database) -> Answer:
 def _quotas(args: Mapping[str, Any]) -> list[str]:
     if args.get("serviceName") != "compute":
         raise _refused(
-            Problem("serviceName", f"serviceName is {args.get('serviceName')!r} and this region knows 'compute'."),
+            Problem("serviceName", f"serviceName is {args.get('serviceName')!r}, but the rehearsal supports only 'compute'."),
             "Limits",
         )
     return sorted({shape.quota for shape in SHAPES.values()})
@@ -379,7 +379,9 @@ def _availability(args: Mapping[str, Any], database: Database) -> Answer:
     if quota not in _quotas(args):
         raise _refused(not_found("limitName", quota), service)
     if domain is None:
-        raise _refused(Problem("availabilityDomain", f"availabilityDomain is missing and {quota} is counted in each."), service)
+        raise _refused(
+            Problem("availabilityDomain", f"availabilityDomain is missing, but {quota} is a limit per domain."), service
+        )
     taken, most = used(database, quota, domain), _limit_in(quota, domain)
     return {
         "used": f"{taken:g}",

@@ -1,4 +1,4 @@
-"""File Storage with Lustre: the service's refusals, and the server behind it."""
+"""File Storage with Lustre: the service's refusals, and the file systems' servers."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from rehearsal.plugin.wire import known
 PORTS = storage.Ports((988,))
 LUSTRE = "oci:Lustre/fileStorageLustreFileSystem:FileStorageLustreFileSystem"
 
-# docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: at least 31.2 TB, up to 124.8 in steps of 10.4, above in steps
-# of 41.6; it cannot shrink. oci-hpc creates multiples of 31.2, which are multiples of the smallest step, too.
+# docs.oracle.com/iaas/Content/lustre/file-system-capacity.htm: at least 31.2 TB; up to 124.8 TB in steps of 10.4 TB, above that
+# in steps of 41.6 TB. A file system cannot shrink. oci-hpc creates multiples of 31.2 TB, which are multiples of 10.4 TB, too.
 _LEAST_GB, _STEP_GB, _LARGE_GB, _LARGE_STEP_GB = 31_200, 10_400, 124_800, 41_600
 # docs.oracle.com/solutions/deploy-lustre-file-systems: 43 to 60 addresses per 100 TB, by tier.
 _ADDRESSES, _FOR_GB = 60, 100_000
@@ -39,7 +39,7 @@ class Lustre(Served):
         yield from super().problems(asked)
         size, before = asked.known("capacityInGbs"), asked.database.find(asked.itself)
         if size is not None and (size < _LEAST_GB or size % _STEP_GB):
-            yield Problem("capacityInGbs", f"capacityInGbs is {size} and must be from {_LEAST_GB} on in steps of {_STEP_GB}.")
+            yield Problem("capacityInGbs", f"capacityInGbs is {size} and must be at least {_LEAST_GB}, in steps of {_STEP_GB}.")
         elif size is not None and before is not None:
             yield from _growth(int(before.inputs["capacityInGbs"]), size)
         squash = asked.inputs.get("rootSquashConfiguration")
@@ -83,7 +83,7 @@ class Lustre(Served):
 
 def _growth(before: int, after: int) -> Iterator[Problem]:
     if after < before:
-        yield Problem("capacityInGbs", f"capacityInGbs is {before} and cannot become {after}: a file system never shrinks.")
+        yield Problem("capacityInGbs", f"capacityInGbs is {before} and cannot become {after}: a file system cannot shrink.")
     step = _LARGE_STEP_GB if before >= _LARGE_GB else _STEP_GB
     if after > before and (after - before) % step:
-        yield Problem("capacityInGbs", f"capacityInGbs is {before} and grows in steps of {step}, not to {after}.")
+        yield Problem("capacityInGbs", f"capacityInGbs is {before} and grows only in steps of {step}, not to {after}.")

@@ -7,12 +7,12 @@ from dataclasses import replace
 from rehearsal.host.spec import HostSpec, Rail
 from rehearsal.oci.shapes import GIGA, GPU_BUSES, Shape, front_name, rail_names
 
-#: The agent's plugins that name and address the rails.
+#: The agent's plugins that give the rails their names and addresses.
 RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
 
 
 def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
-    """Return the host with the hardware of a shape; `ocpus` is for flexible shapes. It has rails if it is in a fabric."""
+    """Return the host with the hardware of a shape; `ocpus` is for flexible shapes. Only a host in a fabric has rails."""
     family = spec.image.name.partition("-")[0]
     names = rail_names(shape, family) if spec.fabric_id else []
     ports = zip(names, shape.ports, strict=bool(names))
@@ -34,7 +34,8 @@ def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
 def topology(shape: Shape, ocpus: float = 1) -> tuple[int, int, int]:
     """Return sockets, cores per socket, and threads per core, as Linux shows them.
 
-    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes per socket.
+    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes per
+    socket, and each NUMA node is counted as a socket.
     """
     threads = 1 if shape.architecture != "x86_64" else 2
     if not shape.bare_metal:

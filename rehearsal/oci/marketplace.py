@@ -1,4 +1,4 @@
-"""The Marketplace: listings, the agreement to one of their versions, and a compartment's subscription to it.
+"""The Marketplace: listings, the agreement to one version of a listing, and a compartment's subscription to that version.
 
 Sources: terraform-provider-oci 8.28.0: core_app_catalog_listing_resource_version_agreement_resource.go and
 core_app_catalog_subscription_resource.go; listing and versions: oci-hpc b5285a68, variables.tf.
@@ -49,7 +49,7 @@ class _OfVersion(Kind):
 
 
 class Agreement(_OfVersion):
-    """The terms of one version, signed by the service; it is only an answer, and the service stores nothing."""
+    """The terms of one version, signed by the service; the service returns them but stores nothing."""
 
     token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
     create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
@@ -76,7 +76,7 @@ class Subscription(_OfVersion):
         yield from super().problems(asked)
         signature = asked.known("signature")
         if signature is not None and signature != _signature(asked.known("listingId"), asked.known("listingResourceVersion")):
-            yield Problem("signature", "The signature is not that of the listing's agreement.", 400, "InvalidParameter")
+            yield Problem("signature", "The signature does not match the listing's agreement.", 400, "InvalidParameter")
 
     @override
     def on_create(self, database: Database, record: Record) -> None:
@@ -87,6 +87,6 @@ class Subscription(_OfVersion):
 
 
 def subscribed(database: Database, compartment: object, image: str) -> bool:
-    """Tell whether a compartment may launch an image of the Marketplace."""
+    """Return whether a compartment may launch an image of the Marketplace."""
     mine: list[Mapping[str, Any]] = [one.computed for one in database.of(SUBSCRIPTION, compartmentId=compartment)]
     return any(one["listingResourceId"] == image for one in mine)

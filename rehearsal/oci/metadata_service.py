@@ -64,21 +64,21 @@ class Service:
         return OK, found[steps[0]]
 
     def _make(self) -> None:
-        """Have an identity issued for this host, by the Python interpreter of the services.
+        """Issue an identity for this host, with the Python interpreter that runs the services.
 
         Raises:
-            OSError: it could not be issued.
+            OSError: the identity could not be issued.
         """
         announced = json.loads((self._world / "services" / "oci.json").read_text())
         own = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "PYTHONPATH": str(CHECKOUT), "BUSBAR_WORLD": str(self._world)}
         argv = [announced["program"][0], "-m", "rehearsal.oci.api.identity", self._host]
         done = subprocess.run(argv, env=own, stdin=subprocess.DEVNULL, timeout=_MAKE_S, check=False)
         if done.returncode:
-            raise OSError(f"no identity was made: {argv[-2]} ended with {done.returncode}.")
+            raise OSError(f"no identity was issued: {argv[-2]} exited with {done.returncode}.")
 
 
 def _at(document: Any, steps: list[str]) -> tuple[int, str]:
-    """Return a part of a document: JSON for an object or a list, otherwise the plain text."""
+    """Return status and text for a part of a document: plain text for a string or a number, JSON for anything else."""
     for step in steps:
         if isinstance(document, list) and step.isdecimal() and int(step) < len(document):
             document = document[int(step)]

@@ -19,7 +19,7 @@ _GATEWAYS: Mapping[str, Literal["internet", "nat", "service"]] = {
 }
 _INSTANCE = "oci:Core/instance:Instance"
 _SUBNET = "oci:Core/subnet:Subnet"
-_FIRST_HOST = 2  # .0 is the network's, .1 the router's (docs.oracle.com: "Three IP Addresses in Each Subnet")
+_FIRST_HOST = 2  # .0 is the network's address and .1 the router's (docs.oracle.com: "Three IP Addresses in Each Subnet")
 
 
 def vcn_cidrs(record: Record) -> tuple[str, ...]:
@@ -74,7 +74,7 @@ def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
 
 def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
     protocol = rule["protocol"]
-    # Hosts send no other protocols here, so a rule for one changes nothing.
+    # Hosts in the rehearsal send no other protocols, so a rule for another protocol changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return
     options = rule.get("tcpOptions") or rule.get("udpOptions") or {}
@@ -106,7 +106,7 @@ def served(database: Database) -> set[str]:
 
 
 def free_private_ips(database: Database, subnet: Record, count: int) -> list[str] | None:
-    """Return the lowest free addresses of a subnet, or None if there are too few."""
+    """Return the `count` lowest free addresses of a subnet, or None if fewer are free."""
     used, network = taken(database), ip_network(subnet_cidr(subnet))
     hosts = (str(network[number]) for number in range(_FIRST_HOST, network.num_addresses - 1))
     found = list(islice((address for address in hosts if address not in used), count))

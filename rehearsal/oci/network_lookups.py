@@ -12,7 +12,7 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 Answer = dict[str, Any]
-#: Options of a rule, with the provider's value for a missing one; in the look-up's answer, each is a list.
+#: Options of a rule -> the provider's values for missing properties. The data source returns each option as a list.
 _OPTIONS: Mapping[str, Mapping[str, int]] = {
     "tcpOptions": {"min": 0, "max": 0},
     "udpOptions": {"min": 0, "max": 0},
@@ -24,7 +24,7 @@ def subnet(args: Mapping[str, Any], database: Database) -> Answer:
     """Return a subnet.
 
     Raises:
-        ServiceError: it does not exist, or may not be seen; the service does not tell which.
+        ServiceError: the subnet does not exist; the service's message is the same as for a subnet that the caller may not see.
     """
     name = str(args.get("subnetId"))
     one = database.find(name, SUBNET)
@@ -35,7 +35,7 @@ def subnet(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the route tables of a compartment, or only those of one VCN if `vcnId` is given."""
+    """Return a compartment's route tables; if `vcnId` is given, only those in that VCN."""
     tables = []
     for one in _of(args, database, ROUTE_TABLE):
         rules = [
@@ -47,7 +47,7 @@ def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the security lists of a compartment, or only those of one VCN if `vcnId` is given."""
+    """Return a compartment's security lists; if `vcnId` is given, only those in that VCN."""
     lists = []
     for one in _of(args, database, SECURITY_LIST):
         rules = {
@@ -59,7 +59,7 @@ def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def exports(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the exports of a compartment, or only those of one export set if `exportSetId` is given."""
+    """Return the exports of every compartment; if `exportSetId` is given, only those of that export set."""
     listed = []
     for one in database.of("oci:FileStorage/export:Export"):
         its = one.outputs()

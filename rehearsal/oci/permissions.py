@@ -1,4 +1,4 @@
-"""Evaluates an instance's permissions: the dynamic groups that it is in, and the policies for them.
+"""Evaluates an instance's permissions: the dynamic groups that it is in, and the policies that apply to it.
 
 Source: "Details for the Core Services" (corepolicyreference.htm): permissions by verb and resource type, and the permissions
 that each operation needs. Only permissions that a rehearsed operation needs are listed.
@@ -15,7 +15,7 @@ from rehearsal.plugin.store import Database, Record
 
 _VERBS = ("inspect", "read", "use", "manage")
 
-#: Permissions that each verb adds, by resource type.
+#: Resource type -> for each of _VERBS, the permissions that the verb adds to those of the verb before.
 _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     "instances": ("INSTANCE_INSPECT", "INSTANCE_READ", "", "INSTANCE_CREATE INSTANCE_DELETE"),
     "instance-images": ("", "INSTANCE_IMAGE_READ", "", ""),
@@ -36,7 +36,7 @@ _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     "volume-attachments": ("", "", "", "VOLUME_ATTACHMENT_DELETE"),
     "work-requests": ("WORKREQUEST_INSPECT", "", "", ""),
 }
-#: Aggregate types, and their additional permissions beyond those of the single types, by verb.
+#: Aggregate type -> its individual types, and the permissions that it adds to theirs, by verb.
 _FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str, str]]] = {
     "instance-family": (
         ("instances", "instance-images"),
@@ -51,7 +51,7 @@ _LAUNCH = frozenset(("INSTANCE_CREATE", "INSTANCE_IMAGE_READ", "VNIC_CREATE", "V
 _END = frozenset(("INSTANCE_DELETE", "VNIC_DELETE", "VNIC_DETACH", "SUBNET_DETACH"))
 _CREATE = _LAUNCH | {"CLUSTER_NETWORK_CREATE", "INSTANCE_POOL_CREATE"}
 _TERMINATE = _END | {"CLUSTER_NETWORK_DELETE", "INSTANCE_POOL_DELETE", "VOLUME_ATTACHMENT_DELETE", "VOLUME_WRITE"}
-#: Permissions that each operation needs. For work requests, those of the operation that started them.
+#: Permissions that each operation needs. Reading a work request needs the permissions of the operation that started it.
 NEEDED: Mapping[str, frozenset[str]] = {
     "CreateClusterNetwork": _CREATE,
     "UpdateClusterNetwork": _LAUNCH | {"CLUSTER_NETWORK_UPDATE"},
@@ -72,7 +72,7 @@ NEEDED: Mapping[str, frozenset[str]] = {
 def allowed(database: Database, instance: Record, operation: str, compartment: str, needed: str = "") -> bool:
     """Return whether an instance may perform an operation in a compartment.
 
-    With `needed`, the permissions of that other operation are required instead.
+    If `needed` names another operation, that operation's permissions are required instead.
     """
     variables = {
         "request.operation": operation,
@@ -98,7 +98,7 @@ def _statements(database: Database, instance: Record, compartment: str) -> Itera
         for statement in policy.inputs["statements"]:
             found = STATEMENT.fullmatch(statement)
             if found is None:
-                continue  # stored before its grammar was fully checked
+                continue  # stored before the grammar was fully checked
             subject = found["subject"].lower()
             who = (found["who"] or "").lower()
             mine = who == "dynamic-group" and groups & {one.lower() for one in named(found["names"])}
@@ -118,7 +118,7 @@ def _member(group: Record, instance: Record) -> bool:
 
 
 def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> bool:
-    """Return whether a statement's location is the compartment or a parent of it, within the compartment of its policy."""
+    """Return whether a statement's location and its policy's compartment are each either `compartment` or the tenancy."""
     place = found["place"].lower()
     if place == "tenancy":
         named_place = TENANCY

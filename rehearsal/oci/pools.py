@@ -1,4 +1,4 @@
-"""Instance configurations and cluster networks: a fabric and its hosts, booted a few at a time."""
+"""Instance configurations, and cluster networks: each is a fabric with hosts, which boot a few at a time."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from rehearsal.plugin.wire import each, known_at
 
 CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
 _DETAILS = "instanceDetails.launchDetails"
-_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
+_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
 _LAUNCH = ("Core Instance", "LaunchInstance")
 _DETACH = ("Core Instance Pool", "DetachInstancePoolInstance")
 _NAME_DIGITS = 5
@@ -48,7 +48,7 @@ class InstanceConfiguration(Kind):
         for path in ("instanceDetails", f"{_DETAILS}", f"{_DETAILS}.shape"):
             parent = asked.known(path.rpartition(".")[0]) if "." in path else asked.inputs
             if isinstance(parent, Mapping) and parent.get(path.rpartition(".")[2]) is None:
-                yield Problem(path, f"{path} is missing and the configuration needs it.", code="MissingParameter")
+                yield Problem(path, f"{path} is missing, but the configuration needs it.", code="MissingParameter")
                 return
         yield from launch.problems(
             launch.Details(
@@ -80,7 +80,7 @@ class ClusterNetwork(Kind):
         yield from super().problems(asked)
         pools = asked.known("instancePools")
         if isinstance(pools, list) and len(pools) != 1:
-            yield Problem("instancePools", f"instancePools has {len(pools)} entries and a cluster network has exactly one.")
+            yield Problem("instancePools", f"instancePools has {len(pools)} entries, but a cluster network has exactly one.")
         yield from self._placement(asked)
         domain = asked.known("placementConfiguration.availabilityDomain")
         for path, pool in each(asked.inputs, "instancePools[]"):
@@ -119,7 +119,7 @@ class ClusterNetwork(Kind):
                 offered = ", ".join(shape.offered_in)
                 yield Problem(
                     f"{path}.instanceConfigurationId",
-                    f"Shape {shape.name} is not offered in {domain}; it is in {offered}.",
+                    f"Shape {shape.name} is not offered in {domain}, only in {offered}.",
                 )
             have = len(_members(asked.database, asked.itself)) if asked.itself else 0
             size = known_at(pool, "size")
@@ -152,7 +152,7 @@ class ClusterNetwork(Kind):
         launching = []
         with ThreadPoolExecutor(_WINDOW) as window:
             for index in wanted:
-                # Addresses are assigned in order, so that the same stack always gets the same ones.
+                # Addresses are assigned in order, so that the same stack always gets the same addresses.
                 try:
                     member = self._enter(cloud, record, configuration, index)
                 except (ServiceError, RequestTimeoutError) as refused:
@@ -168,7 +168,7 @@ class ClusterNetwork(Kind):
             )
 
     def detach(self, cloud: ResourceCloud, pool: str, instance: str, *, smaller: bool) -> None:
-        """Detach and terminate one instance of a pool; `smaller`: the pool shrinks, else it launches a new one.
+        """Detach and terminate one instance of a pool; with `smaller`, the pool shrinks, else it launches a new instance.
 
         Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true; isDecrementSize is `smaller`.
 
@@ -191,7 +191,7 @@ class ClusterNetwork(Kind):
         """Record one more instance of the pool, with its name and addresses.
 
         Raises:
-            ServiceError: the service refused it.
+            ServiceError: the service refused the launch.
             RequestTimeoutError: the service did not answer.
         """
         cloud.faults.before(*_LAUNCH)
@@ -222,7 +222,7 @@ class ClusterNetwork(Kind):
         return record
 
     def _boot(self, cloud: ResourceCloud, record: Record) -> None:
-        """Start an instance's host; if that fails, remove both."""
+        """Start an instance's host; if that fails, remove the host and the instance."""
         with cloud.working(record):
             if record.computed["publicIp"]:
                 cloud.render(record.private["vcn"])
@@ -251,7 +251,7 @@ class ClusterNetwork(Kind):
 
     @override
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the network's own dependencies; its instances' VNICs depend on the subnet."""
+        """Yield the network's own dependencies; the subnet is a dependency of its instances' VNICs."""
         return (one for one in references(record.inputs["instancePools"]) if one.startswith("ocid1."))
 
     @override

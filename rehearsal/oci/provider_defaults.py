@@ -1,7 +1,7 @@
 """Defaults in the provider's schema: they become part of the inputs, so they appear in previews and states, too.
 
 Sources: each resource's `Default` in oracle/terraform-provider-oci 8.23.0 (internal/service/core), and previews of Pulumi's
-plugin, which is built from it.
+plugin, which is built from that provider.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 DEFAULTS: Mapping[str, Mapping[str, str | int | bool]] = {
     # core_internet_gateway_resource.go
     "oci:Core/internetGateway:InternetGateway": {"enabled": True},
-    # core_security_list_resource.go: -1 means every code, and is not sent.
+    # core_security_list_resource.go: -1 means every code; the provider does not send it.
     "oci:Core/securityList:SecurityList": {
         "egressSecurityRules[].icmpOptions.code": -1,
         "ingressSecurityRules[].icmpOptions.code": -1,

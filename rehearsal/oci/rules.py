@@ -1,7 +1,7 @@
 """The vendor's enumerations, patterns and ranges, and what the rehearsal does not support.
 
-The enumerations are those of the vendor's Python SDK (PyPI `oci` 2.189.0), each with its model there; a test compares them if
-that package is installed.
+Enumerations that name a model are from the vendor's Python SDK (PyPI `oci` 2.189.0); a test compares them with the SDK if that
+package is installed.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "requestedThroughput": OneOf(("1", "20", "40", "80")),
     },
     "oci:FileStorage/export:Export": {
-        # Export in the SDK: "Paths may not end in a slash", no element is a period or two, each of at most 255 bytes.
-        "path": Matches(r"/|(/(?!\.{1,2}(/|$))[^/]{1,255})+", "a path from / on, whose parts are no periods and not empty"),
+        # Export in the SDK: "Paths may not end in a slash"; no element is `.` or `..`; each element has at most 255 bytes.
+        "path": Matches(r"/|(/(?!\.{1,2}(/|$))[^/]{1,255})+", "an absolute path without empty, . or .. elements"),
         "exportOptions[].access": OneOf(("READ_WRITE", "READ_ONLY"), "file_storage:ClientOptions.ACCESS"),
         "exportOptions[].identitySquash": OneOf(("NONE", "ROOT", "ALL"), "file_storage:ClientOptions.IDENTITY_SQUASH"),
         "exportOptions[].allowedAuths[]": OneOf(("SYS", "KRB5", "KRB5I", "KRB5P"), "file_storage:ClientOptions.ALLOWED_AUTH"),
@@ -221,5 +221,5 @@ def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
         for path, value in each(inputs, pattern):
             if value is not False:
                 yield Problem(
-                    path, f"{path} is given, and the rehearsal cannot simulate it: leave it out here.", 501, "NotRehearsed"
+                    path, f"{path} is given, but the rehearsal cannot simulate it: leave it out.", 501, "NotRehearsed"
                 )

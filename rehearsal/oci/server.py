@@ -1,4 +1,4 @@
-"""The vendor's part of the provider protocol."""
+"""The OCI-specific part of the provider protocol."""
 
 from __future__ import annotations
 

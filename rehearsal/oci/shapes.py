@@ -1,4 +1,4 @@
-"""Shapes: GPUs, rails with their names, disks, quotas, and the availability domains that offer each.
+"""Shapes: GPUs, rails with their names, disks, quotas, and the availability domains that offer each shape.
 
 RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
 (playbooks/roles/nhc/templates/oci.nhc.conf.j2, samples/gpu/*.sbatch, roles/healthchecks); disk sizes, OCPUs, quota
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as on BM.GPU4.8 (seed 000's transcript); other shapes get the same ones.
+#: PCI buses of eight GPUs, as on BM.GPU4.8 (seed 000's transcript); other shapes get the same buses.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
@@ -61,12 +61,12 @@ class Shape:
 
     @property
     def bare_metal(self) -> bool:
-        """Whether an instance of it has a whole machine."""
+        """Whether an instance of the shape has a whole machine."""
         return self.name.startswith("BM.")
 
     @property
     def rdma(self) -> bool:
-        """Whether a cluster network can consist of it."""
+        """Whether a cluster network can consist of instances of the shape."""
         return bool(self.ports)
 
 
@@ -75,7 +75,7 @@ def _mlx(*numbers: int) -> tuple[Port, ...]:
 
 
 def _pairs(hcas: tuple[int, ...], buses: tuple[int, ...]) -> tuple[Port, ...]:
-    """Return dual-port adapters: two HCAs on each PCI bus, with systemd's predictable names."""
+    """Return the ports of dual-port adapters: two HCAs on each PCI bus, with systemd's predictable names."""
     names = [f"enp{bus}s0f{function}" for bus in buses for function in (0, 1)]
     return tuple(Port(f"mlx5_{hca}", name) for hca, name in zip(hcas, names, strict=True))
 
@@ -179,7 +179,7 @@ CORES_LIMIT = 500
 
 
 def limit(quota: str) -> int:
-    """Return the service limit of a quota name, in its own unit (GPUs, hosts or cores)."""
+    """Return the service limit of a quota name, in the quota's unit (GPUs, hosts or cores)."""
     units = [shape.quota_per_host for shape in _SHAPES if shape.quota == quota and shape.quota_per_host]
     return max((HOSTS_LIMIT * one for one in units), default=CORES_LIMIT)
 

@@ -1,4 +1,4 @@
-"""Rules for a single value: one of a list, a pattern, a range."""
+"""Rules for one value: one of a list, a pattern, a range."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OneOf:
-    """Values that the service accepts, and where the vendor's SDK lists them.
+    """A list of accepted values, and where the vendor's SDK has the list.
 
     Attributes:
         values: accepted values.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK, with `core` as the default package; `None`: only in the documentation.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK, with `core` as the default package; None if only the documentation has them.
     """
 
     values: tuple[str, ...]
     model: str | None = None
 
     def refuses(self, value: Any) -> str | None:
-        """Return why a value is refused, or None."""
+        """Return a description of the accepted values if a value is refused, else None."""
         return None if value in self.values else f"one of {', '.join(self.values)}"
 
 
@@ -32,7 +32,7 @@ class Matches:
     words: str
 
     def refuses(self, value: Any) -> str | None:
-        """Return why a value is refused, or None."""
+        """Return a description of the accepted values if a value is refused, else None."""
         return None if re.fullmatch(self.pattern, str(value), re.DOTALL) else self.words
 
 
@@ -45,7 +45,7 @@ class Between:
     step: int = 1
 
     def refuses(self, value: Any) -> str | None:
-        """Return why a value is refused, or None."""
+        """Return a description of the accepted values if a value is refused, else None."""
         text = str(value)
         fits = re.fullmatch(r"-?\d{1,9}", text) and self.low <= int(text) <= self.high and int(text) % self.step == 0
         return None if fits else f"from {self.low} to {self.high}" + (f" in steps of {self.step}" if self.step > 1 else "")

@@ -1,4 +1,4 @@
-"""Compares inputs with the SDK's types: unknown names, missing ones, wrong types."""
+"""Compares inputs with the SDK's types: finds unknown properties, missing properties and wrong types."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def misfits(
 ) -> Iterator[Problem]:
     """Yield a problem for each mismatch between inputs and the SDK's types; unknown values pass.
 
-    `problem` is the vendor's class of problems.
+    `problem` is the class of the yielded problems: the vendor's subclass of `Problem`, or `Problem` itself.
     """
     allowed = known.fields
     for name, value in inputs.items():
         here = f"{path}.{name}" if path else name
         if name in allowed:
             yield from _misfit(value, allowed[name].type, problem, here)
-        elif not name.startswith("__"):  # fields of the engine's own
+        elif not name.startswith("__"):  # the engine's own fields
             close = difflib.get_close_matches(name, allowed, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"allowed are {', '.join(sorted(allowed))}."
+            hint = f"did you mean {close[0]!r}?" if close else f"allowed properties: {', '.join(sorted(allowed))}."
             yield problem(here, f"{here} is not a property of {known.name}; {hint}")
     for field in allowed.values():
         if field.required and inputs.get(field.name) is None:
             here = f"{path}.{field.name}" if path else field.name
-            yield problem(here, f"{here} is missing and {known.name} needs it.", code="MissingParameter")
+            yield problem(here, f"{here} is missing, but {known.name} needs it.", code="MissingParameter")
 
 
 def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterator[Problem]:
@@ -52,7 +52,7 @@ def _misfit(value: Any, kind: Any, problem: type[Problem], path: str) -> Iterato
             yield _wrong(value, "an object", problem, path)
     elif kind in _SCALARS:
         name, accepted = _SCALARS[kind]
-        # In Python, bool is a subclass of int; for the service, it is not a number.
+        # In Python, bool is a subclass of int; for the service, a boolean is not a number.
         if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
             yield _wrong(value, name, problem, path)
 
@@ -69,4 +69,4 @@ def _misfit_elements(value: Any, kind: Any, problem: type[Problem], path: str) -
 
 
 def _wrong(value: Any, expected: str, problem: type[Problem], path: str) -> Problem:
-    return problem(path, f"{path} is {value!r} and must be {expected}.")
+    return problem(path, f"{path} is {value!r}, but must be {expected}.")

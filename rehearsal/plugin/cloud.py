@@ -1,8 +1,9 @@
 """Creates, changes and deletes resources for the engine, and survives a crash at any moment.
 
-Every request writes a record, marked with this process, before it has an effect. The next process to start finishes the work of
-a dead one: a vendor also continues a request whose caller has died. So a resource that a crashed engine was creating remains,
-is billed, keeps its dependencies, and exists beside a new one of the next request.
+Every request writes a record, marked with this process, before it has an effect. The process that starts next finishes the work
+of a dead process, because a vendor also continues a request whose caller has died. So a resource that a crashed engine was
+creating remains, is billed, blocks the deletion of its dependencies, and exists beside the resource that the next request
+creates.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Cloud(ABC):
     """One vendor's cloud in one world.
 
     Attributes:
-        pace: share of the vendor's own waiting times that is really waited, from BUSBAR_PACE: 1 is all, 0 (the default) none.
+        pace: fraction of the vendor's own waiting times that the cloud really waits: BUSBAR_PACE, from 0 (the default) to 1.
     """
 
     name: ClassVar[str] = ""
@@ -118,10 +119,10 @@ class Cloud(ABC):
         return self._settle(resource_id)
 
     def delete(self, resource_id: str, timeout_s: float = 0) -> None:
-        """Delete a resource and wait for its end, up to `timeout_s` (0: the provider's own limit); a missing one is no error.
+        """Delete a resource and wait until it is gone, up to `timeout_s` (0: no limit); do nothing if the resource is missing.
 
         Raises:
-            ServiceError: an existing resource depends on it, or the request was throttled.
+            ServiceError: the service refused, such as because another resource depends on this one.
             RequestTimeoutError: the service did not answer, or the deletion did not finish in time.
         """
         found = self.store.read().records.get(resource_id)
@@ -153,7 +154,7 @@ class Cloud(ABC):
         """Finish the work of dead processes, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
-        # A pool member that never became ready is dropped; its pool creates another one.
+        # A pool member (a resource without a URN) in state PROVISIONING is removed; its pool creates another one.
         for record in sorted(broken, key=lambda record: bool(record.urn)):
             if record.state == "TERMINATING" or (record.state == "PROVISIONING" and not record.urn):
                 self._remove(record.id)
@@ -171,7 +172,7 @@ class Cloud(ABC):
 
     @contextmanager
     def working(self, record: Record) -> Iterator[None]:
-        """Mark a resource as being created by a larger one: ready when the block ends, removed if the block raises."""
+        """Create a part of a larger resource: the part becomes ready when the block ends, or is removed if the block raises."""
         try:
             yield
         except BaseException:
@@ -180,11 +181,11 @@ class Cloud(ABC):
         self._settle(record.id)
 
     def wait(self, seconds: float) -> None:
-        """Wait for the vendor's own waiting time, scaled by `pace`."""
+        """Wait for `seconds`, the vendor's own waiting time, multiplied by `pace`."""
         time.sleep(seconds * self.pace)
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
-        """Mark a resource that was created and failed; return the error to raise."""
+        """Mark a resource as created but failed; return the error to raise."""
         with self.store.change() as database:
             mine = database.records[record.id]
             mine.private["failed"] = why
@@ -192,7 +193,7 @@ class Cloud(ABC):
             return PartlyCreatedError(kind.shown(record), kind.outputs(mine), record.inputs, why)
 
     def stamp(self, record: Record) -> Record:
-        """Return the record marked with this process, for resources that are part of a larger one."""
+        """Return a copy of the record that is marked with this process; for parts of a larger resource."""
         return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:
@@ -200,7 +201,7 @@ class Cloud(ABC):
         self._remove(resource_id)
 
     def _finish(self, record: Record) -> None:
-        """Finish the creation that a dead process was asked for; if the service refuses, nothing remains."""
+        """Finish the creation that a dead process began; if the service refuses, nothing remains."""
         try:
             self.kinds[record.token].effect(self, record, None)
         except PartlyCreatedError:
@@ -234,7 +235,10 @@ class Cloud(ABC):
         return any(one in names for one in self.kinds[record.token].needs(record))
 
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
-        """Yield the resources that depend on a record, except its children and those being deleted."""
+        """Yield a refusal for each resource that blocks the deletion of a record because it depends on the record.
+
+        Not blocking are the record's children, resources that are being deleted, and types whose `holds` is false.
+        """
         for other in database.records.values():
             kind = self.kinds[other.token]
             if other.state == "TERMINATING" or record.id in {other.parent, other.id} or not kind.holds:
@@ -255,5 +259,7 @@ def _pace(text: str) -> float:
     except ValueError:
         pace = -1
     if not 0 <= pace <= 1:
-        raise ValueError(f"BUSBAR_PACE is {text!r} and must be a number from 0 to 1, the part of the vendor's waiting times.")
+        raise ValueError(
+            f"BUSBAR_PACE is {text!r}, but must be a number from 0 to 1: the fraction of the vendor's waiting times to wait."
+        )
     return pace

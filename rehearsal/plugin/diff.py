@@ -11,7 +11,7 @@ from rehearsal.plugin import sdk
 
 @dataclass
 class Changes:
-    """Changed paths; those that force a replacement are in both lists."""
+    """The changed paths; paths that force a replacement are in both lists."""
 
     changed: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)
@@ -26,7 +26,7 @@ def compare(
 ) -> Changes:
     """Return what an update from old to new inputs changes; only inputs are compared, never computed defaults.
 
-    `updatable` tells, for a path and its field, whether the vendor's provider changes it in place.
+    `updatable` returns, for a property's path and field, whether the vendor's provider changes the property in place.
     """
     found = Changes()
     for name, known in inputs.fields.items():

@@ -1,4 +1,4 @@
-"""Refusals; each cloud formats them in its vendor's wording."""
+"""Refusals by a service; each cloud words them as its vendor does."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Problem:
     code: str = "InvalidParameter"
 
     def sentence(self) -> str:
-        """Return the text in a preview: the vendor's code and message."""
+        """Return the text that a preview shows: the vendor's code and message."""
         return f"{self.code}: {self.message}"
 
     def answer(self, service: str, operation: str) -> str:
@@ -33,7 +33,7 @@ class Problem:
 
 
 class ServiceError(Exception):
-    """The service refused a call; the text is formatted as by the vendor's provider."""
+    """The service refused a call; the text has the format of the vendor's provider."""
 
     def __init__(self, problem: Problem, service: str, operation: str) -> None:
         self.problem = problem

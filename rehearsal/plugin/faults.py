@@ -20,7 +20,7 @@ _LONGEST_PAUSE_S = 1.0
 
 
 class Faults:
-    """The faults of one world; the database counts how often each has occurred."""
+    """The faults of one world; the database counts how often each fault with a limited number of occurrences has occurred."""
 
     def __init__(self, world: World, store: Store, throttled: Problem) -> None:
         self._world = world
@@ -28,13 +28,13 @@ class Faults:
         self._throttled = throttled
 
     def before(self, service: str, operation: str, stale: Problem | None = None, attempts: int = _ATTEMPTS) -> None:
-        """Apply the faults of a request; return once a retry succeeds. A service itself has one attempt, its provider more.
+        """Apply the faults of a request, which the vendor's provider attempts up to `attempts` times; return once one succeeds.
 
-        `stale` is the error of a service that does not know a resource yet that was created a moment ago.
+        `stale` is the service's error for a resource that was created a moment ago and that the service does not know yet.
 
         Raises:
-            ServiceError: throttled, or answered with `stale`, more often than the provider retries.
-            RequestTimeoutError: timed out more often than the provider retries.
+            ServiceError: no attempt succeeded, and the last one was throttled or answered with `stale`.
+            RequestTimeoutError: no attempt succeeded, and the last one timed out.
         """
         for attempt in range(attempts):
             throttled = self._strikes("throttle", operation)
@@ -54,10 +54,10 @@ class Faults:
             _die()
 
     def ending(self, operation: str, timeout_s: float) -> None:
-        """Wait as long as a machine takes to terminate, if a fault sets a time.
+        """Wait as long as a deletion takes, if a fault sets its duration, but no longer than `timeout_s` (0: no limit).
 
         Raises:
-            SlowEndError: this takes longer than the provider waits; the deletion continues.
+            SlowEndError: the deletion takes longer than `timeout_s`; it remains in progress.
         """
         for fault in self._world.faults():
             if fault["kind"] == "slow_end" and fault.get("operation") == operation and self._count(fault, None):
@@ -72,16 +72,16 @@ class Faults:
         return all(self._over(fault) for fault in short)
 
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
-        """Return the fault that leaves a domain without capacity for `size` hosts at once, and count it; None if none does."""
+        """Return and count the fault that leaves a domain without capacity for `size` hosts at once; None if there is none."""
         return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
 
     def _short(self, launched: int, domain: str) -> list[Mapping[str, Any]]:
-        """Return the faults that leave no capacity after so many hosts; a fault with a domain applies only to that domain."""
+        """Return the faults that leave no capacity after `launched` hosts; a fault that has a domain applies only to it."""
         found = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
         return [fault for fault in found if fault.get("domain", domain) == domain]
 
     def stale(self, operation: str) -> bool:
-        """Return whether a fault makes a service not know a resource yet that was created a moment ago."""
+        """Return whether a fault makes an operation miss the resources that were created a moment ago."""
         return self._strikes("eventual", operation)
 
     def answer_lost(self, operation: str) -> bool:
@@ -89,7 +89,7 @@ class Faults:
         return self._strikes("answer_lost", operation)
 
     def capacity_after_retries(self, launched: int) -> bool:
-        """Return the same after a provider's retries; a fault with `times` ends after as many refusals."""
+        """Return whether an attempt of the provider finds capacity; a fault with `times` ends after that many refusals."""
         for attempt in range(_ATTEMPTS):
             short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
             if not any(self._count(fault, None) for fault in short):

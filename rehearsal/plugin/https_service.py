@@ -1,4 +1,4 @@
-"""HTTPS server for a cloud's own endpoints: one process, one thread per connection, until it is killed."""
+"""HTTPS server for a cloud's own endpoints: one process, with one thread per connection, that serves until it is killed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class Request:
-    """One request: `target` is path and query as sent; header names are in lower case."""
+    """One request; `target` is path and query as sent, and header names are in lower case."""
 
     method: str
     target: str
@@ -64,7 +64,7 @@ class _Server(ThreadingHTTPServer):
 
     @override
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # the base class resolves its own name, and no name service is reachable here
+        TCPServer.server_bind(self)  # HTTPServer's method looks up the server's host name, but no name service is reachable
 
 
 def serve(
@@ -73,7 +73,7 @@ def serve(
     """Serve at the cloud's announced address until killed; `plain` handles requests over http, if given.
 
     Raises:
-        OSError: another program listens there.
+        OSError: another program listens at that address.
     """
     service = services.announced(world, cloud)
     if plain:
@@ -99,10 +99,10 @@ def _context(world: World, names: tuple[str, ...]) -> ssl.SSLContext:
 def _by_name(
     world: World, cloud: str, known: dict[str, ssl.SSLContext]
 ) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
-    """Return what gives a caller the certificate of the name that it calls, which may have been announced since the start."""
+    """Return a callback that presents the certificate for the name that a client requests, even a name announced later."""
 
     def choose(calling: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
-        if name in services.announced(world, cloud).names:  # a caller that names none gets the first one's
+        if name in services.announced(world, cloud).names:  # a caller that sends no known name keeps the first certificate
             known[name] = known.get(name) or _context(world, (name,))
             calling.context = known[name]
 
@@ -126,9 +126,9 @@ def _handler(answer: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler
             except Silence:
                 self.close_connection = True
                 with contextlib.suppress(OSError):
-                    self.rfile.read(1)  # until the caller gives up, or for as long as a connection lasts
+                    self.rfile.read(1)  # wait until the caller gives up or the connection times out
                 return
-            except Exception:  # noqa: BLE001 - a service goes on after a mistake of its own
+            except Exception:  # noqa: BLE001 - a service continues after an internal error
                 traceback.print_exc(file=sys.stderr)
                 said = Answer(500, {"code": "InternalServerError", "message": "An internal server error has occurred."})
             content, kind = said.content()
@@ -141,6 +141,6 @@ def _handler(answer: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler
         do_GET = do_POST = do_PUT = do_DELETE = _do  # noqa: N815 - http.server looks for these names
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
-            """Write nothing for each request; what fails unexpectedly is on standard error."""
+            """Do not log requests; unexpected errors are written to standard error."""
 
     return Handler

@@ -21,8 +21,8 @@ class Asked:
         inputs: the properties; some may not be known yet.
         database: all existing resources.
         itself: the id of the resource, if it exists and is to be changed.
-        urn: the resource's name in the engine. When a preview looks for neighbours, it leaves out resources with the same name,
-            because they may be replaced; a creation does not, because they still exist.
+        urn: the resource's URN in the engine, set only in a preview. In a preview, `neighbours` leaves out resources with the
+            same URN, because they may be replaced; in a creation, it includes them, because they still exist.
     """
 
     inputs: Mapping[str, Any]
@@ -57,9 +57,9 @@ class Kind(ABC):
     create = ""
     update = ""
     delete = ""
-    #: Path, such as `subnetIds[]` -> token of the resource that must exist.
+    #: Path of an input, such as `subnetIds[]` -> type token of the existing resource that the input must name.
     references: ClassVar[Mapping[str, str]] = {}
-    #: Whether resources that its inputs refer to cannot be deleted while it exists.
+    #: Whether a resource of this type blocks the deletion of the resources that its inputs refer to.
     holds = True
 
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -74,14 +74,14 @@ class Kind(ABC):
         return database.find(named, token)
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:  # noqa: ARG002
-        """Return the service's error while it does not know a new resource yet; None if it knows it at once."""
+        """Return the service's error for a resource that the inputs name but the service does not know yet, or None."""
         return None
 
     def missing(self, path: str, named: str, token: str) -> Problem:  # noqa: ARG002
         """Return the refusal of a reference to a resource that does not exist."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
-    # Most types need none of the empty methods below, so they are not abstract.
+    # The empty methods below are not abstract, because most types need none of them.
 
     @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
@@ -91,21 +91,21 @@ class Kind(ABC):
         """Add the properties that the service decides; the record is not in the database yet."""
 
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:  # noqa: B027
-        """Apply it to the world; `old` are the inputs before an update, None at creation; idempotent."""
+        """Apply a resource to the world; `old` is the inputs before an update, or None at creation; idempotent."""
 
     def outputs(self, record: Record) -> dict[str, Any]:
-        """Return its outputs."""
+        """Return a resource's outputs."""
         return record.outputs()
 
     def gone(self, cloud: ResourceCloud, record: Record) -> None:  # noqa: B027
-        """Remove it from the world; idempotent."""
+        """Remove a resource from the world; idempotent."""
 
     def exists(self, cloud: ResourceCloud, record: Record) -> bool:  # noqa: ARG002  most types are only in the database
-        """Return whether it still exists in the world."""
+        """Return whether a resource still exists in the world."""
         return True
 
     def shown(self, record: Record) -> str:
-        """Return the id in the engine's state."""
+        """Return the id that a record has in the engine's state."""
         return record.id
 
     def key(self, shown: str) -> str:
@@ -113,11 +113,11 @@ class Kind(ABC):
         return shown
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the names by which others may depend on it, as `needs` yields them."""
+        """Return the names by which other resources may depend on a resource, as `needs` yields them."""
         return frozenset({record.id})
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield its dependencies."""
+        """Yield the names of a resource's dependencies; by default, all strings in its inputs."""
         return references(record.inputs)
 
     def in_use(self, record: Record, holder: Record, kind: Kind) -> Problem:  # noqa: ARG002

@@ -1,7 +1,7 @@
-"""Detached OpenPGP signatures of rehearsed repositories, with keys that derive from their owners' names.
+"""Detached OpenPGP signatures of rehearsed repositories; each key is derived from the name of its owner.
 
-Formats: RFC 4880, sections 4.2, 5.2.3 to 5.5.2 and 6; for Ed25519: draft-ietf-openpgp-rfc4880bis-10, section 13.3. The keys
-    protect nothing: anybody with this file can sign with them.
+Formats: RFC 4880, sections 4.2, 5.2.3 to 5.5.2 and 6; for Ed25519, draft-ietf-openpgp-rfc4880bis-10, section 13.3. The keys
+protect nothing, because anybody with this file can sign with them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CURVE = bytes.fromhex("2b06010401da470f01")
 #: Types of packets.
 _SIGNATURE, _PUBLIC_KEY, _USER_ID = 2, 6, 13
 _TIME, _ISSUER, _FLAGS, _ISSUER_FINGERPRINT = 2, 16, 27, 33
-#: Types of signatures: of a document, and of a user id by the key itself.
+#: Types of signatures: of a document, and of a user id with the key that it belongs to.
 _DOCUMENT, _CERTIFICATION = 0x00, 0x13
 _MAY_CERTIFY_AND_SIGN = b"\x03"
 _ONE_OCTET, _CRC, _CRC_START = 192, 0x1864CFB, 0xB704CE
@@ -31,7 +31,7 @@ def detached(owner: str, content: bytes) -> str:
 
 
 def public_key(owner: str) -> str:
-    """Return the armoured public key of `owner`, such as `Ubuntu archive`, certified by itself."""
+    """Return the armoured public key of `owner`, such as `Ubuntu archive`; the key is self-signed."""
     body, user = _body(owner), f"Rehearsed {owner} <none@invalid>".encode()
     told = b"\x99" + len(body).to_bytes(2, "big") + body + b"\xb4" + len(user).to_bytes(4, "big") + user
     certified = _signed(owner, _CERTIFICATION, told, _subpacket(_FLAGS, _MAY_CERTIFY_AND_SIGN))
@@ -40,7 +40,7 @@ def public_key(owner: str) -> str:
 
 
 def fingerprint(owner: str) -> str:
-    """Return the fingerprint of the key of `owner`, in the form of stack files."""
+    """Return the fingerprint of the key of `owner`, in the form that stack files use."""
     return _fingerprint(owner).hex().upper()
 
 
@@ -55,7 +55,7 @@ def _body(owner: str) -> bytes:
 
 def _fingerprint(owner: str) -> bytes:
     body = _body(owner)
-    return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).digest()  # noqa: S324 - the format's own
+    return hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body).digest()  # noqa: S324 - the format requires SHA-1
 
 
 def _signed(owner: str, kind: int, content: bytes, more: bytes = b"") -> bytes:

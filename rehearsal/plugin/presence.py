@@ -1,4 +1,4 @@
-"""Marks a service as present while it changes the world, so that a booting host is not mistaken for a crashed run's."""
+"""Marks a service as present while it changes the world, so that no program mistakes a booting host for a crashed run's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rehearsal.world.world import World
 
 @contextmanager
 def present(world: World) -> Iterator[None]:
-    """Hold the world's entry lock like a command, as long as the block runs."""
+    """Hold the world's entry lock while the block runs, as a command does."""
     with (world.folder("locks") / "door").open("a") as door:
         fcntl.flock(door, fcntl.LOCK_SH)
         yield

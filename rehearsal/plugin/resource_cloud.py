@@ -1,4 +1,4 @@
-"""The interface of the cloud for resource types, so that they need not import it."""
+"""The cloud's interface for resource types, so that these need not import the cloud."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class ResourceCloud(Protocol):
         """Make a VCN or VPC of the world match the database."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for the vendor's own waiting time, scaled by the pace."""
+        """Wait for `seconds`, the vendor's own waiting time, multiplied by the pace."""
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
-        """Mark a resource that was created and failed; return the error to raise."""
+        """Mark a resource as created but failed; return the error to raise."""
 
     def stamp(self, record: Record) -> Record:
-        """Return the record marked with this process."""
+        """Return a copy of the record that is marked with this process."""
 
     def remove(self, resource_id: str) -> None:
         """Remove a resource that is part of a larger one; idempotent."""
 
     def working(self, record: Record) -> AbstractContextManager[None]:
-        """Mark a resource as being created by a larger one: ready when the block ends, removed if the block raises."""
+        """Create a part of a larger resource: the part becomes ready when the block ends, or is removed if the block raises."""

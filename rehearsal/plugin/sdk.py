@@ -33,7 +33,7 @@ class ListOf:
 
 @dataclass(frozen=True)
 class MapOf:
-    """A map from strings to one type."""
+    """A map whose keys are strings and whose values are all of one type."""
 
     element: Any
 
@@ -42,7 +42,8 @@ class MapOf:
 class Field:
     """One input property. `type` is str, int, float, bool, None (anything), a ListOf, a MapOf, or an Inputs.
 
-    `updatable`: its documentation in the SDK begins with "(Updatable)"; in OCI's, such a change replaces nothing.
+    `updatable`: whether the property's documentation in the SDK begins with "(Updatable)", which in OCI's SDK means that a
+    change replaces nothing.
     """
 
     name: str
@@ -53,7 +54,7 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a resource type or of a nested object: its name, and its properties by their names on the wire."""
+    """The inputs of a resource type or a nested object: the type's or object's name, and the properties by protocol name."""
 
     name: str
     fields: dict[str, Field]
@@ -102,7 +103,7 @@ class Sdk:
         kept = _KEPT / f"{package}-{hashlib.sha256(told.encode()).hexdigest()[:16]}.json"
         if not kept.exists():
             _KEPT.mkdir(parents=True, exist_ok=True)
-            # Plugins that start at the same time read it once; the others wait for that one.
+            # If several plugins start at the same time, one reads the SDK and the others wait.
             with (_KEPT / f"{package}.lock").open("w") as lock:
                 flock(lock, LOCK_EX)
                 self._keep(asked, kept)

@@ -1,9 +1,9 @@
-"""Print the resource types' inputs and outputs in a vendor's Pulumi SDK, as JSON; a program, started by sdk.py.
+"""Print the resource types' inputs and outputs in a vendor's Pulumi SDK, as JSON; sdk.py starts this program.
 
 Standard input: {"cloud": "oci", "modules": {"oci:Core/vcn:Vcn": "core.vcn", ...}}.
-Standard output: {"objects": {"VcnArgs": {"cidrBlocks": [{"list": "str"}, required, updatable]}},
-"tokens": {"oci:Core/vcn:Vcn": {"inputs": "VcnArgs", "outputs": ["cidrBlock", ...]}}}. Of two classes with one name, the
-second's has a number behind `#`.
+Standard output: {"objects": {"Vcn": {"cidrBlocks": [{"list": "str"}, required, updatable]}},
+"tokens": {"oci:Core/vcn:Vcn": {"inputs": "Vcn", "outputs": ["cidrBlock", ...]}}}. The names of objects are those of the SDK's
+Args classes without `Args`; if two classes have the same name, the second gets a number after `#`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _SCALARS = {str: "str", int: "int", float: "float", bool: "bool"}
 
 
 class Reader:
-    """Collects the properties of Args classes, each class once."""
+    """Collects the properties of Args classes; reads each class once."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
         self._names: dict[type, str] = {}
 
     def name(self, args: type) -> str:
-        """Return the name of an Args class; the class is read together with all nested ones."""
+        """Return the name of an Args class in the output; on the first call, read the class and all classes nested in it."""
         if args not in self._names:
             plain = args.__name__.removesuffix("Args")
             same = sum(one.partition("#")[0] == plain for one in self.objects)
@@ -52,7 +52,7 @@ class Reader:
         }
 
     def _kind(self, annotation: Any) -> Any:
-        """Return an annotation without the surrounding Input, Awaitable and Optional."""
+        """Return the type that an annotation has in the output; the surrounding Input, Awaitable and Optional are ignored."""
         origin = typing.get_origin(annotation)
         if origin in (typing.Union, types.UnionType):
             return self._kind(typing.get_args(annotation)[0])
@@ -66,12 +66,12 @@ class Reader:
 
 
 def main() -> None:
-    """Read the SDK that standard input describes."""
+    """Read the SDK that standard input names, and print the inputs and outputs of its resource types."""
     asked = json.load(sys.stdin)
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
-        # Through attributes, never by importing the resource's own file: an SDK's modules load on access, and a module that is
-        # first accessed during such an import lacks that resource permanently.
+        # Classes are reached through attributes, never by importing the file that defines them: an SDK's modules load on
+        # access, and a module that is first accessed during such an import lacks the imported resource permanently.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)

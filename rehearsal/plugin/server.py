@@ -32,7 +32,7 @@ _PARENT_POLL_S = 0.5
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
     """The protocol's methods, in the order of its definition; each cloud adds its vendor's part."""
 
-    #: Version of the provider that this replaces.
+    #: Version of the vendor's provider that this one replaces.
     version = ""
     sdk: Sdk
     problem: type[Problem] = Problem
@@ -45,16 +45,16 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         """Yield violations of the vendor's documentation that do not depend on other resources; types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
-        """Yield the refusals of the provider's own settings by the vendor's provider."""
+        """Yield the problems for which the vendor's provider would refuse its own settings."""
         return ()
 
     def configure(self, variables: Mapping[str, Any]) -> None:
-        """Take the provider's own settings."""
+        """Apply the provider's own settings."""
 
     def defaults(self, token: str) -> Mapping[str, str | int | bool]:  # noqa: ARG002
-        """Return the vendor's provider's defaults for a type's missing inputs, by path.
+        """Return the defaults of the vendor's provider for a type's missing inputs, by path.
 
-        A path such as `rules[].options.code` applies to every item; nothing is added to missing parents.
+        A path such as `rules[].options.code` applies to every item. If the parent of a path is missing, nothing is added.
         """
         return {}
 
@@ -73,7 +73,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
-        """Return what an update from old to new inputs changes and replaces; `state` is the last state read back."""
+        """Return what an update from old to new inputs changes and replaces; `state` is the resource's last known state."""
 
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:  # noqa: ARG002
         """Return the outputs that a preview of this update cannot know."""
@@ -131,7 +131,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         for path, value in self.defaults(token).items():
             wire.fill(news, path, value)
         inputs = wire.loads(news)
-        # Rules rely on types, so for inputs of a wrong type only that is reported.
+        # Rules rely on types, so if the inputs do not match the SDK's types, only the mismatches are reported.
         problems = list(check.misfits(inputs, self.sdk.inputs(token), self.problem))
         if not problems:
             problems = [*self.rules(token, inputs), *self._cloud.problems(token, inputs, request.urn)]
@@ -215,7 +215,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
         return wire.dumps({**self.outputs(record), "id": self._shown(record)})
 
     def _guarded(self, context: Any, work: Callable[[], T]) -> T:
-        """Run a call, and convert the service's errors to the engine's."""
+        """Run a call, and convert the service's errors to gRPC errors for the engine."""
         try:
             return work()
         except PartlyCreatedError as partly:
@@ -231,12 +231,12 @@ def _token(urn: str) -> str:
 
 
 def _unserved(context: Any, token: str) -> NoReturn:
-    context.abort(grpc.StatusCode.UNIMPLEMENTED, f"The rehearsal does not play {token}.")
+    context.abort(grpc.StatusCode.UNIMPLEMENTED, f"The rehearsal does not support {token}.")
     raise AssertionError("abort does not return")
 
 
 def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
-    """Fail in such a way that the engine keeps the resource in its state, to repair or delete it."""
+    """Abort the call with an error for which the engine keeps the resource in its state, to repair or delete it."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=partly.resource_id,
         properties=wire.dumps(partly.outputs),
@@ -251,7 +251,7 @@ def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
 
 
 def serve(provider: Provider) -> None:
-    """Serve until told to stop or until the engine has exited; print only the port."""
+    """Serve until a stop signal arrives or the engine has exited; print only the port."""
     stop = StopSignals()
     options = [("grpc.max_receive_message_length", _MESSAGE_BYTES), ("grpc.max_send_message_length", _MESSAGE_BYTES)]
     server = grpc.server(ThreadPoolExecutor(_WORKERS), options=options)
@@ -263,6 +263,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not stop.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # The next start finishes work in progress, as a vendor would.
+    # The next process finishes the work in progress, as a vendor would.
     server.stop(grace=None)
     os._exit(0)

@@ -1,4 +1,4 @@
-"""Serve the vendors' sites until killed; rehearsal.host.sites starts this."""
+"""Serve the vendors' sites until killed; rehearsal.host.sites starts this program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _SIGNED = "/Release.gpg"
 
 
 def answer(scheme: str, request: Request) -> Answer:
-    """Return a file of the requested site, or the answer that there is no such file."""
+    """Return a file of the requested site, or status 404 if there is no such file or the method is not GET.
+
+    A path that ends in `/Release.gpg` returns the signature of the file `Release`.
+    """
     if request.method != "GET":
         return Answer(404, "")
     host = request.headers.get("host", "")

@@ -20,7 +20,7 @@ from typing import Any
 from rehearsal.net.wires import locked
 from rehearsal.world.world import World
 
-_BIRTH_FIELD = 22  # field of /proc/<pid>/stat with the start time, so that a reused pid is not mistaken for the same process
+_BIRTH_FIELD = 22  # field of /proc/<pid>/stat with the start time, which tells two processes with the same pid apart
 _SHORT_DIGITS = 8
 #: Folder of the world with one file for each cloud that has resources.
 _FOLDER = "clouds"
@@ -31,12 +31,12 @@ class Record:
     """One existing resource.
 
     Attributes:
-        id: its id for the vendor and the engine.
+        id: its id in the database; `Kind.shown` returns the id that the engine gets.
         token: its Pulumi type.
-        urn: its URN in the engine; empty if the service created it by itself (defaults, pool members).
+        urn: its URN in the engine; empty if the engine did not request it (a VPC's default resources, pool members).
         state: its lifecycle state, in the vendor's words.
         inputs: the requested properties.
-        computed: properties that the service adds if they were not requested; inputs and these are the resource's outputs.
+        computed: properties that the service adds if they were not requested; with the inputs, they are the resource's outputs.
         private: data that only this cloud needs.
         parent: the id of the resource that it belongs to and is deleted with, or None.
         worker: the process that is creating, changing or deleting it, or "".
@@ -56,23 +56,23 @@ class Record:
     def short(self) -> str:
         """A letter and seven hexadecimal digits, for the names of namespaces and folders."""
         digest = hashlib.sha256(self.id.encode())
-        # It begins with a letter, so that no tool mistakes the name for a number.
+        # The name begins with a letter, so that no tool mistakes it for a number.
         return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[: _SHORT_DIGITS - 1]
 
     def outputs(self) -> dict[str, Any]:
-        """Return the outputs."""
+        """Return the resource's outputs."""
         return _over(self.computed, self.inputs)
 
 
 @dataclass
 class Database:
-    """All records by id, and how often each fault has occurred."""
+    """All records by id, and how often each fault with a limited number of occurrences has occurred."""
 
     records: dict[str, Record] = field(default_factory=dict)
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """Return the record with that id, unless it is being deleted or is of another type."""
+        """Return the record with that id; None if there is none, or if it is being deleted or has another type."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None
@@ -94,7 +94,7 @@ class Database:
 
 
 class Store:
-    """The database's file; `read` for a snapshot, `change` for a transaction."""
+    """The database's file: `read` returns a snapshot, `change` runs a transaction."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -117,7 +117,10 @@ class Store:
 
     @contextmanager
     def change(self) -> Iterator[Database]:
-        """Run a transaction: committed when the block ends, rolled back if it raises. Without records, the file is deleted."""
+        """Run a transaction: commit it when the block ends, roll it back if the block raises.
+
+        When the last record is deleted, the file is deleted, too.
+        """
         with self._threads, locked(self._world, self._name):
             database = self.read()
             sold_something = bool(database.records)
@@ -132,7 +135,7 @@ class Store:
 
 
 def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the inputs, with the service's own values for missing ones."""
+    """Return the inputs, with the service's own values (`base`) in place of missing inputs."""
     merged = dict(base)
     for name, value in asked.items():
         below = base.get(name)
@@ -141,7 +144,7 @@ def _over(base: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def this_process() -> str:
-    """Return a name of this process that is never used again."""
+    """Return a name that identifies this process and that no later process gets."""
     return f"{os.getpid()}:{_birth(os.getpid())}"
 
 
@@ -161,7 +164,7 @@ def _birth(pid: int) -> str:
 
 
 def references(value: Any) -> Iterator[str]:
-    """Yield every string anywhere in some inputs."""
+    """Yield every string in a value of inputs, however deeply nested."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,7 +1,7 @@
 """Converts the protocol's Structs to Python values and back.
 
 Unknown values (those that a preview does not know yet) become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine
-that it does not accept them, so the engine marks the outputs itself.
+that it does not accept secrets, so the engine itself marks the secret outputs.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _RESOURCE = "5cf8f73096256a8f31e491e813e4eb8e"
 
 
 def loads(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """Return a Struct's properties as Python values; whole numbers become int; nulls are left out."""
+    """Return a Struct's properties as Python values; whole numbers become int; properties that are null are left out."""
     return {key: _load(value) for key, value in struct.fields.items() if not value.HasField("null_value")}
 
 
@@ -77,7 +77,7 @@ def _load_object(struct: struct_pb2.Struct) -> Any:
 
 
 def fill(struct: struct_pb2.Struct, path: str, value: str | int | bool) -> None:
-    """Set the value at a dotted path (`[]`: every item of a list) if it is missing and its parent exists."""
+    """Set the value at a dotted path (`[]` means every item of a list) if it is missing and its parent exists."""
     name, _, rest = path.partition(".")
     plain = name.removesuffix("[]")
     if not rest:
@@ -91,7 +91,7 @@ def fill(struct: struct_pb2.Struct, path: str, value: str | int | bool) -> None:
 
 
 def dumps(properties: Mapping[str, Any]) -> struct_pb2.Struct:
-    """Return Python values as a Struct; `UNKNOWN` becomes the engine's sentinel; None is left out."""
+    """Return Python values as a Struct; `UNKNOWN` becomes the engine's sentinel, and properties that are None are left out."""
     struct = struct_pb2.Struct()
     for key, value in properties.items():
         if value is not None:
@@ -114,7 +114,7 @@ def _dump(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  one line for each o
         return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_dump(one) for one in value]))
     if value is None:
         return struct_pb2.Value(null_value=struct_pb2.NULL_VALUE)
-    raise TypeError(f"A property is a {type(value).__name__}, and the protocol carries only JSON values.")
+    raise TypeError(f"A property is a {type(value).__name__}, but the protocol carries only JSON values.")
 
 
 def known(value: Any) -> Any:
@@ -139,7 +139,7 @@ def known_at(inputs: Any, path: str) -> Any:
 
 
 def each(inputs: Any, pattern: str) -> list[tuple[str, Any]]:
-    """Yield all known values at a pattern such as `rules[].ports.min`, each with its path (`rules[0].ports.min`)."""
+    """Return all known values at a pattern such as `rules[].ports.min`, each with its path (`rules[0].ports.min`)."""
     found: list[tuple[str, Any]] = [("", inputs)]
     for step in pattern.split("."):
         name = step.removesuffix("[]")

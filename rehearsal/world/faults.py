@@ -15,18 +15,18 @@ class HostFaults:
     """The faults of one host.
 
     Attributes:
-        factors: factor of the line rate, by rail index.
+        factors: by rail index, the factor by which the line rate is multiplied.
         dead: indices of rails without a link.
         unauthenticated: indices of rails that have a link and an address but carry no traffic (802.1X).
-        degraded: by rail index, the rate in Gbit/s that its port reports and is shaped to.
-        slow_links: by launch index of another host, factor of the rate to and from that host only.
-        wrong_values: some packets to its rails are altered without a checksum error.
-        tcp_fallback: its RDMA devices exist, but no verbs library finds one.
-        boot_fails: cloud-init finishes with the status `error`.
-        never_answers: the host runs, but no packet reaches it.
-        free_bytes: free space on its root disk; None for all of it.
+        degraded: by rail index, the rate in Gbit/s that the port reports and to which it is shaped.
+        slow_links: by launch index of another host, the factor by which the rate between the two hosts is multiplied.
+        wrong_values: whether some packets to the host's rails are altered without a checksum error.
+        tcp_fallback: whether no verbs library finds the host's RDMA devices, although they exist.
+        boot_fails: whether cloud-init finishes with the status `error`.
+        never_answers: whether no packet reaches the host, although it runs.
+        free_bytes: free space that is left on its root disk; None if the disk is not filled.
         failing: commands of its image that fail.
-        computing: processes that nvidia-smi lists on its GPUs, in its format: pid, name, MiB.
+        computing: processes that nvidia-smi lists on the host's GPUs, in its format: pid, name, MiB.
     """
 
     factors: dict[int, float]
@@ -47,7 +47,7 @@ class HostFaults:
         """Return the faults of the host with that launch index; -1 means every host outside the pools.
 
         Raises:
-            ValueError: a host's fault has no number where it needs one.
+            ValueError: a fault lacks a valid value that it needs.
         """
         mine = [one for one in world.faults() if one.get("host") == index]
         factors = dict.fromkeys(range(rails), 1.0)
@@ -76,28 +76,28 @@ class HostFaults:
 def _rail(fault: dict[str, object]) -> int:
     rail = fault.get("rail")
     if not isinstance(rail, int):
-        raise ValueError(f"the fault {fault} must name its rail by a whole number from 0, as rails are told apart by it.")
+        raise ValueError(f"the fault {fault} must have rail, the index of a rail: a whole number from 0.")
     return rail
 
 
 def _command(fault: dict[str, object]) -> str:
     command = fault.get("command")
     if not isinstance(command, str) or not command or "/" in command:
-        raise ValueError(f"the fault {fault} must have command, the name of a program of that host without its folder.")
+        raise ValueError(f"the fault {fault} must have command, the bare name of a program on that host, such as mount.")
     return command
 
 
 def _process(fault: dict[str, object]) -> str:
     pid = fault.get("pid")
     if not isinstance(pid, int) or isinstance(pid, bool) or pid < 1:
-        raise ValueError(f"the fault {fault} must have pid, a process of that host, as nvidia-smi shows processes by it.")
+        raise ValueError(f"the fault {fault} must have pid, a whole number from 1: nvidia-smi lists a process with this pid.")
     return f"{pid}, {fault.get('name', 'python3')}, 30000"
 
 
 def _gigabits(fault: dict[str, object]) -> int:
     rate = fault.get("gbit_s")
     if not isinstance(rate, int) or isinstance(rate, bool) or rate < 1:
-        raise ValueError(f"the fault {fault} must have gbit_s, whole gigabits per second from 1, as a port states its rate so.")
+        raise ValueError(f"the fault {fault} must have gbit_s, the rate that the port reports: a whole number from 1.")
     return rate
 
 
@@ -109,7 +109,7 @@ def _slow_links(world: World, index: int) -> dict[int, float]:
             continue
         ends = one.get("hosts")
         if not isinstance(ends, list) or len(ends) != 2 or not all(isinstance(end, int) for end in ends) or ends[0] == ends[1]:  # noqa: PLR2004 - a link has two ends
-            raise ValueError(f"the fault {one} must name hosts, two different launch indices, as a link has two ends.")
+            raise ValueError(f"the fault {one} must have hosts, the two different launch indices of the link's ends.")
         if index in ends:
             found[ends[1] if ends[0] == index else ends[0]] = _factor(one)
     return found
@@ -118,5 +118,5 @@ def _slow_links(world: World, index: int) -> dict[int, float]:
 def _factor(fault: dict[str, object]) -> float:
     factor = fault.get("factor")
     if not isinstance(factor, int | float) or not 0 < factor <= 1:
-        raise ValueError(f"the fault {fault} must have a factor above 0 and up to 1; a rail at 0 is the kind rail_dead.")
+        raise ValueError(f"the fault {fault} must have a factor above 0 and up to 1; for 0, use the kind rail_dead.")
     return float(factor)

@@ -17,23 +17,23 @@ PUBLIC_RANGE = "203.0.113.0/24"
 
 #: 100 Gb/s becomes 25 Mb/s, which two busy cores can still fill.
 DEFAULT_SCALE = 4000
-#: Ranks whose traffic one core can carry at that scale, with a margin: on two cores, 24 ranks reached full rate, 64 reached
-#: 0.8.
+#: Ranks whose traffic one core can carry at that scale, with a margin: on two cores, 24 ranks reached the full rate, and 64
+#: ranks reached 0.8 of it.
 _RANKS_OF_A_CORE = 16
 
 
 def scale_for(ranks: int, cores: int | None = None) -> int:
-    """Return the divisor of line rates at which `cores` (by default this machine's) can carry the traffic of so many ranks."""
+    """Return the divisor of line rates at which `cores` (by default, all of this machine's) carry the traffic of `ranks`."""
     return DEFAULT_SCALE * max(1, math.ceil(ranks / (_RANKS_OF_A_CORE * (cores or os.cpu_count() or 1))))
 
 
 @dataclass(frozen=True)
 class World:
-    """One rehearsed world: a folder, and a tag derived from it that is part of all its names.
+    """One rehearsed world: a folder, and a tag that is derived from the folder's path.
 
     Attributes:
         path: absolute path of the world's folder.
-        tag: six hexadecimal digits, always the same for one folder, and different for another checkout.
+        tag: six hexadecimal digits in all the world's names: always the same for one folder, different for another checkout.
         scale: divisor of every line rate.
     """
 
@@ -57,21 +57,21 @@ class World:
         where = os.environ.get("BUSBAR_WORLD", "")
         if not where.startswith("/"):
             raise RuntimeError(
-                f"BUSBAR_WORLD is {where!r} and must be an absolute path, because a rehearsal may only touch its own "
-                "world: start the command through rehearsal/enter, which sets it."
+                f"BUSBAR_WORLD is {where!r}, but must be an absolute path, because a rehearsal may only touch its own "
+                "world: start the command through rehearsal/enter, which sets BUSBAR_WORLD."
             )
         scale = os.environ.get("BUSBAR_SCALE", str(DEFAULT_SCALE))
         if not scale.isdecimal() or int(scale) < 1:
-            raise RuntimeError(f"BUSBAR_SCALE is {scale!r} and must be a whole number from 1, as it divides line rates.")
+            raise RuntimeError(f"BUSBAR_SCALE is {scale!r}, but must be a whole number from 1: line rates are divided by it.")
         return cls.at(Path(where), int(scale))
 
     def netns(self, name: str) -> str:
-        """Return the network namespace of this world with that name."""
+        """Return the full name of one of this world's network namespaces."""
         return f"bb{self.tag}-{name}"
 
     @property
     def agent_socket(self) -> Path:
-        """The socket of the operator's agent, outside the world's folder because a socket's path has at most 107 bytes."""
+        """The socket of the operator's SSH agent; outside the world's folder, because a socket's path has at most 107 bytes."""
         return Path("/run") / f"bb{self.tag}-agent"
 
     def folder(self, *parts: str) -> Path:
@@ -91,12 +91,12 @@ class World:
             return []
         listed = json.loads(file.read_text())
         if not isinstance(listed, list) or not all(isinstance(one, dict) and "kind" in one for one in listed):
-            raise ValueError(f"{file} must hold a JSON list of objects with a kind, because each names one fault.")
+            raise ValueError(f"{file} must contain a JSON list of objects that each have a kind.")
         return listed
 
 
 def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically, readable by its owner only; readers take no lock."""
+    """Write a file atomically, readable by its owner only; readers need no lock."""
     fresh = file.with_suffix(".new")
     fresh.touch(0o600)
     fresh.write_text(text)

@@ -42,11 +42,11 @@ def main(argv: List[str]) -> int:
 
 
 def _alone(verb: str, known: settings.Settings, folder: str) -> int:
-    """Run a program that calls the cloud, under a lock, so that only one of them runs at a time."""
+    """Run a program that calls the cloud, under a lock, so that only one such program runs at a time."""
     cloud = _CLOUDS[known.cloud["name"]](known.cloud)
     with only_one(os.path.join(settings.FOLDER, "lock")) as mine:
         if not mine:
-            print("another run is at work; it does what is wanted")
+            print("another run is at work and carries out the requests")
             return 0
         state = State.load(os.path.join(settings.FOLDER, "state.json"))
         if verb == "sweep":
@@ -59,7 +59,7 @@ def _alone(verb: str, known: settings.Settings, folder: str) -> int:
 
 
 def _read(path: str) -> str:
-    """Return the text of Slurm's file about the jobs; empty without it: nodes then belong to no job."""
+    """Return the text of Slurm's file about the jobs; empty if there is no file, and then the nodes belong to no job."""
     try:
         with open(path, encoding="utf-8") as source:
             return source.read()

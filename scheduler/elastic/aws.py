@@ -27,8 +27,8 @@ _TIMEOUT_S = 20
 _METADATA_TIMEOUT_S = 3
 _PAGE = 1000
 _TOPOLOGY_IDS = 100  # per call (EC2 API, DescribeInstanceTopology)
-#: Errors that another time or another size may avoid (aws-parallelcluster-node: slurm_plugin/fleet_manager.py; EC2 API, error
-#: codes).
+#: Errors of missing capacity: a later or a smaller request may succeed (aws-parallelcluster-node:
+#: slurm_plugin/fleet_manager.py; EC2 API, error codes).
 _CAPACITY = re.compile(
     r"Insufficient\w*Capacity\w*|InsufficientFreeAddressesInSubnet|ReservationCapacityExceeded|UnfulfillableCapacity|"
     r"(Instance|Vcpu|Volume|MaxSpotInstanceCount|PlacementGroup)\w*(Limit)?Exceeded|SpotMaxPriceTooLow"
@@ -36,8 +36,8 @@ _CAPACITY = re.compile(
 _BUSY = re.compile(
     r"RequestLimitExceeded|Throttl\w+|.*RequestThrottled\w*|InternalError|InternalFailure|Unavailable|ServiceUnavailable|ResourceCountExceeded"
 )
-#: EC2 terminates the machines of a Capacity Block this long before the block ends, and those of an UltraServer this long (EC2
-#: user guide, "Capacity Blocks for ML").
+#: How long before the end of a Capacity Block EC2 terminates its machines, and how long if they are UltraServers (EC2 user
+#: guide, "Capacity Blocks for ML").
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _MISSING = "InvalidInstanceID.NotFound"
@@ -113,7 +113,7 @@ class Aws(Cloud):
         return found
 
     def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
-        """Return the state of each Capacity Block that is not active, or whose machines EC2 is about to terminate."""
+        """Return why sets are closed, by set: the Capacity Block is not active, or EC2 is about to terminate its machines."""
         blocks = sorted({one["block"] for one in sets.values() if one.get("block")})
         if not blocks:
             return {}
@@ -170,7 +170,7 @@ class Aws(Cloud):
 
 
 def signed(url: str, region: str, body: bytes, credentials: Credentials, now: float) -> Dict[str, str]:
-    """Return the headers of a POST to EC2, its signature among them."""
+    """Return the headers of a POST to EC2, including its signature."""
     at = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
     host = urllib.parse.urlsplit(url).netloc
     headers = {
@@ -225,7 +225,7 @@ def _closed(one: ET.Element, now: float) -> str:
         return f"Capacity Block {its} is {state}" + (f", its end is {ends}" if ends else "")
     margin_s = _ULTRASERVER_ENDS_S if _text(one, "instanceType").startswith("p6e-") else _BLOCK_ENDS_S
     if ends and now >= calendar.timegm(time.strptime(ends[:19], "%Y-%m-%dT%H:%M:%S")) - margin_s:
-        return f"Capacity Block {its} ends at {ends}, and EC2 ends its machines {margin_s // 60} minutes before"
+        return f"Capacity Block {its} ends at {ends}, and EC2 terminates its machines {margin_s // 60} minutes before"
     return ""
 
 

@@ -16,7 +16,7 @@ class CloudError(Exception):
 
 
 class CapacityError(CloudError):
-    """The cloud has no capacity for such machines at the moment, or the account's quota is used up."""
+    """The cloud has no capacity for the requested machines at the moment, or the account's quota is used up."""
 
 
 class BusyError(CloudError):
@@ -76,7 +76,7 @@ class Listing(NamedTuple):
     failed: Dict[str, CloudError]
 
 
-#: Runs a Python program on machines, all at once, as the login user -> its output by machine id; without those where it failed.
+#: Runs a Python program on machines, in parallel, as the login user -> its output by machine id, where it succeeded.
 Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
 
 
@@ -95,7 +95,7 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start all machines of a launch with one call; return their ids, or an empty list if `listing` has them later.
+        """Start all machines of a launch with one call; return their ids, or an empty list if only `listing` returns them.
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.
@@ -121,8 +121,8 @@ class Cloud:
     def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
         """Return why a set cannot start machines now, by the set's key; sets that can are left out.
 
-        This is about capacity that was bought for a fixed time, not about free capacity. A reason must not change from one
-        minute to the next: it may contain a date, but not the remaining time.
+        Only capacity that was bought for a fixed time is checked, not whether capacity is free. A reason must not change from
+        one minute to the next: it may contain a date, but not the remaining time.
 
         Args:
             sets: `Launch.spec` of every set, by its key.

@@ -85,7 +85,7 @@ def install(text: str, own: str) -> None:
     if os.path.exists(closed):  # an unfinished destroy
         os.unlink(closed)
     if places.NAME in given["files"]:
-        # Running machines keep their places in topology.conf, so Slurm is not restarted for it.
+        # Include the places of running machines: without them the file would change, and Slurm would be restarted.
         state = State.load(os.path.join(settings.FOLDER, "state.json"))
         given["files"][places.NAME] = places.conf(settings.load().sets, state)
     node = dict(_PLACES, key="", files=given["files"])

@@ -1,4 +1,4 @@
-"""The entry test, which new machines must pass before they become nodes: the machines of a launch, in pairs, over their rails.
+"""The entry test, which new machines must pass to become nodes: it measures a launch's machines in pairs, over their rails.
 
 slurmd does not run on them yet, so no job can start there; the job that waits for them stays in CONFIGURING. A test takes
 minutes, so `reconcile` only asks for it and reads its outcome. `all_due`, which a separate timer starts, runs the tests; it
@@ -17,7 +17,7 @@ from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How long `reconcile` waits for an outcome after the test's own time limit: the test waits for the timer and for SSH.
+#: How long `reconcile` waits for an outcome beyond the test's own time limit: a test starts only after its timer and SSH.
 GRACE_S = 60
 _POLL_S = 0.5
 #: Name of the folder with the tests, beside the spool folder.
@@ -72,7 +72,7 @@ class Desk:
         return None if saved is None else Outcome(**saved)
 
     def keep_only(self, tokens: List[str]) -> None:
-        """Delete the files of all launches but these."""
+        """Delete the files of all launches except these."""
         for name in os.listdir(self._folder):
             # A file that the other program is still writing has a name that begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
@@ -130,7 +130,11 @@ def _ask(work: Work, desk: Desk, batch: Batch) -> None:
 
 
 def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
-    """Let the machines that passed join, and terminate the others; `sinfo -R` shows why."""
+    """Let the machines that passed join, and terminate the others; `sinfo -R` shows why.
+
+    If one machine of a job has not passed, all machines of the job are terminated. If the test could not be run, all machines
+    of the launch are terminated.
+    """
     limit_s = _set(work, batch).entry_timeout_s
     if found is None:
         if work.clock() > (batch.asked_entry_at or 0) + limit_s + GRACE_S:
@@ -149,8 +153,8 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     for node in bad:
         work.fail([node], work.state.comments[node], PAUSE_S)
     if bad and batch.group:
-        # Start all machines of the job again. A single replacement would not be tested, and on OCI it would be in another
-        # cluster network.
+        # Terminate all machines of the job, so that Slurm starts all of them again. A single replacement would not be tested,
+        # and on OCI it would be in another cluster network.
         for one in [one for one in work.state.batches.values() if one is batch or one.group == batch.group]:
             work.fail(list(one.nodes), "entry test: terminated with {}, which did not pass".format(", ".join(bad)), LOST_S)
 
@@ -224,7 +228,7 @@ def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]]
 
 
 def host_keys(path: str, machines: List[Tuple[str, str, str]]) -> str:
-    """Return lines of known_hosts with the machines' addresses; the lines in the file `path` have the machines' ids."""
+    """Return lines of known_hosts for the machines' addresses, from the lines for the machines' ids in the file `path`."""
     with open(path, encoding="utf-8") as source:
         lines = [line.split(None, 1) for line in source.read().splitlines() if " " in line]
     found = [f"{address} {key}" for _, machine, address in machines for name, key in lines if name == machine]

@@ -7,7 +7,7 @@ from typing import Callable, Dict, NamedTuple
 
 
 class Answer(NamedTuple):
-    """Status and body of an HTTP answer; `headers` by lower-case name."""
+    """Status and body of an HTTP answer; `headers` by lower-case name, empty after an HTTP error."""
 
     status: int
     body: bytes

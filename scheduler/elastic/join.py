@@ -1,4 +1,4 @@
-"""Makes a new machine a node over SSH: its name, munge's key and slurmd's unit. Only controller and nodes have munge's key."""
+"""Makes a new machine a node over SSH (name, munge's key, slurmd's unit), or a login node (munge's key, slurm.conf)."""
 
 import base64
 import json
@@ -16,7 +16,7 @@ _TIMEOUT_S = 45
 _KEY = "/etc/munge/munge.key"
 #: Isolated mode, independent of the user's environment.
 _PYTHON = "python3 -IS -"
-#: Machines that are contacted at once, each over its own connection.
+#: How many machines are contacted at once, each over its own connection.
 _WINDOW = 32
 
 
@@ -25,8 +25,8 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
 
     Args:
         given: `user`, login user with sudo; `identity`, file of the controller's private key; `known_hosts`, the file of host
-            keys; `controller`, the controller's address; `booted`, the file in which a machine's first boot records its result;
-            without it, nothing is waited for.
+            keys; `controller`, the controller's address; `booted`, the file in which a machine's first boot records its result
+            (if missing, the result is not checked).
     """
 
     def join(node: str, machine: str, address: str, others: Dict[str, str]) -> str:
@@ -39,7 +39,7 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
 
 
 def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[str, str]) -> str:
-    """Set up a login node, which runs no jobs but submits them; return why that failed, empty if it did not.
+    """Set up a login node, which submits jobs and runs none; return why the set-up failed, empty if it did not.
 
     Args:
         given: as `over_ssh` takes it.
@@ -63,9 +63,9 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
 
 
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function with the arguments of `over_ssh`'s -> why a machine has not booted yet; empty if it has.
+    """Return a function with the same arguments as `over_ssh` returns -> why a machine has not booted yet; empty if it has.
 
-    It changes nothing on the machine, but pins its host key.
+    The function changes nothing on the machine, but pins the machine's host key here.
     """
 
     def reach(_node: str, machine: str, address: str, _others: Dict[str, str]) -> str:
@@ -87,7 +87,7 @@ def asks(given: Dict[str, Any]) -> Ask:
 
 
 def _runs(given: Dict[str, Any], machine: str, address: str, program: bytes) -> str:
-    """Run a Python program as root on a machine; return its last line of output if it failed."""
+    """Run a Python program as root on a machine; return why it failed (its last line on stderr), empty if it succeeded."""
     done = _ran(given, machine, address, f"sudo -n {_PYTHON}", program)
     if done is None:
         return f"no answer within {_TIMEOUT_S} s"
@@ -124,7 +124,7 @@ def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dic
 
 
 def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
-    """Return the ssh command. A host key is pinned to the machine's id, because another machine may get its address later."""
+    """Return the ssh command. A host key is pinned to the machine's id, because the address may later be another machine's."""
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "accept-new",
@@ -140,7 +140,7 @@ def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
 
 
 def text(its: Dict[str, Any], controller: str) -> bytes:
-    """Return the program that makes a machine a node, given what `setup` returned; it sets up users before jobs start."""
+    """Return the program that sets up a machine as `its` says (`setup`, for a node); users exist before jobs can start."""
     users = member.program(controller)
     # What the users' part needs is installed when first boot has finished.
     begin = "\nawait_first_boot({!r})\n".format(its["booted"]).encode() if users and its.get("booted") else b"\n"

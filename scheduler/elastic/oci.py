@@ -1,8 +1,8 @@
-"""OCI with the permissions of the controller's instance principal: one cluster network per launch, found by its tags.
+"""OCI with the permissions of the controller's instance principal: a launch creates or enlarges a cluster network.
 
-It uses REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and eight calls do not need one. Source: OCI
-API reference, Core Services API 20160918. A cluster network starts either all its machines or none. It may fail after the call
-returned, so a launch returns no ids, and `listing` reports the failure.
+The networks are found by their tags. Calls use REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and
+ten calls do not need one. Source: OCI API reference, Core Services API 20160918. A cluster network starts either all its
+machines or none. It may fail after the call returned, so a launch returns no ids, and `listing` reports the failure.
 """
 
 import calendar
@@ -15,7 +15,7 @@ from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Http
 
-#: Names of tags: the launch that created a network, and the launch that last enlarged it.
+#: Names of a network's tags: for the token of the launch that created it, and of the launch that last enlarged it.
 TOKEN_TAG, GROWN_TAG = "busbar-launch", "busbar-grown"
 _TIMEOUT_S = 20
 _PAGE = 100
@@ -24,13 +24,14 @@ _SERVER_ERROR = 500
 _NOT_FOUND = 404
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
-#: The service deletes a network whose launch has failed and lists it for a day; the launch is finished long before that.
+#: For how long after its creation a deleted network is checked for a failed launch. The service deletes a network whose launch
+#: has failed, and lists it for a day; the launch is finished much sooner.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
 #: States in which a cluster network may still get machines.
 _UNSURE = (_STARTING, "SCALING")
-#: Program that a machine runs to report its place, because only the machine can query its metadata service; {} without such
-#: data.
+#: Program that a machine runs to report its place, because only the machine can query its metadata service. It prints {} if the
+#: service has no such data.
 _WHERE = """
 import urllib.error, urllib.request
 asked = urllib.request.Request("http://169.254.169.254/opc/v2/host/", headers={"Authorization": "Bearer Oracle"})
@@ -39,16 +40,16 @@ try:
 except urllib.error.HTTPError:
     print("{}")
 """
-#: Levels of the RDMA network, the widest first, with their names in the metadata: (in rdmaTopologyData, without it).
+#: Levels of the RDMA network, the widest first, each with its key in the metadata: inside rdmaTopologyData, or without that.
 _PARTS = (
     (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
     (("block", "networkBlockId"), ("rack", "rackId")),
 )
-_SHORT = 8  # last letters of an OCID, enough to tell parts of one network apart
+_SHORT = 8  # characters kept of an OCID (its end) or a token (its beginning), enough to tell places of one cluster apart
 
 
 class _Home(NamedTuple):
-    """A machine's cluster network and instance pool, and all machines of that network."""
+    """A machine's cluster network and instance pool, and all machines of that network that are not terminated."""
 
     network: str
     pool: str
@@ -89,13 +90,13 @@ class Oci(Cloud):
         return tuple(spec["domains"])
 
     def _grown(self, wanted: Launch) -> bool:
-        """Enlarge the network of an earlier launch, once per token; return whether that network still exists.
+        """Enlarge the network of an earlier launch, once per token; return False if that network no longer has machines.
 
-        The answer has no work request, and the pool keeps a size that it could not reach. Setting the size that it already has
-        starts nothing, so it is first set to its real number of machines.
+        The answer has no work request, and the pool keeps a size that it could not reach. Setting the size that the pool
+        already has starts nothing, so the size is first set to the pool's real number of machines.
 
         Raises:
-            BusyError: another change of that network has not finished.
+            BusyError: another change of that network has not finished, or the size was just set to the real number.
         """
         found = [one for one in self._all("/clusterNetworks") if self._is_ours(one) and one["lifecycleState"] not in _GONE]
         network = next((one for one in found if one["freeformTags"][TOKEN_TAG] == wanted.beside), None)
@@ -120,7 +121,7 @@ class Oci(Cloud):
         self._call("PUT", f"/clusterNetworks/{network}", {"freeformTags": tags, "instancePools": [{"id": pool, "size": size}]})
 
     def listing(self) -> Listing:
-        """Return machines of the cluster's networks, with their addresses; networks without machines are deleted."""
+        """Return machines of the cluster's networks, with their addresses; networks that will get no machines are deleted."""
         machines: List[Machine] = []
         failed: Dict[str, CloudError] = {}
         ours = [one for one in self._all("/clusterNetworks") if self._is_ours(one)]
@@ -171,7 +172,7 @@ class Oci(Cloud):
         self._call("DELETE", f"/clusterNetworks/{network}", gone_is_fine=True)
 
     def _addresses(self) -> Dict[str, str]:
-        """Return private addresses by instance, from two lists, whatever the number of machines."""
+        """Return private addresses by instance, from two listings instead of calls for each machine."""
         subnet = self._given["subnet"]
         by_interface = {
             its["vnicId"]: its["ipAddress"] for its in self._all("/privateIps", subnetId=subnet, in_compartment=False)
@@ -262,7 +263,7 @@ def _seconds(text: str) -> float:
 
 
 def _kind(status: int, error: CloudError) -> CloudError:
-    """Return the error with the right type: a lack of capacity has the status of an internal error, and only its text tells."""
+    """Return the error with the right type: only the text tells a lack of capacity from an internal error."""
     said = str(error).lower()
     code, message = error.code, str(error)[len(error.code) + 2 :]
     if any(words in said for words in _CAPACITY):

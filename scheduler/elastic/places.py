@@ -16,8 +16,8 @@ from scheduler.topology import Leaves, tree, unplaced
 NAME = "topology.conf"
 #: Shortest time between two questions to the cloud about one machine, and between two updates of Slurm for deleted machines.
 _PERIOD_S = 60
-#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). It is asked no longer than
-#: this.
+#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). It is not asked any more
+#: when this long has passed since the launch.
 _PATIENCE_S = 600
 
 
@@ -45,7 +45,7 @@ def follow(work: Work) -> None:
         return
     if not state.topology:  # slurmctld started with the file that the update wrote
         state.topology = _digest(Path(work.topology).read_bytes())
-        state.save()  # a run that is killed after it wrote the file has not told Slurm
+        state.save()  # if this run is killed after it writes the file, the next run must still notify Slurm
     wanted = conf(work.settings.sets, state).encode()
     digest = _digest(wanted)
     # From 23.11 on, Slurm restarts to read its files again; that should not coincide with the registration of new nodes.

@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60
 
 
 def once(work: Work) -> None:
-    """Run one pass. Every step reads and writes only the state, so the next run continues a run that was killed."""
+    """Run one pass. Every step saves its progress in the state, so the next run continues one that was killed."""
     take(work)
     _forget(work)
     windows.follow(work)
@@ -69,7 +69,10 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan launches: one for each set of a job, and one for all nodes of a set that may start independently."""
+    """Plan launches: one for each set of a job with several nodes. All other nodes of a set share a launch.
+
+    Always-on nodes have a separate launch if their set's other always-on nodes are in a network that they can join.
+    """
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:
         by_set = _by_set(work, group)
@@ -91,7 +94,7 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network of most of a set's always-on nodes, so that a recreated one is near them."""
+    """Return the network of most of a set's always-on nodes, so that a recreated node is near them; empty if there is none."""
     if not work.cloud.grows:
         return ""
     kept = work.settings.sets[node_set].kept
@@ -117,7 +120,7 @@ def _add(work: Work, node_set: str, group: str, nodes: List[str], beside: str = 
 
 
 def launch(work: Work) -> None:
-    """Start the planned launches, with one call each."""
+    """Start the planned launches that are due, with one call each."""
     waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
@@ -168,9 +171,9 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 
 def _join(work: Work) -> None:
-    """Make nodes of machines that have an address; one that never answers fails by itself."""
-    # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so machines must know
-    # them.
+    """Make nodes of machines that have an address; a machine that is not reached in time fails without affecting others."""
+    # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so the hosts files
+    # must contain them.
     node_setup.know(work.hosts, work.addresses)
     entry.let_in(work, entry.Desk(os.path.join(os.path.dirname(work.spool), entry.FOLDER)))
     waiting = [

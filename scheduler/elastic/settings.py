@@ -53,7 +53,7 @@ class Settings(NamedTuple):
         sets: by key, QUEUE/NAME.
         cloud: name of the cloud, tags and more; only the cloud's module reads it.
         join: how a new machine is reached; only `scheduler.elastic.join` reads it.
-        static: each node that always runs -> id of its machine, and its address.
+        static: each static node -> id of its machine, and its address.
     """
 
     sets: Dict[str, LaunchSet]

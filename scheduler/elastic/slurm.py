@@ -22,12 +22,12 @@ class NodeState(NamedTuple):
 
     @property
     def starts(self) -> bool:
-        """Whether it was asked to start, or is starting."""
+        """Whether the node was asked to start, or is starting."""
         return bool(self.flags & _STARTING)
 
     @property
     def is_off(self) -> bool:
-        """Whether it has no machine and gets none; Slurm 22.05 also shows POWERED_DOWN after two requests to start."""
+        """Whether the node has no machine and gets none; after two requests to start, Slurm 22.05 also shows POWERED_DOWN."""
         return "POWERED_DOWN" in self.flags and not self.starts
 
 
@@ -39,7 +39,7 @@ class Slurm:
     """The cluster's slurmctld."""
 
     def states(self) -> Dict[str, NodeState]:
-        """Return every node by name."""
+        """Return the state of every node by name."""
         return read(_said(["scontrol", "--oneliner", "show", "nodes"]))
 
     def down(self, nodes: Sequence[str], reason: str) -> None:

@@ -1,6 +1,6 @@
 """The state of `reconcile`, in one file that is replaced atomically: launches, machines to terminate, failed nodes, pauses.
 
-It is written before every call to the cloud, so that after a kill it contains the intended call.
+It is written before every call that starts or terminates machines, so that after a kill it contains the intended call.
 """
 
 import fcntl
@@ -18,13 +18,13 @@ class Batch:
     """One launch: machines of one set that one call starts.
 
     Attributes:
-        group: batches of one job, which fails as a whole; empty if each node may start without the others.
+        group: the same in all batches of one job, which fails as a whole; empty if each node may start without the others.
         nodes: names in Slurm; machines are assigned to them in the order of their ids.
         count: number of machines requested; it does not change when nodes are dropped, because a call must be repeated
             unchanged.
         asked_at: when Slurm asked for the nodes, Unix time.
         launched_at: when the cloud accepted the launch; None before.
-        attempts, not_before: number of throttled calls, and when to call again.
+        attempts, not_before: number of calls that were throttled or not answered, and when to call again.
         beside: token of the launch whose network the machines join; empty for a network of their own.
         refused: zones without capacity -> the cloud's message.
         machines, addresses: node -> id and private address.

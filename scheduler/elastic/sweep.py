@@ -10,7 +10,7 @@ _TIMEOUT_S = 600
 
 
 def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> int:
-    """Terminate all machines and wait until none runs; return the exit status, 1 if some still run after ten minutes."""
+    """Terminate all machines and wait until none runs; return the exit status: 1 after a refusal or after ten minutes."""
     began, said = clock(), -1
     while True:
         try:
@@ -20,12 +20,12 @@ def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, cloc
                 return 0
             if len(running) != said:
                 said = len(running)
-                print(f"ending {said} machines that Slurm started")
+                print(f"terminating {said} machines that Slurm started")
             cloud.terminate(running)
         except BusyError as error:
             running = [f"an unknown number, because the cloud does not answer ({error})"]
         except CloudError as error:
-            print(f"machines that Slurm started may still run, because the cloud refuses to list or end them: {error}")
+            print(f"machines that Slurm started may still run, because the cloud refuses to list or terminate them: {error}")
             return 1
         if clock() - began > _TIMEOUT_S:
             print("still running after {} s: {}".format(_TIMEOUT_S, ", ".join(running)))

@@ -35,7 +35,7 @@ def look(work: Work) -> None:
     try:
         found = work.cloud.listing()
     except CloudError as error:
-        work.say(f"the cloud does not list its machines, nothing is concluded: {error}")
+        work.say(f"the cloud does not list its machines, so nothing is concluded: {error}")
         return
     state.listed_at = now
     _failed(work, found)
@@ -51,10 +51,10 @@ def look(work: Work) -> None:
         _lost(work, batch, found, now)
     owned = {its for batch in state.batches.values() for its in batch.machines.values()}
     for machine in alive.values():
-        # A run may just have been killed during the call that started it: then the launch is still to be repeated.
+        # A run may just have been killed during the call that started this machine: then the launch is still to be repeated.
         planned = machine.token in state.batches and state.batches[machine.token].launched_at is None
         if machine.id not in owned and machine.id not in state.ending and not planned:
-            work.say(f"{machine.id} belongs to no node and ends")
+            work.say(f"{machine.id} belongs to no node and is terminated")
             state.ending[machine.id] = now
     state.ending = {its: since for its, since in state.ending.items() if its in alive or since >= now}
 
@@ -69,9 +69,9 @@ def _failed(work: Work, found: Listing) -> None:
 def refused(work: Work, batch: Batch, error: CloudError) -> None:
     """Plan a launch again in the next zone if this one has no capacity; if there is no other zone, its job fails.
 
-    It gets another token, so machines that still start in this zone belong to no node and are terminated.
+    The new launch gets another token, so machines that still start in this zone belong to no node and are terminated.
     """
-    if batch.beside:  # the network of the others has no room: they are not affected, and the set may start elsewhere
+    if batch.beside:  # the machines in that network are not affected, and the set may still start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
         work.fail(list(batch.nodes), str(error), PAUSE_S)
         return
@@ -108,7 +108,7 @@ def _renew(work: Work, batch: Batch) -> None:
 
 
 def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
-    """Fail nodes whose machine has terminated by itself; their jobs are requeued."""
+    """Fail nodes whose machine has ended by itself or is no longer listed; their jobs are requeued."""
     ended = {machine.id: machine for machine in found.machines if machine.ended}
     there = {machine.id for machine in found.machines}
     batch.missing = {node: batch.missing.get(node, now) for node, its in batch.machines.items() if its not in there}
@@ -128,12 +128,12 @@ def terminate(work: Work) -> None:
         try:
             work.cloud.terminate(ids[at : at + _IDS_PER_CALL])
         except CloudError as error:
-            work.say(f"{len(ids)} machines have not been ended yet: {error}")
+            work.say(f"{len(ids)} machines have not been terminated yet: {error}")
             return
 
 
 def agree(work: Work) -> None:
-    """Give Slurm the states of failed nodes, terminate machines of nodes that Slurm has given up, and repair static ones.
+    """Give Slurm the states of failed nodes, power down nodes that it gave up, start always-on nodes, and repair static nodes.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -149,8 +149,7 @@ def agree(work: Work) -> None:
         if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
-            # Also after that time: this program may not have run for long, so that Slurm does not know yet that the machine is
-            # gone.
+            # Also after `until`: if this program has not run for a long time, Slurm does not know yet that the machine is gone.
             down.setdefault(its["reason"], []).append(node)
         else:
             its["told"] = True
@@ -193,10 +192,10 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
-    """Let Slurm use the names of nodes again whose failure has expired.
+    """Let Slurm use again the names of nodes whose failure has expired.
 
-    All are powered down, even those that are already: state=RESUME would leave them NOT_RESPONDING, and after a restart of
-    slurmctld 22.05 no job ever gets such a node (tested).
+    Nodes that are powered down are powered down again, because state=RESUME would leave them NOT_RESPONDING, and after a
+    restart of slurmctld 22.05 no job ever gets such a node (tested).
     """
     ours = [node for node in nodes if states[node].reason == work.state.failed[node]["reason"]]
     work.slurm.power_down([node for node in ours if not states[node].flags & _ENDING])

@@ -1,7 +1,7 @@
-"""Closes sets whose capacity has not begun or has ended, such as a Capacity Block, and opens them when it begins.
+"""Closes sets whose capacity (a Capacity Block) has not begun or has ended, and opens them when the capacity begins.
 
 ParallelCluster keeps such nodes in a maintenance reservation in Slurm; here they are DOWN, so that `sinfo -R` shows the reason.
-Jobs that can use other sets do, and the others wait.
+Jobs that can use other sets use those; the other jobs wait.
 """
 
 from scheduler.elastic.cloud import CloudError

@@ -18,7 +18,7 @@ LOST_S = 60
 _LONGEST_REASON = 240
 #: A file with this name beside the spool folder means that the cluster is being destroyed, so nothing is started any more.
 CLOSED = "closed"
-#: Machines that are contacted at once, each over its own SSH connection.
+#: How many machines are contacted at once, each over its own SSH connection.
 _WINDOW = 32
 
 #: Makes a machine a node: (node, id, address, addresses of all by name) -> why that failed, empty if it did not.
@@ -73,7 +73,10 @@ class Work:
         return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
 
     def each(self, ask: Join, waiting: Sequence[Tuple[Batch, str]]) -> List[Tuple[Batch, str]]:
-        """Call `ask` for machines of (launch, node), all at once; return those that succeeded. Others keep a reason or fail."""
+        """Call `ask` for the machine of each (launch, node), in parallel; return the pairs for which it succeeded.
+
+        The other nodes get a reason, or fail if the machine's first boot failed.
+        """
         if not waiting:
             return []
         others = self.addresses
@@ -114,7 +117,7 @@ class Work:
             self.fail(list(one.nodes), reason, seconds)
 
     def pause(self, node_set: str, error: CloudError) -> str:
-        """Start no node of a set for a while; return the reason, which its nodes without a machine show until then."""
+        """Start no node of a set for ten minutes; return the reason, which the set's nodes outside launches show until then."""
         until = self.clock() + PAUSE_S
         at = time.strftime("%H:%M:%S", time.gmtime(until))
         reason = f"{error}; not tried again before {at} UTC"

@@ -1,6 +1,7 @@
 """The command `cluster`: adds, lists and deletes the cluster's users and groups. It runs on the controller, as root.
 
-Its subcommands are those of OCI's HPC stack (oci-hpc, roles/cluster-cli). Without root, it starts itself again through sudo.
+Its subcommands are the same as in OCI's HPC stack (oci-hpc, roles/cluster-cli). Without root, it starts itself again through
+sudo.
 """
 
 import argparse
@@ -86,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--name", dest="full_name", default="", help="full name")
     one.add_argument("--shell", default="/bin/bash", help="login shell (default %(default)s)")
     one.add_argument(
-        "--ssh-key", metavar="FILE", default="", help="public keys that may log in as the user; - for standard input"
+        "--ssh-key", metavar="FILE", default="", help="file with the public keys of the user's logins; - for standard input"
     )
     one.add_argument("--nossh", action="store_true", help="make no SSH key for use inside the cluster")
     _verb(user, "list", _list_users, "list the users", changes=False)
@@ -201,7 +202,7 @@ def _save_copy(known: settings.Settings) -> None:
         snapshot.write(known.snapshot)
     except OSError as error:
         raise RefusalError(
-            f"that is done, but {known.snapshot}, from which a new controller takes the users, was not written: "
+            f"the change is made, but {known.snapshot}, from which a new controller takes the users, was not written: "
             f"{error.strerror}"
         ) from error
 

@@ -6,8 +6,8 @@ import re
 import struct
 from typing import List, Tuple
 
-#: As `useradd` of Debian and Red Hat accepts them (shadow's useradd(8)), in lower case so that home folders differ on any file
-#: system.
+#: Names that `useradd` of Debian and Red Hat accepts (shadow's useradd(8)), but only in lower case, so that home folders differ
+#: on any file system.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 #: UID_MIN and UID_MAX in both distributions' /etc/login.defs; systemd uses larger ids itself.
 LEAST, MOST = 1000, 60000
@@ -25,9 +25,9 @@ def refused_name(name: str) -> str:
 
 
 def refused_number(number: int) -> str:
-    """Return why a user or group cannot have that id; empty if it can."""
+    """Return why a user or group cannot have the id `number`; empty if it can."""
     if not LEAST <= number <= MOST:
-        return f"a number is from {LEAST} to {MOST}; others belong to the system (/etc/login.defs)"
+        return f"an id is from {LEAST} to {MOST}; others belong to the system (/etc/login.defs)"
     return ""
 
 
@@ -41,12 +41,12 @@ def refused_full_name(text: str) -> str:
 
 
 def public_keys(text: str) -> Tuple[List[str], str]:
-    """Return the public keys in a text, one per line, and why it is refused; empty if it is not."""
+    """Return the public keys in a text, one per line, and why the text is refused (empty if it is not)."""
     lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
         return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"
     if not lines:
-        return [], "there is no public key in it"
+        return [], "the text contains no public key"
     bad = next((number for number, line in enumerate(lines, 1) if not _is_key(line)), 0)
     return ([], f"line {bad} is no public key such as `ssh-ed25519 AAAA... name`") if bad else (lines, "")
 

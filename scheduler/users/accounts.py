@@ -47,8 +47,8 @@ def add(wanted: Wanted, its: Settings) -> User:
     uid = _next_uid(known, its.home) if wanted.uid is None else wanted.uid
     if owner not in (-1, uid):
         raise RefusalError(
-            f"user {wanted.name}: {path} exists and belongs to number {owner}; give that number with --uid to return it to its "
-            "user, or move it away"
+            f"user {wanted.name}: {path} exists and belongs to uid {owner}; give that uid with --uid to return the "
+            "folder to its user, or move the folder away"
         )
     user = User(wanted.name, uid, wanted.gid, wanted.full_name, path, wanted.shell)
     if owner == -1:
@@ -67,7 +67,7 @@ def add(wanted: Wanted, its: Settings) -> User:
             associations.add(its.accounting, [user.name])
         except RefusalError as why:
             raise RefusalError(
-                f"user {user.name} is added, but not to Slurm's database, which the next update does: {why}"
+                f"user {user.name} is added, but not to Slurm's database (the next update adds it): {why}"
             ) from why
     return user
 
@@ -86,7 +86,7 @@ def delete(name: str, purge_home: bool, its: Settings) -> User:
         raise RefusalError(f"user {name}: has processes on this machine: {_some(started)}; end them first")
     owner = home.owner(user.home) if purge_home else -1
     if owner not in (-1, user.uid):
-        raise RefusalError(f"--purge-home: {user.home} belongs to number {owner}, not to {name}; nothing was deleted")
+        raise RefusalError(f"--purge-home: {user.home} belongs to uid {owner}, not to {name}; nothing was deleted")
     for group in groups.existing().values():
         if name in group.members:
             ldap.change_members(group.name, "delete", name)
@@ -139,7 +139,7 @@ def _next_uid(known: Dict[str, User], homes: str) -> int:
     used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"--uid: no number up to {accepted.MOST} is free above the others; give one")
+        raise RefusalError(f"--uid: no uid up to {accepted.MOST} is above all used ones; give a free one")
     return number
 
 

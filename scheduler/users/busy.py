@@ -12,7 +12,7 @@ _PROC = "/proc"
 
 
 def jobs(uid: int) -> List[str]:
-    """Return the user's unfinished jobs, as `NUMBER (STATE)`; none without Slurm.
+    """Return the user's unfinished jobs, as `ID (STATE)`; none without Slurm.
 
     Raises:
         RefusalError: Slurm does not answer.
@@ -31,7 +31,7 @@ def jobs(uid: int) -> List[str]:
 
 
 def processes(uid: int) -> List[str]:
-    """Return the user's processes on this machine, as `NUMBER (NAME)`."""
+    """Return the user's processes on this machine, as `PID (NAME)`."""
     found = []
     for number in sorted((name for name in os.listdir(_PROC) if name.isdigit()), key=int):
         try:

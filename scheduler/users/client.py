@@ -8,16 +8,16 @@ CERTIFICATE = "/etc/sssd/busbar-directory.pem"
 KNOWN_S = 60
 #: How long (s) a machine caches that a user does not exist: new users want to log in right away.
 _UNKNOWN_S = 5
-#: First pause (s) of a machine after the controller did not answer; later pauses are up to four times longer.
+#: First pause (s) of a machine after the controller did not answer; later pauses are up to four times as long.
 _AWAY_S = 5
-#: Smaller ids are the machines' own users; no entry can make a user root.
+#: Smaller ids belong to the machines' own users, so that no entry can make a user root.
 LEAST_ID = 1000
 
 
 def sssd_conf(controller: str, mark: str) -> str:
     """Return sssd.conf(5) of a machine that reads the directory at the address `controller`.
 
-    SSH keys are in the shared home folders, so SSSD takes no part in logins; it only looks up users and groups.
+    SSH keys are in the shared home folders, so SSSD authenticates no login; it only looks up users and groups.
     """
     lines = [
         mark,

@@ -19,7 +19,7 @@ def set_up(controller: str, certificate: str) -> None:
     """Set up this machine for the directory at the address `controller`, which uses that certificate."""
     if not os.path.exists(_SSSD):
         sys.exit(
-            "there is no sssd, which knows the cluster's users; install sssd-ldap, on Ubuntu libnss-sss and libpam-sss, too"
+            "there is no sssd, which looks up the cluster's users; install sssd-ldap, on Ubuntu also libnss-sss and libpam-sss"
         )
     wrote = [
         node_setup.put(path, text.encode(), mode, "root")

@@ -1,4 +1,4 @@
-"""Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, `cluster`, and SSSD.
+"""Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, SSSD, and `cluster`.
 
 Correct settings are not rewritten. An empty directory gets the users from the copy beside the home folders, if there is one.
 """
@@ -30,8 +30,8 @@ def set_up(given: Dict[str, Any]) -> None:
     """Set up this machine.
 
     Args:
-        given: `address`, at which machines reach this one; `hostname`, its own; `home`, the folder of the home folders;
-            `accounting`, the cluster's name in Slurm's database, empty without one.
+        given: `address`, at which other machines reach this machine; `hostname` of this machine; `home`, the folder of the home
+            folders; `accounting`, the cluster's name in Slurm's database, empty without a database.
     """
     try:
         _set_up(given)
@@ -41,13 +41,13 @@ def set_up(given: Dict[str, Any]) -> None:
 
 def _set_up(given: Dict[str, Any]) -> None:
     if not os.path.isdir(given["home"]):
-        sys.exit("{} is no folder, but the users' homes are to be there".format(given["home"]))
+        sys.exit("{} is not a folder, but the users' homes must be in it".format(given["home"]))
     where = _layout()
     if os.path.exists(settings.PATH):
         settings.refuse_unmounted(settings.load())
     its = settings.Settings(given["home"], given["accounting"], os.path.ismount(given["home"]))
     wrote = _files(where, given)
-    for question in ("is-enabled", "is-active"):  # the package's own, empty directory would have the socket
+    for question in ("is-enabled", "is-active"):  # the package's slapd, whose directory is empty, must not use the socket
         if not commands.run(["systemctl", question, "--quiet", "slapd"]).returncode:
             commands.demand("systemctl", "disable" if question == "is-enabled" else "stop", "slapd")
     node_setup.daemon(directory.UNIT, wrote)
@@ -81,7 +81,7 @@ def _layout() -> Layout:
 
 
 def _files(where: Layout, given: Dict[str, Any]) -> bool:
-    """Write the directory's files and folders; return whether one was changed."""
+    """Write the directory's files and folders; return whether a file was changed."""
     try:
         user = pwd.getpwnam(where.user)
     except KeyError:
@@ -102,7 +102,7 @@ def _files(where: Layout, given: Dict[str, Any]) -> bool:
 
 
 def _certificate(where: Layout, hostname: str, address: str) -> bool:
-    """Create the controller's key and certificate unless it has them for this name and address; return whether it did."""
+    """Create the controller's key and certificate unless they exist for this name and address; return whether that was done."""
     request = f"{where.folder}/certificate.cnf"
     files = [f"{where.folder}/{name}" for name in ("key.pem", "certificate.pem")]
     text = directory.certificate_request(hostname, address).encode()

@@ -1,8 +1,8 @@
 """The user directory as OpenLDAP's files: its configuration, its first entries, its unit and its certificate request.
 
-The base and the group of the users who may run containers are those of OCI's HPC stack (oci-hpc, roles/openldap and
-roles/privilege_group). Unlike there, no password exists: root administers it over the local socket, and nobody else may change
-it.
+The base and the group of the users who may run containers are the same as in OCI's HPC stack (oci-hpc, roles/openldap and
+roles/privilege_group). Unlike in that stack, there are no passwords: root administers the directory over the local socket, and
+nobody else may change it.
 """
 
 from typing import Dict, List, NamedTuple
@@ -12,7 +12,7 @@ from scheduler.slurm_conf import MARK
 BASE = "dc=local"
 PEOPLE = f"ou=People,{BASE}"
 GROUPS = f"ou=Group,{BASE}"
-#: Its members may run containers; it grants no other permission.
+#: The group whose members may run containers; it grants no other permission.
 PRIVILEGE, PRIVILEGE_GID = "privilege", 9876
 UNIT = "busbar-directory.service"
 SLAPD = "/usr/sbin/slapd"
@@ -20,7 +20,8 @@ SLAPD = "/usr/sbin/slapd"
 ROOT = "gidNumber=0+uidNumber=0,cn=peercred,cn=external,cn=auth"
 #: Attributes that machines may read without a login. None of them is secret, and other attributes cannot be read.
 READABLE = ("entry", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell", "memberUid", "ou")
-#: Size of the database, a sparse file, which uses no disk space in advance; the default of 10 MiB holds some thousand users.
+#: Maximum size of the database, a sparse file that uses no disk space in advance; the default, 10 MiB, suffices for some
+#: thousand users.
 _MOST_BYTES = 1 << 30
 #: Each machine keeps one connection or a few open, and slapd's default limit is 1024 files.
 _MOST_FILES = 65536
@@ -32,7 +33,7 @@ class Layout(NamedTuple):
     """Paths of a distribution's OpenLDAP.
 
     Attributes:
-        conf: its folder in /etc, where mandatory access control lets slapd read.
+        conf: OpenLDAP's folder in /etc, where mandatory access control lets slapd read.
         user: the user that slapd runs as; its group has the same name.
         modules: folder of slapd's modules.
         module: whether the database backend is such a module.
@@ -122,7 +123,7 @@ def group_entry(name: str, gid: int) -> Dict[str, List[str]]:
 def user_entry(user: User) -> Dict[str, List[str]]:
     """Return a user's entry.
 
-    The full name is in `cn`, which may have non-ASCII letters; `gecos` may not (RFC 2307), and SSSD uses `cn` if it is missing.
+    The full name is in `cn`, which may have non-ASCII letters; `gecos` may not (RFC 2307). Without `gecos`, SSSD uses `cn`.
     """
     return {
         "dn": [user_dn(user.name)],

@@ -35,10 +35,10 @@ def add(name: str, gid: Optional[int]) -> Group:
     taken = {one.gid: one.name for one in known.values()}
     taken.update({number: its for its, number in local.groups().items()})
     if gid in taken:
-        raise RefusalError(f"--gid {gid}: it is the number of group {taken[gid]}")
+        raise RefusalError(f"--gid {gid}: it is the gid of group {taken[gid]}")
     number = gid if gid is not None else max([accepted.FIRST_UID - 1, *(one for one in taken if one <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"group {name}: no number up to {accepted.MOST} is free above the others; give one with --gid")
+        raise RefusalError(f"group {name}: no gid up to {accepted.MOST} is above all used ones; give a free one with --gid")
     ldap.add([directory.group_entry(name, number)])
     return Group(name, number, [])
 
@@ -47,10 +47,11 @@ def delete(name: str, primary: Dict[str, int]) -> None:
     """Delete a group; `primary` has the gid of each user's primary group, by user."""
     one = _known(name)
     if name == directory.PRIVILEGE:
-        raise RefusalError(f"group {name}: it is the group of those who may run containers, and new users get it; it stays")
+        why = "its members may run containers, and it is the primary group of new users, so it is kept"
+        raise RefusalError(f"group {name}: {why}")
     users = sorted(user for user, gid in primary.items() if gid == one.gid)
     if users:
-        raise RefusalError("group {}: it is the first group of {}; delete them first".format(name, ", ".join(users)))
+        raise RefusalError("group {}: it is the primary group of {}; delete these users first".format(name, ", ".join(users)))
     ldap.delete(directory.group_dn(name))
 
 
@@ -64,7 +65,7 @@ def join(name: str, user: str) -> None:
 def leave(name: str, user: str) -> None:
     """Remove a user from a group."""
     if user not in _known(name).members:
-        raise RefusalError(f"group {name}: {user} is no member; a user's first group cannot be left")
+        raise RefusalError(f"group {name}: {user} is no member; a user's primary group cannot be left")
     ldap.change_members(name, "delete", user)
 
 

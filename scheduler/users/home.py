@@ -15,7 +15,7 @@ _TIMEOUT_S = 60
 
 
 def make(user: User, keys: List[str], own_key: bool) -> None:
-    """Create a user's home folder, mode 0700: `keys` may log in; `own_key` adds a key pair for other machines."""
+    """Create a user's home folder, mode 0700: `keys` may log in; `own_key` adds a key pair for logins to other machines."""
     path, uid, gid = user.home, user.uid, user.gid
     part = os.path.join(os.path.dirname(path), f".busbar-new-{user.name}")
     shutil.rmtree(part, ignore_errors=True)
@@ -85,7 +85,7 @@ def owner(path: str) -> int:
 
 
 def owners(folder: str) -> List[int]:
-    """Return the uids of all users who own something in the folder of the home folders, including deleted users."""
+    """Return the uids of the owners of all entries of the folder of the home folders, including deleted users."""
     with os.scandir(folder) as found:
         return [each.stat(follow_symlinks=False).st_uid for each in found]
 

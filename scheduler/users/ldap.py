@@ -10,7 +10,7 @@ from scheduler.users.refusal import RefusalError
 
 _TIMEOUT_S = 30
 _URL = "ldapi:///"
-#: LDAP's result codes (RFC 4511), which are the clients' exit statuses.
+#: A result code of LDAP (RFC 4511), which the clients return as their exit status.
 NO_SUCH_OBJECT = 32
 
 

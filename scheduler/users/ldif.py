@@ -5,7 +5,7 @@ import re
 from typing import Dict, List
 
 Entry = Dict[str, List[str]]
-#: Text without need for base64: printable ASCII, with no space, colon or < at the start and no space at the end (RFC 2849,
+#: Text that needs no base64: printable ASCII, with no space, colon or < at the start and no space at the end (RFC 2849,
 #: SAFE-STRING).
 _SAFE = re.compile(r"(?![ :<])[\x20-\x7e]*(?<! )\Z")
 

@@ -1,4 +1,4 @@
-"""Builds what the controller sends to a new machine: the program that sets up the users, and the command `cluster`.
+"""Builds the program that the controller sends to a new machine to set up the users, and the controller's command `cluster`.
 
 Both contain this package, from the archive of programs that an update leaves on the controller.
 """

@@ -15,7 +15,7 @@ class Settings(NamedTuple):
     Attributes:
         home: the shared folder of the home folders.
         accounting: the name of the cluster in Slurm's database; empty without one.
-        mounted: whether that folder is on another machine, so that it must be mounted before anything is written there.
+        mounted: whether `home` is on another machine, so that it must be mounted before anything is written to it.
     """
 
     home: str
@@ -44,7 +44,7 @@ def load(path: str = PATH) -> Settings:
 def refuse_unmounted(its: Settings) -> None:
     """Refuse if the shared folder is not mounted: files would go to the empty mount point instead."""
     if its.mounted and not os.path.ismount(its.home):
-        raise RefusalError(f"{its.home} is not mounted, and has the homes; mount it first")
+        raise RefusalError(f"{its.home} is not mounted, but the homes are in it; mount it first")
 
 
 def text_of(its: Settings) -> str:

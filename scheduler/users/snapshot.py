@@ -19,7 +19,7 @@ def write(path: str) -> bool:
 
     Raises:
         OSError: it could not be written.
-        RefusalError: somebody else could change it.
+        RefusalError: somebody other than root could change the folder.
     """
     text = ldif.text_of(ldap.entries()).encode()
     folder = os.path.dirname(path)
@@ -59,5 +59,6 @@ def _refuse_others(path: str) -> None:
     its = os.lstat(path)
     if its.st_uid != _ROOT or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
         raise RefusalError(
-            f"{path} does not belong to root only, so no users are kept in it or taken from it; check it, then make it so"
+            f"{path} does not belong to root only, so no users are kept in it or taken from it; check it, then let only root "
+            "own and write it"
         )

@@ -2,7 +2,7 @@
 
 The program runs on a recording engine that keeps outputs as the real one does: if an update fails before its outputs are
 known, the previous ones remain, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So another
-program compares them with the request. Each row is a fault that was injected into a running stack, in the order of that table.
+program compares the outputs with its own request. Each entry of FAULTS was once injected into a running stack.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class FaultError(Exception):
 
 @dataclass
 class Failing(Engine):
-    """An engine on which the resource `fails` is never created, and which signs, as the records stage does."""
+    """An engine that never creates the resource `fails`, and that answers the records stage's request, signature included."""
 
     fails: str = ""
     accepted: list[bool] = field(default_factory=list)
@@ -155,8 +155,8 @@ class Fault:
     Attributes:
         fails: the resource that is never created; empty if there is none.
         lines: what stages print instead of a pass.
-        verdict: the record's verdict afterwards; the last update's if nothing replaced it.
-        is_answered: whether the record is then the answer to the new request.
+        verdict: the verdict of the exported record afterwards; the previous update's if nothing replaced the record.
+        is_answered: whether the exported record is then the answer to the new request.
     """
 
     fails: str = ""
@@ -178,7 +178,7 @@ WRONG = damaged(
     rows=[[size, [*first[:3], 3], [*second[:3], 3]] for size, first, second in DECIDING["rows"]],
 )
 
-#: The faults of the table, by their names there.
+#: The faults by name.
 FAULTS = {
     "kill -9 engine in create": Fault(CREATE),
     "kill -9 engine in measure": Fault(MEASURE),
@@ -205,7 +205,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_after_a_pass_and_this_fault_nothing_says_pass_of_another_request(folder, passed, monkeypatch, name):
+def test_after_a_pass_and_this_fault_nothing_reports_a_pass_for_another_request(folder, passed, monkeypatch, name):
     fault = FAULTS[name]
     after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
     measured = after["measured"]
@@ -221,7 +221,7 @@ def test_after_a_pass_and_this_fault_nothing_says_pass_of_another_request(folder
     else:
         with pytest.raises(pulumi.RunError) as refused:
             demands(asked=request(2))
-        answers = f"it answers the request {request(1)}, and {request(2)} was asked"
+        answers = f"it is for the request {request(1)}, not for {request(2)}"
         assert ("has no certificate" if fault.is_answered else answers) in str(refused.value)
 
 
@@ -232,13 +232,13 @@ BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3)
     ("stage", "kind", "why"),
     [
         ("acceptance_measure", "measure", BUSY),
-        ("acceptance_measure", "measure", "the programs differ from the build on inst-1; nothing was started"),
-        ("acceptance_measure", "measure", "the request is not one: the document is []; it must be an object"),
+        ("acceptance_measure", "measure", "on inst-1, the programs are not those of the build; nothing was started"),
+        ("acceptance_measure", "measure", "the request is invalid: the document is []; it must be an object"),
         ("acceptance_build", "build", "nccl-tests did not build: x.cu:1: error: nccl.h: No such file"),
     ],
 )
-def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_asks_again(folder, passed, stage, kind, why):
-    # A stage that was not reached keeps its previous answer.
+def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_measures_again(folder, passed, stage, kind, why):
+    # After a refused build, the measure stage prints the build's refusal as its own.
     lines = {"acceptance_measure": refused(why)} | {stage: refused(why, kind)}
     after, ok = update(folder, passed, run=2, **lines)
     measured = after["measured"]
@@ -253,7 +253,7 @@ def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_asks_again(f
     assert after["measured"]["attempt"] == 1, "what was answered is not asked again"
 
 
-def test_a_search_that_is_refused_leaves_the_short_number_and_is_asked_for_again(folder, passed):
+def test_a_refused_search_leaves_the_short_result_and_marks_it_as_refused(folder, passed):
     why = "the work on the head node ended without a result; last log line: none"
     slow = {"acceptance_measure": line(2, share=0.5), "acceptance_search": refused(why, "search")}
     measured = update(folder, passed, run=2, **slow)[0]["measured"]
@@ -261,13 +261,13 @@ def test_a_search_that_is_refused_leaves_the_short_number_and_is_asked_for_again
     assert measured["busbw_gb_s"]
 
 
-def test_certificates_of_two_checkouts_are_each_of_their_own_machines(passed, monkeypatch):
+def test_a_certificate_is_refused_for_machines_with_other_addresses(passed, monkeypatch):
     other = passed | {"nodes": [node | {"address": "10.9.9.9"} for node in passed["nodes"]]}
     key = signing().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     with pytest.raises(pulumi.RunError, match="machines with other addresses"):
         demand(monkeypatch, other, key=key, preview=False, allow_rehearsed=True)
 
 
-def test_a_preview_says_the_digest_of_the_request(passed):
+def test_a_preview_shows_the_digest_of_the_request(passed):
     assert passed["expected"]["asked"] == passed["measured"]["asked"] == request(1)
     assert request(1) != request(2)

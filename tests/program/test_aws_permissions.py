@@ -1,4 +1,4 @@
-"""The operator's permissions are listed for everything that the program creates and looks up, and for nothing else."""
+"""The operator's permissions cover exactly the resources that the program creates, and every look-up that it makes."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def used() -> tuple[set[str], set[str]]:
     return made, asked
 
 
-def test_every_resource_that_is_made_is_listed_and_no_other(used):
+def test_the_permissions_cover_exactly_the_resources_that_are_created(used):
     assert used[0] == set(RESOURCES)
 
 
-def test_every_look_up_that_is_asked_is_listed(used):
+def test_the_permissions_cover_every_look_up(used):
     assert used[1] <= set(LOOKUPS)
 
 

@@ -66,7 +66,7 @@ def cloud(whole) -> Cloud:
 
 @pytest.fixture(scope="module")
 def bare() -> tuple[Cloud, dict[str, Any]]:
-    """The same without file systems."""
+    """The same cluster without file systems."""
     return program()
 
 
@@ -81,7 +81,7 @@ def user_data(text: str) -> dict[str, Any]:
 # The interface to acceptance
 
 
-def test_the_cluster_hands_up_what_the_waist_promises(whole):
+def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
     _, seen = whole
     assert seen["nodes"] == (Node("ip-10-1-0-19", "10.1.0.19"), Node("ip-10-1-0-20", "10.1.0.20"))
     assert seen["access"] == Access("ubuntu", seen["inventory"].login, "10.1.0.0/17", KEY)
@@ -92,14 +92,14 @@ def test_the_cluster_hands_up_what_the_waist_promises(whole):
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
-def test_machines_whose_rails_no_source_names_are_asked():
+def test_machines_whose_rails_no_source_names_are_asked_for_their_rails():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask
     assert planned.shape.rdma is None
 
 
-def test_the_identity_changes_with_machines_and_image_and_with_nothing_else(bare):
+def test_the_identity_of_a_node_set_depends_only_on_its_machines_and_image(bare):
     same = bare[1]["identity"]
     assert program({"login": {"root": {"size": "100 GiB"}}})[1]["identity"] == same
     assert program({"image": "ami-2"})[1]["identity"] != same
@@ -121,14 +121,14 @@ def test_machines_that_would_be_replaced_are_refused_with_their_number_price_and
     assert said.endswith("Set aws.allowReplace to 3 to let them be replaced, or undo the change.")
 
 
-def test_machines_of_another_type_are_not_refused_by_the_price_of_those_that_take_their_place():
+def test_the_refusal_to_replace_machines_of_another_type_says_that_their_price_is_unknown():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)
     assert "(3 x machines of another type than p5.48xlarge of gpu-p5, price unknown: i-0 (10.1.0.20), " in said
 
 
-def test_nothing_of_a_pool_is_registered_before_its_end_was_judged(monkeypatch):
+def test_nothing_of_a_pool_is_registered_if_too_many_of_its_machines_would_be_terminated(monkeypatch):
     made: list[str] = []
     running, register = ran(), Cloud.new_resource
     monkeypatch.setattr(Cloud, "new_resource", lambda self, args: (made.append(args.name), register(self, args))[1])
@@ -137,12 +137,12 @@ def test_nothing_of_a_pool_is_registered_before_its_end_was_judged(monkeypatch):
     assert not [name for name in made if "-template" in name or re.search(r"-pool-.*-\d$", name)]
 
 
-def test_as_many_as_the_stack_file_allows_may_end():
+def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     found, _ = program({"image": "ami-2", "allowReplace": 3} | nodes(static=3), running=ran())
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(monkeypatch):
+def test_a_smaller_number_terminates_the_last_machines_with_a_warning_that_names_them(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -151,7 +151,7 @@ def test_a_smaller_number_ends_the_last_ones_by_name_and_needs_no_further_word(m
     assert [text for text in told if "if the update fails before that" in text and "are billed until an update passes" in text]
 
 
-def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbers(monkeypatch):
+def test_a_machine_that_is_left_out_is_named_and_terminated_and_the_others_keep_their_numbers(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     cloud, _ = program(nodes(static=3, leaveOut=[1]), running=ran())
@@ -165,7 +165,7 @@ def test_a_machine_that_is_left_out_ends_by_name_and_the_others_keep_their_numbe
 
 @pytest.fixture
 def replaced(monkeypatch) -> list[str]:
-    """Names of machines that the engine replaces: their ids are unknown at a preview; those of others are `i-0`, `i-1`."""
+    """Names of machines that the engine replaces: their ids are unknown at a preview; other machines are `i-0`, `i-1`."""
     names: list[str] = []
     register = Cloud.new_resource
 
@@ -178,7 +178,7 @@ def replaced(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_preview_of_one_replaced_machine_says_its_price_and_is_refused_without_a_word_in_the_stack_file(
+def test_a_preview_that_replaces_a_machine_shows_its_price_and_is_refused_unless_the_stack_file_allows_it(
     replaced, monkeypatch
 ):
     told: list[str] = []
@@ -195,7 +195,7 @@ def test_a_preview_of_one_replaced_machine_says_its_price_and_is_refused_without
     assert [text for text in told if "replaces 1 machines, as aws.allowReplace allows" in text]
 
 
-def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
+def test_machines_of_a_removed_or_renamed_queue_count_as_terminated():
     with pytest.raises(
         pulumi.RunError, match=r"3 running machines would be terminated by this update \(3 x machines of no queue"
     ):
@@ -214,7 +214,7 @@ def test_a_queue_that_is_gone_or_renamed_counts_as_machines_that_end():
         nodes(customActions={"onNodeConfigured": [{"script": "https://example.com/setup.sh", "sha256": "5" * 64}]}),
     ],
 )
-def test_what_can_change_on_running_machines_ends_none(whole, changed):
+def test_settings_that_can_change_on_running_machines_terminate_none(whole, changed):
     before = [its for _, name, its in whole[0].made if name.endswith(("-template", "p5-0"))]
     after = [its for _, name, its in program(merged(STORED, changed))[0].made if name.endswith(("-template", "p5-0"))]
     assert [one.get("namePrefix") for one in before] == [one.get("namePrefix") for one in after]
@@ -234,18 +234,18 @@ def test_what_can_change_on_running_machines_ends_none(whole, changed):
         {"storage": {"home": None}},
     ],
 )
-def test_what_cannot_is_another_template_and_so_other_machines(whole, changed):
+def test_settings_that_cannot_change_on_running_machines_make_another_template_and_other_machines(whole, changed):
     assert template(program(merged(STORED, changed))[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
-def test_an_image_that_is_not_named_is_awss_newest_for_new_machines_and_ends_none():
+def test_without_an_image_new_machines_get_awss_newest_and_running_machines_stay():
     found, _ = program({"image": None, "login": {"image": None}})
     assert template(found)["imageId"] == found.named("cluster-login-instance")["ami"] == "ami-newest"
     again = ran(**{"busbar:made-of": found.named("cluster-pool-gpu-p5-0")["tags"]["busbar:made-of"]})
     program({"image": None} | nodes(static=3), running=again)
 
 
-def test_an_image_that_cannot_be_looked_up_says_which_key_does_without():
+def test_if_an_image_cannot_be_looked_up_the_key_that_names_one_is_shown():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused("api error AccessDeniedException: not authorized to perform ssm:GetParameter")
 
@@ -275,7 +275,7 @@ def refusing(words: str) -> Any:
     return refuse
 
 
-def test_a_zone_that_is_not_named_is_the_first_that_offers_every_type_and_is_said(monkeypatch):
+def test_without_a_zone_the_first_that_offers_every_type_is_used_and_reported(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
     local = f"{OTHER[:-1]}-tpe-1a"
@@ -284,7 +284,7 @@ def test_a_zone_that_is_not_named_is_the_first_that_offers_every_type_and_is_sai
     assert said[0] == (f"aws.zone is not set: it is {OTHER}, the first zone that offers m5.8xlarge and p5.48xlarge.")
 
 
-def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet_although_an_earlier_one_offers_its_types_now():
+def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet():
     first, _ = program({"zone": None}, answers=offers(m5=[OTHER], p5=[OTHER]))
     private = first.named("cluster-network-private")
     asked: list[dict[str, Any]] = []
@@ -299,11 +299,11 @@ def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet_although_a
     assert tags.items() <= private["tags"].items()
     assert not tags.items() <= first.named("cluster-network-public")["tags"].items()
     assert tags["busbar:stack"] == f"{pulumi.get_organization()}/busbar/aws", (
-        "of a stack of the same name it would be another's zone"
+        "another project may have a stack of the same name in another zone"
     )
 
 
-def test_a_stack_in_a_network_that_exists_is_in_the_zone_of_its_private_subnet():
+def test_a_stack_in_an_existing_network_uses_the_zone_of_its_private_subnet():
     made, _ = program(
         {"zone": None, "name": "other"} | existing(groups=OWN_GROUPS) | {"preflight": True}, answers=account(**network_of())
     )
@@ -321,7 +321,7 @@ def test_a_stack_in_a_network_that_exists_is_in_the_zone_of_its_private_subnet()
         (
             {},
             offers(m5=[ZONE]) | {"getSubnet": refusing("api error UnauthorizedOperation: not allowed")},
-            "aws.zone is not set, and the subnet of this stack could not be looked up: UnauthorizedOperation: not allowed. It ",
+            "aws.zone is not set, and the subnet of this stack could not be looked up: UnauthorizedOperation: not allowed. ",
         ),
         (bought("open-odcr"), {}, "aws.zone is not set, and aws.queues[0].machines[0].purchase.option is open-odcr; set the"),
     ],
@@ -332,19 +332,19 @@ def test_a_zone_that_cannot_be_found_is_refused_in_a_sentence(changes, answers, 
     assert str(refused.value).startswith(says)
 
 
-def test_nodes_know_no_key_but_the_operators(cloud):
+def test_nodes_accept_only_the_operators_key(cloud):
     boot = user_data(base64.b64decode(template(cloud)["userData"]).decode())
     assert boot["ssh_authorized_keys"] == [KEY]
 
 
-def test_where_no_machine_is_static_there_is_a_template_and_no_node():
+def test_without_static_machines_there_is_a_template_but_no_node():
     found, seen = program(nodes(static=0, dynamic=4))
     assert (seen["cluster"].planned[0].nodes, seen["cluster"].planned[0].dynamic, seen["nodes"]) == (0, 4, ())
     assert found.of("LaunchTemplate")
     assert len(found.of("Instance")) == 1, "the login node"
 
 
-def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured():
+def test_every_queue_has_its_machines_and_the_named_one_is_measured():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
     found, seen = program({"queues": [*WANTED["queues"], more]})
     assert len(found.of("Instance")) == 1 + 2 + 2
@@ -353,7 +353,7 @@ def test_of_several_queues_each_has_its_machines_and_the_named_one_is_measured()
     assert sorted(one["instanceType"] for one in found.of("LaunchTemplate")) == ["p4d.24xlarge", "p5.48xlarge"]
 
 
-def test_queues_that_change_places_keep_their_machines():
+def test_queues_in_another_order_keep_their_machines():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
     gpu = {"name": "gpu", "machines": [GPU | {"type": "p5.48xlarge"}]}
 
@@ -367,7 +367,7 @@ def test_queues_that_change_places_keep_their_machines():
 # The network
 
 
-def test_the_network_is_the_one_of_the_tutorial(cloud):
+def test_the_network_has_two_ranges_two_subnets_and_a_default_route_for_each_subnet(cloud):
     assert cloud.one("Vpc") | {"tags": 0} == {
         "cidrBlock": "10.0.0.0/16",
         "enableDnsSupport": True,
@@ -381,7 +381,7 @@ def test_the_network_is_the_one_of_the_tutorial(cloud):
     assert [route["destinationCidrBlock"] for route in cloud.of("Route")] == ["0.0.0.0/0", "0.0.0.0/0"]
 
 
-def test_s3_is_reached_without_a_detour_from_both_subnets(cloud):
+def test_s3_is_reached_through_a_gateway_endpoint_from_both_subnets(cloud):
     endpoint = cloud.one("VpcEndpoint")
     assert endpoint["serviceName"] == "com.amazonaws.ap-northeast-1.s3"
     assert endpoint["vpcEndpointType"] == "Gateway"
@@ -389,13 +389,13 @@ def test_s3_is_reached_without_a_detour_from_both_subnets(cloud):
     assert set(endpoint["routeTableIds"]) == tables == {joined["routeTableId"] for joined in cloud.of("RouteTableAssociation")}
 
 
-def test_a_private_subnet_waits_for_its_network_and_machines_wait_for_their_way_out(cloud):
+def test_the_private_subnet_waits_for_its_vpc_and_machines_wait_for_their_route_to_the_internet(cloud):
     assert cloud.position("VpcIpv4CidrBlockAssociation") < [name for _, name, _ in cloud.made].index("cluster-network-private")
     for noun in ("NatGateway", "VpcEndpoint", "RouteTableAssociation"):
         assert cloud.position(noun) < cloud.position("LaunchTemplate")
 
 
-def test_there_is_a_second_private_subnet_only_where_a_file_system_needs_one(cloud):
+def test_a_second_private_subnet_is_created_only_if_a_file_system_needs_one(cloud):
     assert "cluster-network-second" not in {name for _, name, _ in cloud.made}
     found, _ = program({"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}))
     second = found.named("cluster-network-second")
@@ -413,7 +413,7 @@ def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]
     return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
 
 
-def test_in_a_network_that_exists_nothing_of_it_is_made_and_machines_are_in_its_subnets():
+def test_in_an_existing_network_machines_use_its_subnets_and_no_network_is_created():
     found, seen = owned(existing())
     kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
     network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
@@ -424,7 +424,7 @@ def test_in_a_network_that_exists_nothing_of_it_is_made_and_machines_are_in_its_
     assert seen["access"].network == "172.16.1.0/24"
 
 
-def test_groups_that_exist_are_used_as_they_are_and_file_systems_stand_in_theirs():
+def test_existing_security_groups_are_used_unchanged_for_machines_and_file_systems():
     found, _ = owned(merged(STORED, existing(groups=OWN_GROUPS)))
     assert not found.of("SecurityGroup")
     assert not found.of("SecurityGroupIngressRule") + found.of("SecurityGroupEgressRule")
@@ -440,7 +440,7 @@ def mounted(**systems: Any) -> dict[str, Any]:
     return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
 
 
-def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+def test_existing_file_systems_are_looked_up_and_mounted_and_none_is_created():
     found, _ = owned(mounted(lustre={"existing": "fs-1"}, home={"existing": "fs-2", "mount": "/shared"}))
     assert sorted(found.read) == [
         ("aws:fsx/lustreFileSystem:LustreFileSystem", "fs-1"),
@@ -451,22 +451,22 @@ def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in boot
     assert "fs-home:/fsx/ /shared nfs" in boot
     others = owned(mounted(lustre={"existing": "fs-9"}, home={"existing": "fs-2", "mount": "/shared"}))[0]
-    assert template(others)["namePrefix"] != template(found)["namePrefix"], "running machines mount what they mount"
+    assert template(others)["namePrefix"] != template(found)["namePrefix"], "another file system needs new machines"
 
 
-def test_a_file_system_that_exists_out_of_reach_or_without_efa_is_refused():
-    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, but fs-1 was made without EFA, which cannot be changed"):
+def test_an_existing_file_system_that_nodes_cannot_reach_or_that_lacks_efa_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, but fs-1 was created without EFA, which cannot be"):
         owned(mounted(lustre={"existing": "fs-1", "efa": True, "efaSetupSha256": "e" * 64}))
     assert owned(mounted(lustre={"existing": "fs-efa", "efa": True, "efaSetupSha256": "e" * 64}))[0].made
     elsewhere = network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"})
     for kind, system in (("home", "fs-2"), ("lustre", "fs-1")):
         with pytest.raises(
-            pulumi.RunError, match=rf"{kind}\.existing is {system}, which is in vpc-1, and machines are in vpc-2; its name"
+            pulumi.RunError, match=rf"{kind}\.existing is {system}, which is in vpc-1, but machines are in vpc-2; a file"
         ):
             program(mounted(**{kind: {"existing": system}}), answers=elsewhere)
 
 
-def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():
+def test_a_subnet_without_its_own_route_table_is_judged_by_the_main_one():
     def table(args: dict[str, Any]) -> dict[str, Any]:
         if "subnetId" in args:
             raise Unassociated
@@ -480,7 +480,7 @@ def test_a_subnet_without_a_table_of_its_own_is_judged_by_the_main_one():
     )
 
 
-def test_a_subnet_or_group_that_is_not_there_is_said_in_a_sentence_and_nothing_is_made():
+def test_a_missing_subnet_or_security_group_is_reported_and_nothing_is_created():
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise Nothing
 
@@ -492,7 +492,7 @@ def test_a_subnet_or_group_that_is_not_there_is_said_in_a_sentence_and_nothing_i
         owned(existing(groups=OWN_GROUPS), getSecurityGroup=none)
 
 
-def test_machines_that_run_need_no_more_addresses_and_other_subnets_or_groups_are_other_machines():
+def test_running_machines_need_no_free_addresses_and_another_subnet_or_group_replaces_them():
     few = {"vpcId": "vpc-1", "availabilityZone": ZONE, "cidrBlock": "172.16.1.0/24", "availableIpAddressCount": 1}
     with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines to be launched need 2"):
         owned(existing(), getSubnet=few)
@@ -530,21 +530,21 @@ BASE_IN = {(NODES, NODES, ALL), (NODES, LOGIN, ALL), (LOGIN, NODES, ALL), (LOGIN
 BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (LOGIN, "0.0.0.0/0", ALL)}
 
 
-def test_the_rules_are_exactly_these(cloud):
+def test_the_security_groups_have_exactly_these_rules(cloud):
     lustre_in = {(STORAGE, peer, ports) for peer in (NODES, LOGIN, STORAGE) for ports in LUSTRE}
     to_clients = {(peer, STORAGE, ports) for peer in (NODES, LOGIN) for ports in LUSTRE}
     zfs = {(STORAGE, peer, ports) for peer in (NODES, LOGIN) for ports in ZFS}
     assert rules(cloud, "Ingress") == BASE_IN | lustre_in | to_clients | zfs
     assert rules(cloud, "Egress") == BASE_OUT | lustre_in
     for _, _, inputs in cloud.made:
-        assert not {"ingress", "egress"} & set(inputs), "rules are resources of their own: inline ones would undo them"
+        assert not {"ingress", "egress"} & set(inputs), "rules are resources of their own: inline rules would undo them"
 
 
-def test_efa_traffic_leaves_to_the_group_itself_by_its_id(cloud):
+def test_outgoing_efa_traffic_is_allowed_to_the_group_itself(cloud):
     assert (NODES, NODES, ALL) in rules(cloud, "Egress")
 
 
-def test_lustre_over_efa_lets_all_traffic_through_between_servers_and_nodes():
+def test_lustre_over_efa_allows_all_traffic_between_servers_and_nodes():
     found, _ = program(storage(lustre={"efa": True, "efaSetupSha256": "e" * 64, "size": "19200 GiB"}))
     for pair in ((STORAGE, STORAGE), (STORAGE, NODES), (NODES, STORAGE)):
         assert (*pair, ALL) in rules(found, "Ingress") & rules(found, "Egress")
@@ -571,8 +571,8 @@ def test_file_systems_wait_for_the_rules_and_not_only_for_the_group(cloud):
     assert max(storage) < kinds.index("OpenZfsFileSystem")
 
 
-def test_a_group_is_usable_only_once_each_of_its_rules_is_in_place():
-    """Checked by what its id waits for: the order of registrations could also be right by chance."""
+def test_a_group_is_used_only_after_all_its_rules_exist():
+    """The test checks what the group's id waits for, because the order of registrations could also be right by chance."""
     cloud = Cloud({}, "")
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(cloud, project="busbar", stack="aws", preview=False)
@@ -603,7 +603,7 @@ def policy(found: Cloud) -> list[dict[str, Any]]:
     return list(json.loads(found.one("RolePolicy")["policy"])["Statement"])
 
 
-def test_the_login_node_may_write_its_host_key_and_nothing_else(cloud):
+def test_the_login_node_may_only_write_its_host_key(cloud):
     assert policy(cloud) == [
         {
             "Effect": "Allow",
@@ -616,7 +616,7 @@ def test_the_login_node_may_write_its_host_key_and_nothing_else(cloud):
     }
 
 
-def test_nodes_may_read_s3_and_pull_images_only_where_the_stack_file_says_so(cloud):
+def test_nodes_may_read_s3_and_pull_images_only_if_the_stack_file_says_so(cloud):
     def policies(found: Cloud) -> set[str]:
         return {one["policyArn"].rpartition("/")[2] for one in found.of("RolePolicyAttachment")}
 
@@ -626,14 +626,14 @@ def test_nodes_may_read_s3_and_pull_images_only_where_the_stack_file_says_so(clo
     assert {one["role"] for one in found.of("RolePolicyAttachment") if "SSM" not in one["policyArn"]} == {"cluster-iam-node"}
 
 
-def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
+def test_a_scheduler_may_start_and_terminate_only_machines_of_its_cluster():
     purchase = {"option": "odcr-group", "reservation": GROUP}
     more = {"name": "more", "static": 0, "dynamic": 8, "purchase": purchase, "placement": "none"}
     found, seen = program({"queues": [{"machines": [GPU, more]}]})
     by_action = {json.dumps(one["Action"]): one for one in policy(found)}
     start = by_action['"ec2:RunInstances"']["Resource"]
     made = {"StringEquals": {"ec2:CreateAction": "RunInstances"}}
-    assert by_action['"ec2:CreateTags"']["Condition"] == made, "a machine that runs cannot be tagged, and then ended"
+    assert by_action['"ec2:CreateTags"']["Condition"] == made, "no running machine can be tagged and then terminated"
     assert by_action['"iam:PassRole"']["Condition"] == {"StringEquals": {"iam:PassedToService": "ec2.amazonaws.com"}}
     assert [arn for arn in start if "subnet" in arn] == [
         "arn:aws:ec2:ap-northeast-1:111122223333:subnet/cluster-network-private-id"
@@ -649,7 +649,7 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
     granted = {one["Action"] for one in policy(found)} - {"ec2:CreateTags"}
     for_blocks = {"ec2:DescribeCapacityReservations"}
     wanted = {f"ec2:{call}" for call in called} - for_blocks
-    assert wanted == {one for one in granted if one.startswith("ec2:")}, "no call without a use"
+    assert wanted == {one for one in granted if one.startswith("ec2:")}, "no other call is permitted"
     assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
     tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
     assert tags == ["training"] * 4
@@ -658,7 +658,7 @@ def test_a_scheduler_may_start_and_end_machines_of_its_cluster_alone():
 OWN_PROFILES = {"profiles": {"existing": {"nodes": "gpu-nodes", "login": "gpu-login"}}}
 
 
-def test_profiles_that_exist_are_used_as_they_are_and_no_role_is_made():
+def test_existing_instance_profiles_are_used_unchanged_and_no_role_is_created():
     found, _ = program(OWN_PROFILES)
     assert not [kind for kind, _, _ in found.made if kind.startswith("aws:iam/")]
     assert template(found)["iamInstanceProfile"] == {"name": "gpu-nodes"}
@@ -678,7 +678,7 @@ def test_profiles_that_exist_are_used_as_they_are_and_no_role_is_made():
     ],
     ids=["another image", "another name, too", "a profile of its own before"],
 )
-def test_machines_of_a_profile_that_others_have_too_are_found_by_the_tags_of_their_stack(changes, tags, before):
+def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_stack(changes, tags, before):
     launched = program(before | nodes(static=2))[0]
     mine = {
         name: its["tags"] | {PROFILE: "arn:theirs"} | tags
@@ -690,10 +690,10 @@ def test_machines_of_a_profile_that_others_have_too_are_found_by_the_tags_of_the
     with pytest.raises(pulumi.RunError, match="2 running machines would be terminated") as refused:
         program(OWN_PROFILES | changes, running=mine | others)
     assert "i-9" not in str(refused.value)
-    assert program(before, running=mine | others)[0].made, "as they were launched, they stay"
+    assert program(before, running=mine | others)[0].made, "with the settings of their launch, machines stay"
 
 
-def test_machines_are_found_on_the_way_back_from_a_profile_that_exists_before_the_new_one_is_there():
+def test_when_a_stack_leaves_an_existing_profile_its_machines_are_found_before_the_new_profile_exists():
     launched = program(OWN_PROFILES)[0]
     ran_there = {
         name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
@@ -702,7 +702,7 @@ def test_machines_are_found_on_the_way_back_from_a_profile_that_exists_before_th
         program(running=ran_there)
 
 
-def test_a_profile_that_is_not_there_or_has_no_role_is_refused_in_a_sentence():
+def test_a_profile_that_does_not_exist_or_has_no_role_is_refused():
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise Nothing
 
@@ -714,7 +714,7 @@ def test_a_profile_that_is_not_there_or_has_no_role_is_refused_in_a_sentence():
     assert ask(OWN_PROFILES, **HELD).made
 
 
-def test_a_scheduler_ends_only_its_stacks_machines_where_others_have_their_profile():
+def test_with_a_shared_profile_a_scheduler_terminates_only_machines_of_its_stack():
     wanted = {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4)
     found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
     by_action = {json.dumps(one["Action"]): one for one in policy(found)}
@@ -748,10 +748,10 @@ def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in login["userData"]
 
 
-def test_an_elastic_address_is_the_login_nodes_and_changes_nothing_of_the_machine(bare):
+def test_an_elastic_address_is_given_to_the_login_node_without_replacing_it(bare):
     found, seen = program({"login": {"elasticIp": True}})
     machine = "cluster-login-instance"
-    assert found.named(machine) == bare[0].named(machine), "one that runs is not replaced"
+    assert found.named(machine) == bare[0].named(machine), "a running login node is not replaced"
     address = found.named("cluster-login-address")
     assert (address["instance"], address["domain"]) == (f"{machine}-id", "vpc")
     assert seen["inventory"].login == Machine("login", "203.0.113.77", "ubuntu", HOST_KEY)
@@ -760,7 +760,7 @@ def test_an_elastic_address_is_the_login_nodes_and_changes_nothing_of_the_machin
     assert {one["tags"]["busbar:cluster"] for one in found.of("Eip")} == {"training"}
 
 
-def test_an_elastic_address_that_the_account_may_not_have_is_refused_and_ones_own_count_once():
+def test_an_elastic_address_beyond_the_quota_is_refused_and_the_stacks_own_address_counts_once():
     def held(*others: str, ours: int = 0) -> dict[str, Any]:
         return {
             "getEips": lambda args: {"publicIps": ["mine"] * ours + ([] if args.get("tags") else list(others))},
@@ -768,10 +768,12 @@ def test_an_elastic_address_that_the_account_may_not_have_is_refused_and_ones_ow
         }
 
     wanted = {"login": {"elasticIp": True}}
-    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, and the cluster then has 2, with the NAT .* has 4 others"):
+    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, and the cluster then has 2 of .*, with the NAT .* 4 others"):
         ask(wanted, **held("a", "b", "c", "d"))
     assert ask(wanted, **held("a", "b", "c", ours=2)).made
-    with pytest.raises(pulumi.RunError, match=r"then has 1; the account has 5 others in ap-northeast-1"):
+    with pytest.raises(
+        pulumi.RunError, match=r"then has 1 of the account's Elastic IP addresses; the account has 5 others in ap-northeast-1"
+    ):
         owned(existing() | wanted, **held(*"abcde"))
     assert "getEips" not in {token.rpartition(":")[2] for token, _ in ask().asked}
 
@@ -788,7 +790,7 @@ def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_c
 
 @pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-login-instance-id ssh-ed25519"])
 def test_a_key_that_this_login_node_did_not_write_is_not_trusted(written):
-    with pytest.raises(pulumi.RunError, match="it cannot be pinned, so nothing connects"):
+    with pytest.raises(pulumi.RunError, match="the key cannot be pinned, so nothing connects"):
         program(written=written)
 
 
@@ -814,18 +816,18 @@ def test_lustre_is_persistent_compressed_and_mirrors_a_private_bucket(cloud):
     assert cloud.position("BucketPublicAccessBlock") < cloud.position("DataRepositoryAssociation")
 
 
-def test_a_mirror_of_a_bucket_that_exists_makes_none():
+def test_a_mirror_of_an_existing_bucket_creates_no_bucket():
     found, _ = program(storage(lustre={"mirrors": [{"path": "/in", "bucket": "theirs", "prefix": "/sets/"}]}))
     assert not found.of("Bucket")
     assert found.one("DataRepositoryAssociation")["dataRepositoryPath"] == "s3://theirs/sets"
 
 
-def test_machines_mount_only_once_the_mirror_is_there(cloud):
+def test_machines_mount_lustre_only_after_its_mirror_exists(cloud):
     mirrored = cloud.position("DataRepositoryAssociation")
     assert mirrored < min(cloud.position("Instance"), cloud.position("LaunchTemplate"))
 
 
-def test_what_takes_the_vendor_long_has_the_time_for_it(patience):
+def test_resources_that_aws_creates_slowly_have_long_timeouts(patience):
     program(STORED)
     assert patience == {
         **dict.fromkeys(("cluster-pool-gpu-p5-0", "cluster-pool-gpu-p5-1"), ("30m", "30m")),
@@ -833,7 +835,7 @@ def test_what_takes_the_vendor_long_has_the_time_for_it(patience):
     }
 
 
-def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing_that_costs(protection):
+def test_with_retained_file_systems_only_the_free_parts_of_their_network_are_retained(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}
@@ -841,7 +843,7 @@ def test_a_network_that_is_retained_keeps_what_file_systems_stand_in_and_nothing
     assert left == network | {"cluster-groups-storage"} | ports
 
 
-def test_home_is_a_type_that_the_region_offers(cloud):
+def test_openzfs_has_a_deployment_type_that_the_region_offers(cloud):
     home = cloud.one("OpenZfsFileSystem")
     assert home["deploymentType"] == "SINGLE_AZ_HA_2"
     assert home["subnetIds"] == ["cluster-network-private-id"]
@@ -853,7 +855,7 @@ def test_home_is_a_type_that_the_region_offers(cloud):
 @pytest.mark.parametrize(
     ("on_destroy", "protect", "retain"), [("refuse", True, False), ("retain", False, True), ("delete", False, False)]
 )
-def test_only_what_holds_data_is_protected_or_retained_and_as_was_said(on_destroy, protect, retain, protection):
+def test_only_resources_with_data_are_protected_or_retained_as_the_stack_file_says(on_destroy, protect, retain, protection):
     program(storage(lustre={"onDestroy": on_destroy}, home={"onDestroy": on_destroy}))
     holding = {"cluster-storage-lustre", "cluster-storage-home", "cluster-storage-bucket"}
     with_it = {"cluster-storage-mirror-0", "cluster-storage-bucket-closed", "cluster-storage-bucket-owner"}
@@ -885,13 +887,13 @@ def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
 
 
 @pytest.mark.parametrize(("changes", "devices"), [({}, 32), ({"efa": False}, 0), ({"type": "p4d.24xlarge"}, 4)])
-def test_first_boot_waits_for_the_efa_devices_that_are_launched_and_for_no_others(changes, devices):
+def test_first_boot_waits_for_exactly_the_efa_devices_of_the_launch(changes, devices):
     boot = base64.b64decode(template(program(nodes(**changes) | {"suppress": ["efa-cards"]})[0])["userData"]).decode()
     assert ("step=efa-devices" in boot) is bool(devices)
     assert not devices or re.search(rf"\b{devices}\b", boot.partition("step=efa-devices")[2].partition("step=")[0])
 
 
-def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(cloud):
+def test_the_template_is_hardened_and_terminates_its_machines_when_they_shut_down(cloud):
     made = template(cloud)
     assert re.fullmatch("training-gpu-p5-[0-9a-f]{10}-", made["namePrefix"])
     assert made["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
@@ -906,20 +908,20 @@ def test_the_template_is_hardened_and_ends_its_machines_when_they_shut_down(clou
     assert boot["ssh_authorized_keys"] == [KEY]
 
 
-def test_legacy_interfaces_and_none_at_all_are_what_was_asked_for():
+def test_legacy_interfaces_or_no_efa_are_launched_on_request():
     legacy = template(program(nodes(legacyEfa=True))[0])["networkInterfaces"]
     assert {nic["interfaceType"] for nic in legacy} == {"efa"}
     assert len(template(program(nodes(efa=False) | {"suppress": ["efa-cards"]})[0])["networkInterfaces"]) == 1
 
 
-def test_each_machine_is_launched_from_the_one_template_into_one_placement_group(cloud):
+def test_all_machines_are_launched_from_one_template_into_one_placement_group(cloud):
     assert cloud.one("PlacementGroup")["strategy"] == "cluster"
     assert template(cloud)["placement"] == {"groupName": "cluster-pool-gpu-p5-group"}
     launched = [cloud.named(f"cluster-pool-gpu-p5-{index}") for index in range(2)]
     assert [one["launchTemplate"] for one in launched] == [{"id": "cluster-pool-gpu-p5-template-id", "version": "3"}] * 2
     (spec,) = [one for one in template(cloud)["tagSpecifications"] if one["resourceType"] == "instance"]
     for index, one in enumerate(launched):
-        assert one["tags"] == spec["tags"] | {"busbar:index": str(index)}, "the provider takes off what it was not given"
+        assert one["tags"] == spec["tags"] | {"busbar:index": str(index)}, "the provider removes tags that it was not given"
 
 
 def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
@@ -939,20 +941,20 @@ def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
         ("g6e.48xlarge", "on-demand", "Running On-Demand G and VT instances"),
     ],
 )
-def test_each_kind_of_machine_counts_against_its_own_quota(kind, option, quota):
+def test_every_kind_of_machine_counts_against_its_own_quota(kind, option, quota):
     machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
     assert isinstance(wanted, Aws), wrong
     assert [quota_name(one) for _, _, one in wanted.located] == [quota]
 
 
-def test_spot_machines_say_so_in_their_template_and_end_when_they_are_taken_back():
+def test_the_template_of_spot_machines_requests_spot_and_terminates_interrupted_machines():
     made, _ = capacity("spot", maxPrice="20 USD")
     options = {"maxPrice": "20", "spotInstanceType": "one-time", "instanceInterruptionBehavior": "terminate"}
     assert made["instanceMarketOptions"] == {"marketType": "spot", "spotOptions": options}
 
 
-def test_open_reservations_are_matched_and_not_named():
+def test_with_an_open_reservation_the_template_names_no_reservation():
     made, _ = capacity("open-odcr")
     assert "capacityReservationSpecification" not in made
 
@@ -964,13 +966,13 @@ def test_a_reservation_that_is_named_is_the_templates_target():
     assert "instanceMarketOptions" not in made
 
 
-def test_so_is_a_group_of_reservations():
+def test_a_group_of_reservations_is_the_templates_target():
     made, _ = capacity("odcr-group", reservation=GROUP)
     target = made["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationResourceGroupArn": GROUP}
 
 
-def test_a_capacity_block_is_launched_into_without_a_placement_group():
+def test_machines_are_launched_into_a_capacity_block_without_a_placement_group():
     found, _ = program(nodes(purchase={"option": "capacity-block", "reservation": "cr-1"}))
     made = template(found)
     assert made["instanceMarketOptions"] == {"marketType": "capacity-block"}
@@ -979,7 +981,7 @@ def test_a_capacity_block_is_launched_into_without_a_placement_group():
     assert not found.of("CapacityBlockReservation")
 
 
-def test_machines_of_a_block_wait_until_it_has_begun():
+def test_machines_of_a_capacity_block_wait_until_it_has_begun():
     for how in ({"reservation": "cr-1"}, {"offering": "cb-1", "confirm": "cb-1"}):
         found, _ = program(bought("capacity-block", **how))
         names = [name for _, name, _ in found.made]
@@ -987,10 +989,10 @@ def test_machines_of_a_block_wait_until_it_has_begun():
         assert '"start": "2026-12-01T11:30:00Z"' in waits["stdin"]
         assert names.index("cluster-pool-gpu-p5-begun") < names.index("cluster-pool-gpu-p5-0")
     found, _ = program(merged(bought("capacity-block", offering="cb-1", confirm="cb-1"), nodes(static=0)))
-    assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "what is staged waits for nothing"
+    assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "without static machines nothing waits"
 
 
-def test_slurms_controller_is_told_which_block_its_nodes_start_in_and_no_update_waits_for_that():
+def test_slurms_controller_gets_the_capacity_block_of_its_nodes_and_no_update_waits_for_it():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     machines = nodes(static=0, dynamic=4, alwaysOn=4)
     for how, block in (
@@ -1010,23 +1012,21 @@ def test_slurms_controller_is_told_which_block_its_nodes_start_in_and_no_update_
         assert held.rpartition("/")[2] == ("*" if "offering" in json.dumps(how) else "cr-1")
 
 
-def test_a_block_is_bought_only_where_its_id_was_said_twice(monkeypatch):
+def test_a_capacity_block_is_bought_only_if_its_id_is_given_twice(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     found, _ = program(bought("capacity-block", offering="cb-1", confirm="cb-1"))
-    said = (
-        "aws.queues[0].machines[0].purchase.confirm is still cb-1, whose Capacity Block cluster-pool-gpu-p5-block-id is bought"
-    )
+    said = "aws.queues[0].machines[0].purchase.confirm is still cb-1: its Capacity Block cluster-pool-gpu-p5-block-id is bought"
     assert [text for text in told if text.startswith(said)], told
     assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
     target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]
     assert target == {"capacityReservationId": "cluster-pool-gpu-p5-block-id"}
     for suppress in ([], ["purchase-unconfirmed"]):
-        with pytest.raises(pulumi.RunError, match=r"purchase\.confirm is None, and Capacity Block cb-1 would be bought"):
+        with pytest.raises(pulumi.RunError, match=r"purchase\.confirm is None, but Capacity Block cb-1 would be bought"):
             program(bought("capacity-block", offering="cb-1") | {"suppress": suppress})
 
 
-def test_an_existing_group_is_named_and_none_is_made():
+def test_an_existing_placement_group_is_used_and_none_is_created():
     found, _ = program(nodes(placement="existing", placementGroup="mine"))
     assert template(found)["placement"] == {"groupName": "mine"}
     assert not found.of("PlacementGroup")
@@ -1076,7 +1076,7 @@ def ask(wanted: dict[str, Any] | None = None, **changes: Any) -> Cloud:
     return program({"preflight": True} | (wanted or {}), answers=account(**changes))[0]
 
 
-def test_an_account_that_has_everything_lets_the_cluster_through():
+def test_an_account_that_has_everything_breaks_no_rule():
     asked = ask()
     tokens = {token.rpartition(":")[2] for token, _ in asked.asked}
     assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
@@ -1086,7 +1086,7 @@ def test_an_account_that_has_everything_lets_the_cluster_through():
     assert all(arguments["includeDeprecated"] for token, arguments in asked.asked if token.endswith("getAmi"))
 
 
-def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatch):
+def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not_checked(cloud, monkeypatch):
     assert {token.rpartition(":")[2] for token, _ in cloud.asked} == {"getParameter", "getInstances"}
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", said.append)
@@ -1108,7 +1108,7 @@ def test_an_account_that_is_not_asked_is_not_asked_and_says_so(cloud, monkeypatc
         ),
     ],
 )
-def test_what_the_account_lacks_is_refused_before_anything_is_registered(changes, part):
+def test_anything_that_the_account_lacks_is_refused_before_anything_is_registered(changes, part):
     with pytest.raises(pulumi.RunError, match=part):
         ask(**changes)
 
@@ -1116,7 +1116,7 @@ def test_what_the_account_lacks_is_refused_before_anything_is_registered(changes
 def test_reservations_and_groups_are_looked_up_and_judged():
     targeted = bought("targeted-odcr", reservation="cr-1")
     assert ask(targeted, **controlled(CapacityReservation=ODCR)).made
-    with pytest.raises(pulumi.RunError, match=r"is cr-1, which holds 1 machines, and gpu-p5 may have 2"):
+    with pytest.raises(pulumi.RunError, match=r"is cr-1, which contains 1 machines, but gpu-p5 may have 2"):
         ask(targeted, **controlled(CapacityReservation=ODCR | {"TotalInstanceCount": 1}))
     inside = ODCR | {"PlacementGroupArn": "arn:aws:ec2:r:1:placement-group/mine"}
     with pytest.raises(pulumi.RunError, match="cr-1 was created in placement group mine"):
@@ -1139,7 +1139,7 @@ def test_capacity_blocks_and_placement_groups_are_looked_up():
         ask(existing, **controlled())
 
 
-def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
+def test_an_offered_capacity_block_is_shown_with_its_price_and_not_bought():
     on_offer = {
         "capacityBlockOfferingId": "cb-9",
         "capacityDurationHours": 24,
@@ -1150,7 +1150,7 @@ def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
         "upfrontFee": "1500.00",
         "currencyCode": "USD",
     }
-    shown = r"never bought unasked\. \[reservation-missing\]\nOn offer is cb-9: 2 x p5.48xlarge .* for 24 hours .* 1500.00 USD"
+    shown = r"names its offering\. \[reservation-missing\]\nOn offer is cb-9: 2 x p5.48xlarge .* for 24 hours .* 1500.00 USD"
     with pytest.raises(pulumi.RunError, match=shown):
         ask(bought("capacity-block", showOfferings="24 h"), getCapacityBlockOffering=on_offer)
 
@@ -1158,7 +1158,7 @@ def test_a_block_on_offer_is_shown_with_its_price_and_not_bought():
 # NCCL on EFA
 
 
-def test_ranks_are_told_only_what_the_plugin_does_not_set_itself():
+def test_ranks_get_only_variables_that_the_ofi_plugin_does_not_set_itself():
     shape = INSTANCES["p5.48xlarge"].shape()
     built = BuildLine("b", "/h", "", "/t", {}, "/mpi", "/cuda", "/nccl", {}, 1.0)
     place = Place((RunnerNode("a", "10.1.0.19"), RunnerNode("b", "10.1.0.20")), "10.1.0.0/17", built)
@@ -1209,7 +1209,7 @@ class Denied(Refused):
         ("getResource", Denied, "AWS::EC2::CapacityReservation cr-1", "cloudformation:GetResource"),
     ],
 )
-def test_a_look_up_on_aws_that_fails_says_what_was_asked_which_right_it_takes_and_how_to_go_without(noun, refusal, what, right):
+def test_a_failed_look_up_on_aws_names_the_question_the_permission_and_the_key_that_avoids_it(noun, refusal, what, right):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise refusal
 
@@ -1221,7 +1221,7 @@ def test_a_look_up_on_aws_that_fails_says_what_was_asked_which_right_it_takes_an
     words = "Throttling: Rate exceeded" if refusal is Throttled else "UnauthorizedOperation: You are not authorized"
     assert f"could not be looked up: {words}" in said
     assert f"the right to {right}" in said
-    assert said.endswith("set aws.preflight: false to ask nothing.")
+    assert said.endswith("set aws.preflight: false to look up nothing.")
 
 
 class Unheard(Refused):
@@ -1231,7 +1231,7 @@ class Unheard(Refused):
         return "invocation of aws:x returned an error: api error NoSuchResourceException: no quota of that name"
 
 
-def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_made(monkeypatch):
+def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_created(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: said.append(text))
 
@@ -1239,10 +1239,10 @@ def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_ma
         raise Unheard
 
     assert ask(getServiceQuota=refuse).named("cluster-pool-gpu-p5-1")
-    assert [text for text in said if "does not say how many p5.48xlarge the account may run" in text]
+    assert [text for text in said if "does not report how many p5.48xlarge the account may run" in text]
 
 
-def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_asked_for_again():
+def test_running_machines_reduce_the_free_quota_and_the_stacks_own_machines_need_no_more():
     lifecycles = {"i-1": "", "i-2": "", "i-3": "spot", "i-4": "capacity-block", "i-5": ""}
     types = dict.fromkeys(lifecycles, "p5.48xlarge") | {"i-5": "p4d.24xlarge"}
     own = {"busbar:cluster": "training", "busbar:pool": "gpu-p5"}
@@ -1275,7 +1275,7 @@ def test_what_runs_already_is_taken_off_the_quota_and_ones_own_machines_are_not_
     )
 
 
-def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_that_count_against_it():
+def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_it():
     def questions(found: Cloud) -> list[str]:
         kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
         # The look-up of a pool's own machines, by their tags, is not for a quota.
@@ -1287,27 +1287,27 @@ def test_what_a_quota_is_and_what_of_it_is_in_use_is_asked_once_for_all_entries_
     assert sorted(set(one)) == ["getInstanceTypeOfferings", "getInstances", "getServiceQuota"]
     assert questions(ask({"queues": [{"machines": [GPU, more | {"type": "p5.48xlarge"}]}]})) == one
     spot = more | {"type": "p5.48xlarge", "purchase": {"option": "spot"}}
-    assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own"
+    assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own quota"
 
 
-def test_an_account_that_may_not_list_its_machines_is_told_so_before_anything_of_a_pool_is_made():
+def test_if_machines_may_not_be_listed_the_update_stops_before_anything_of_a_pool_is_created():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 
     with pytest.raises(
-        pulumi.RunError, match=r"^the nodes of this stack that run could not be looked up: Unauthorized.* the right "
+        pulumi.RunError, match=r"^the running nodes of this stack could not be looked up: Unauthorized.* the right "
     ):
         program(answers=account(getInstances=refuse))
 
 
-def test_a_reservation_or_a_group_that_is_not_there_is_said_in_a_sentence():
+def test_a_missing_reservation_or_group_is_reported_in_a_sentence():
     with pytest.raises(pulumi.RunError, match=r"reservation is cr-1, which is not in ap-northeast-1, or"):
         ask(bought("targeted-odcr", reservation="cr-1"), **controlled())
     with pytest.raises(pulumi.RunError, match=r"which is not a group of type .* \[reservation-pool\]"):
         ask(bought("odcr-group", reservation=GROUP), **controlled())
 
 
-def test_login_nodes_beside_the_controller_may_publish_their_host_keys_and_nothing_else():
+def test_login_nodes_beside_the_controller_may_only_publish_their_host_keys():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404", "elasticIp": True}}
     wanted = merged(nodes(static=0, dynamic=4), families | {"slurm": {"loginNodes": 2}, "storage": {"home": {}}})
 

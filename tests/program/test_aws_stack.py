@@ -22,7 +22,7 @@ from config.aws.rules import RULES
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-#: A machine of the right GPUs, launched without EFA.
+#: A machine with the right GPUs, launched without EFA.
 PLAIN = {
     "gpu": "NVIDIA H100 80GB HBM3",
     "gpus": 8,
@@ -58,7 +58,7 @@ def nodes(**changes: Any) -> dict[str, Any]:
     return {"queues": [{"machines": [changes]}]}
 
 
-def test_all_broken_rules_are_said_at_once_and_nothing_is_registered(monkeypatch, made):
+def test_all_broken_rules_are_reported_at_once_and_nothing_is_registered(monkeypatch, made):
     odd = nodes(dynamic=2, purchase={"option": "capacity-block", "reservation": "cr-1"}, placement="none") | {
         "storage": {"lustre": {"size": "3600 GiB"}, "home": {"throughput": "512 MB/s"}}
     }
@@ -72,13 +72,13 @@ def test_all_broken_rules_are_said_at_once_and_nothing_is_registered(monkeypatch
     assert set(made) <= {"pulumi:pulumi:Stack"}
 
 
-def test_what_the_account_says_is_judged_before_anything_is_registered(monkeypatch, made):
+def test_facts_of_the_account_are_judged_before_anything_is_registered(monkeypatch, made):
     with pytest.raises(pulumi.RunError, match=r"^aws\.queues\[0\]\.machines\[0\]\.static is 2, which takes .* \[quota\]$"):
         run(monkeypatch, answers={"getServiceQuota": {"value": 192.0}})
     assert set(made) <= {"pulumi:pulumi:Stack"}
 
 
-def test_a_warning_is_said_in_the_preview_and_stops_nothing(monkeypatch, made):
+def test_a_warning_is_shown_in_the_preview_and_stops_nothing(monkeypatch, made):
     ready = READY | {"groups": [{"facts": PLAIN, "nodes": ["a", "b"]}]}
     seen = run(monkeypatch, {"acceptance-ready-contact": json.dumps(ready)}, aws=nodes(efa=False) | {"suppress": ["efa-cards"]})
     (warned,) = seen.warned
@@ -97,7 +97,7 @@ def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
 # The whole program
 
 
-def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
+def test_the_preview_of_the_aws_stack_shows_the_expected_busbw(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
     assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)  # 0.78 of a GPU's NVLink, less than 0.95 of the rails
@@ -108,7 +108,7 @@ def test_the_preview_of_the_stack_says_what_a_good_run_looks_like(monkeypatch):
     assert "  wire:     0.1 GB/s of all_reduce busbw\n" in told
 
 
-def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it(monkeypatch):
+def test_the_preview_shows_the_price_or_the_key_for_an_unknown_price(monkeypatch):
     def told(**changes: Any) -> str:
         (found,) = [text for text in run(monkeypatch, **changes).told if text.startswith("2 x p")]
         return found.splitlines()[1].removeprefix("  price:    ")
@@ -123,7 +123,7 @@ def test_the_preview_says_what_it_costs_or_that_nobody_knows_and_where_to_say_it
     assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour for real ones, ")
 
 
-def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypatch):
+def test_a_healthy_efa_run_passes_and_names_provider_and_devices(monkeypatch):
     seen = run(monkeypatch, {"acceptance-measure": measured()}, preview=False)
     assert (seen.outputs["measured"]["verdict"], seen.outputs["measured"]["reasons"]) == ("pass", [])
     assert seen.outputs["measured"]["wire_efficiency"] == pytest.approx(0.98)
@@ -134,7 +134,7 @@ def test_a_healthy_run_is_a_pass_whose_proof_names_provider_and_devices(monkeypa
     assert seen.outputs["ssh"] == "ssh -J ubuntu@203.0.113.5 ubuntu@10.1.0.19"
 
 
-def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca(monkeypatch):
+def test_commands_reach_the_nodes_through_the_login_node_and_set_no_hca_for_nccl(monkeypatch):
     seen = run(monkeypatch)
     contact = seen.cloud.named("acceptance-ready-contact")
     assert '"address": "203.0.113.5"' in contact["stdin"].replace("\\", "")
@@ -170,13 +170,13 @@ def test_commands_reach_the_nodes_through_the_login_node_and_tell_nccl_of_no_hca
         ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),
     ],
 )
-def test_another_way_than_efa_is_no_pass_however_fast_it_was(said, reason):
+def test_a_run_over_another_transport_than_efa_is_no_pass_however_fast(said, reason):
     judged = judge(measured(**said), asked())
     assert judged.verdict in {"short", "unknown"}
     assert any(reason in text for text in judged.reasons), judged.reasons
 
 
-def test_older_plugins_write_the_same_with_other_letters():
+def test_the_log_of_older_ofi_plugins_is_understood():
     older = {"networks": {"Libfabric": 16}, "devices": {"Selected Provider is efa (found 32 nics)": 16}}
     assert judge(measured(**older), asked()).verdict == "pass"
 
@@ -196,14 +196,14 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkey
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatch):
+def test_first_contact_asks_machines_whose_rails_no_source_names(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,
         "hca": [
             *([name, 400, None, True, "mlx5_core"] for name in ("ibp3s0", "ibp4s0")),  # NVLink controllers
             *([name, 100, None, True, "efa"] for name in sorted(f"rdmap{n}s0" for n in range(96, 104))),
-        ],  # whatever their rate, older drivers report 100
+        ],  # older drivers report 100, whatever the rate is
         "tag": "Amazon EC2",
         "mpi": "/opt/amazon/openmpi",
         "front": "ens1",
@@ -226,13 +226,13 @@ def test_a_type_whose_rails_no_source_names_is_asked_by_first_contact(monkeypatc
 def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
     seven = tuple(Hca(f"rdmap{n}s0", 400, None, active=True) for n in range(7))
     facts = Facts("NVIDIA B200", 8, seven, "ens1", "10.1.0.0/17")
-    with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, and the machines show 7 that are active"):
+    with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, but the machines show 7 that are active"):
         recognise(facts, 2, INSTANCES["p6-b200.48xlarge"].shape())
 
 
 # The page
 
 
-def test_the_page_names_no_rule_that_does_not_exist():
+def test_every_rule_that_the_aws_page_names_exists():
     page = (ROOT / "docs" / "aws.md").read_text()
     assert set(re.findall(r"suppress: \[([a-z-]+)\]", page)) <= set(RULES)

@@ -1,4 +1,4 @@
-"""Ranks in a container, from the stack file on: names and their refusals, requests, exact commands, provider."""
+"""Ranks in a container, from the stack file on: names of images, refusals, requests, exact commands, and the provider."""
 
 from __future__ import annotations
 
@@ -70,20 +70,20 @@ def test_an_image_is_named_as_enroot_names_it(text, found):
             "between registry and image there must be a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without it",
         ),
         ({"image": "docker://ubuntu:22.04"}, "between registry and image there must be a #"),
-        ({"image": "docker://r.io#a/b"}, "whose tag is latest, which is another image tomorrow"),
-        ({"image": "docker://r.io#a/b:latest"}, "a measurement must say what it measured"),
+        ({"image": "docker://r.io#a/b"}, "whose tag is latest, which may be another image tomorrow"),
+        ({"image": "docker://r.io#a/b:latest"}, "a measurement must record what it measured"),
         ({"image": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
         ({"image": "docker://r.io#A/b:1"}, "which enroot cannot read"),
-        ({"image": "docker://me:secret@r.io#a/b:1"}, "aws.container.image holds a password, which would be kept in the state"),
+        ({"image": "docker://me:secret@r.io#a/b:1"}, "aws.container.image contains a password, which would be kept in"),
         ({"image": "nccl-tests:1"}, "aws.container.image is 'nccl-tests:1'; write docker://"),
         ({"image": "fsx/a.sqsh"}, "or the path of a .sqsh file that is on every node"),
-        ({"image": "/fsx/a.tar"}, "must be the whole path of an image"),
-        ({"image": "/fsx/../etc/a.sqsh"}, "must be the whole path of an image"),
+        ({"image": "/fsx/a.tar"}, "must be the absolute path of an image"),
+        ({"image": "/fsx/../etc/a.sqsh"}, "must be the absolute path of an image"),
         ({"sha256": "1" * 64, "image": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
         ({"sha256": "xyz", "image": "/fsx/a.sqsh"}, "aws.container.sha256 is 'xyz'; it must be 64 hexadecimal digits"),
     ],
 )
-def test_an_image_that_nodes_could_not_have_is_refused_in_one_sentence(changes, sentence):
+def test_an_image_or_checksum_that_cannot_be_used_is_refused_in_one_sentence(changes, sentence):
     with pytest.raises(pulumi.RunError) as found:
         parsed(aws={"container": changes})
     assert sentence in str(found.value)
@@ -96,7 +96,7 @@ def test_a_password_is_not_repeated_by_its_refusal():
     assert "secret" not in str(found.value)
 
 
-def test_a_target_that_installs_nothing_for_containers_refuses_one():
+def test_a_target_that_installs_nothing_for_containers_refuses_an_image():
     with pytest.raises(pulumi.RunError, match=r"^hosts\.container is not a key of the configuration; "):
         stack_file.parse(texts(groups("hosts", hosts={"container": {"image": "docker://r.io#a/b:1"}})))
 
@@ -116,17 +116,17 @@ def test_a_target_that_installs_nothing_for_containers_refuses_one():
         ("nccl-2026", {}),
     ],
 )
-def test_a_tag_states_the_versions_of_what_is_inside(tag, found):
+def test_a_tag_states_the_versions_of_the_software_in_its_image(tag, found):
     assert told(tag) == found
 
 
-def test_what_a_tag_does_not_state_is_not_judged():
+def test_versions_that_a_tag_does_not_state_are_not_judged():
     assert Stack.of("x", "25.06-py3").refusal("p5.48xlarge") == ""
     assert Stack.of("x", "efa1.28.0").refusal("p5.48xlarge").startswith("the EFA installer is 1.28.0")
     assert Stack.of("x", STACK.container) == STACK.__class__(STACK.efa, STACK.plugin, STACK.nccl, "x")
 
 
-def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypatch):
+def test_the_build_gets_the_image_and_the_nodes_install_enroot(monkeypatch):
     seen = run(monkeypatch, aws={"container": {"image": STACK.container}})
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] == {
@@ -145,20 +145,20 @@ def test_the_build_is_asked_for_the_image_and_the_nodes_install_enroot(monkeypat
     assert f"/v{ENROOT}/" in boot
 
 
-def test_without_a_container_nothing_of_it_is_asked_or_installed(monkeypatch):
+def test_without_a_container_no_image_is_requested_and_no_enroot_installed(monkeypatch):
     seen = run(monkeypatch)
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] is None
     assert "enroot" not in base64.b64decode(seen.cloud.one("LaunchTemplate")["userData"]).decode()
 
 
-def test_a_file_is_pinned_where_its_checksum_is_set():
+def test_an_image_file_is_pinned_if_its_checksum_is_set():
     image = parsed(aws={"container": {"image": "/fsx/a.sqsh", "sha256": "1" * 64}}).wanted.ranks_run_in
     assert image is not None
     assert (image.image.path, image.sha256) == ("/fsx/a.sqsh", "1" * 64)
 
 
-def test_where_no_file_system_is_shared_the_image_is_laid_on_every_node():
+def test_without_a_shared_file_system_the_image_is_copied_to_every_node():
     image = parsed(aws={"container": {"image": STACK.container}, "storage": {"lustre": None}}).wanted.ranks_run_in
     assert image is not None
     assert image.shared == ""
@@ -206,7 +206,7 @@ def test_the_nodes_libraries_do_not_leak_into_the_container():
     assert [word for word in words(container=None) if word.startswith("LD_LIBRARY_PATH=/opt/amazon/openmpi/lib")]
 
 
-def test_what_ranks_write_lies_in_the_folder_that_the_container_is_given():
+def test_ranks_write_only_into_the_folder_that_is_mounted_in_the_container():
     given = words()
     (log,) = [word for word in given if word.startswith("NCCL_DEBUG_FILE=")]
     for path in (log.partition("=")[2], given[-1], given[given.index("-b") - 1]):
@@ -240,7 +240,7 @@ def test_another_image_is_measured_again():
 # Measured results
 
 
-def test_a_pass_in_a_container_says_its_image(monkeypatch):
+def test_a_pass_in_a_container_names_the_image(monkeypatch):
     lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured()}
     seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": STACK.container}})
     assert seen.outputs["measured"]["verdict"] == "pass"
@@ -248,7 +248,7 @@ def test_a_pass_in_a_container_says_its_image(monkeypatch):
     assert seen.outputs["measured"]["versions"]["image_sha256"] == "1" * 64
 
 
-def test_an_image_without_the_plugin_is_short_and_says_what_a_container_may_lack(monkeypatch):
+def test_a_run_in_an_image_without_the_ofi_plugin_is_short_and_names_what_may_be_missing(monkeypatch):
     said = {
         "networks": {"Socket": 16},
         "devices": {"NET/Socket : Using [0]ens1:10.1.0.19<0>": 16},

@@ -27,7 +27,7 @@ LINES = {
 
 @pytest.fixture
 def hosts(tmp_path, monkeypatch):
-    """Run it without any cloud's SDK available."""
+    """Return a function that runs the program without any cloud's SDK available."""
     for name in [name for name in sys.modules if name.startswith("components.oci")]:
         monkeypatch.delitem(sys.modules, name)
     for name in ("pulumi_oci", "pulumi_aws"):
@@ -47,7 +47,7 @@ def hosts(tmp_path, monkeypatch):
     return run
 
 
-def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
+def test_target_hosts_registers_only_commands_and_needs_no_clouds_sdk(hosts):
     found = hosts()
     assert sorted((kind, name) for kind, name, _ in found.resources if not kind.startswith("pulumi:")) == sorted(
         [
@@ -71,7 +71,7 @@ def test_it_registers_commands_alone_and_needs_no_clouds_sdk(hosts):
     assert not [name for name in sys.modules if name.startswith("components.oci")]
 
 
-def test_with_slurm_the_same_steps_run_in_its_jobs_and_only_their_start_is_another(hosts, monkeypatch):
+def test_with_slurm_the_same_steps_run_in_jobs_and_only_the_launcher_differs(hosts, monkeypatch):
     monkeypatch.setitem(LINES, "acceptance-schedule", "{}")
 
     def requests(**changes) -> dict[str, dict]:
@@ -91,7 +91,7 @@ def test_with_slurm_the_same_steps_run_in_its_jobs_and_only_their_start_is_anoth
     assert existing["measure"] == queued["measure"]
 
 
-def test_another_stack_on_the_same_machines_measures_for_itself(hosts, monkeypatch):
+def test_another_stack_on_the_same_machines_shares_the_build_but_measures_for_itself(hosts, monkeypatch):
     def run_ids(nonce: str) -> list[str]:
         monkeypatch.setitem(LINES, "acceptance-measure-nonce", nonce)
         found = {name: inputs for _, name, inputs in hosts().resources}
@@ -102,7 +102,7 @@ def test_another_stack_on_the_same_machines_measures_for_itself(hosts, monkeypat
     assert (build == same, first == second) == (True, False)
 
 
-def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
+def test_the_facts_of_the_machines_decide_how_ranks_start(hosts):
     (measure,) = [inputs for _, name, inputs in hosts().resources if name == "acceptance-measure"]
     request = json.loads(measure["stdin"])
     ranks = request["steps"][-1]["ranks"]["environment"]
@@ -113,7 +113,7 @@ def test_what_the_machines_say_decides_how_ranks_are_started(hosts):
     assert not {"UCX_NET_DEVICES", "NCCL_IB_TC"} & set(ranks)
 
 
-def test_a_shape_of_which_something_is_doubtful_is_said_once_it_is_known(hosts, monkeypatch):
+def test_a_remark_about_a_detected_shape_is_shown_as_a_warning(hosts, monkeypatch):
     said = []
     monkeypatch.setattr("pulumi.log.warn", lambda text, _where=None: said.append(text))
     monkeypatch.setitem(LINES, "acceptance-ready-contact", contact_of(SERVER_FACTS))
@@ -126,12 +126,12 @@ def test_a_shape_of_which_something_is_doubtful_is_said_once_it_is_known(hosts, 
     assert "8 GPUs share 4 rails" in said[0]
 
 
-def test_a_network_that_the_stack_names_is_taken(hosts):
+def test_a_network_that_the_stack_names_is_used(hosts):
     (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "acceptance-measure"]
     assert json.loads(measure["stdin"])["launch"]["mca"]["oob_tcp_if_include"] == "10.0.8.0/24"
 
 
-def test_every_connection_pins_the_heads_key_and_the_jump_hosts(hosts):
+def test_every_connection_pins_the_host_keys_of_the_head_node_and_the_jump_host(hosts):
     connections = [inputs["connection"]["value"] for kind, _, inputs in hosts().resources if kind.startswith("command:remote")]
     assert len(connections) == 5
     for connection in connections:

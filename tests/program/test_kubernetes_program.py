@@ -42,7 +42,7 @@ LINES = {
 
 @pytest.fixture
 def cluster(tmp_path, monkeypatch):
-    """Run it without any cloud's SDK available."""
+    """Return a function that runs the program without any cloud's SDK available."""
     for name in ("pulumi_oci", "pulumi_aws"):
         monkeypatch.setitem(sys.modules, name, None)
     known = tmp_path / "known_hosts"
@@ -81,7 +81,7 @@ def asked(program: str) -> dict[str, Any]:
     return dict(json.loads(eval(call)))  # noqa: S307 - a literal that the program itself holds
 
 
-def test_it_registers_commands_and_needs_no_other_plugin(cluster):
+def test_target_kubernetes_registers_only_commands(cluster):
     found = cluster()
     kinds = {kind for kind, _, _ in found.resources if not kind.startswith(("pulumi:", "busbar:"))}
     assert kinds == {"command:local:Command", "command:remote:Command", "command:remote:CopyToRemote"}
@@ -89,7 +89,7 @@ def test_it_registers_commands_and_needs_no_other_plugin(cluster):
     assert not found.invokes
 
 
-def test_one_command_applies_the_objects_and_the_same_program_removes_them(cluster):
+def test_the_command_that_applies_the_objects_also_removes_them(cluster):
     inputs = named(cluster(), "cluster-objects")
     assert inputs["create"] == f"exec {remote_scripts.PYTHON}"
     assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
@@ -123,7 +123,7 @@ def test_every_request_runs_in_the_first_nodes_pod_which_gets_the_runner_first(c
     assert len(said["files"]) == 2
 
 
-def test_ranks_start_by_the_program_in_the_pods_and_mpi_keeps_to_the_default_network(cluster):
+def test_ranks_start_through_the_program_in_the_pods_and_mpi_uses_the_default_network(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
     assert launch["kind"] == "remote_shell"
@@ -134,7 +134,7 @@ def test_ranks_start_by_the_program_in_the_pods_and_mpi_keeps_to_the_default_net
     assert [node["name"] for node in request["nodes"]] == ["gpu0", "gpu1"]
 
 
-def test_one_node_needs_no_way_into_other_pods(cluster):
+def test_one_node_needs_no_program_that_reaches_other_pods(cluster):
     line = READY | {"count": 1, "networks": ["10.244.0.0/24"], "groups": [{"facts": FACTS, "nodes": ["gpu0"]}]}
     lines = {"cluster-objects": pods("u0"), "acceptance-ready-contact": json.dumps(line)}
     request = json.loads(named(cluster(lines=lines, nodes=["gpu0"], rails=[]), "acceptance-measure")["stdin"])
@@ -142,7 +142,7 @@ def test_one_node_needs_no_way_into_other_pods(cluster):
     assert "plm_rsh_agent" not in request["launch"]["mca"]
 
 
-def test_other_pods_are_contacted_built_and_measured_again_and_the_same_ones_are_not(cluster):
+def test_only_new_pods_are_contacted_built_and_measured_again(cluster):
     def texts(uids: tuple[str, str]) -> list[str]:
         found = cluster(lines={"cluster-objects": pods(*uids)})
         return [named(found, f"acceptance-{stage}")["stdin"] for stage in ("ready-contact", "build", "measure")]
@@ -157,8 +157,8 @@ def test_measuring_again_looks_for_the_pods_again(cluster):
     assert asked(first) == asked(second)
 
 
-def test_the_exporter_starts_in_the_pods_that_are_there_and_no_pod_is_replaced_for_it(cluster):
-    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is empty, and target is kubernetes"):
+def test_the_exporter_starts_in_running_pods_and_replaces_none(cluster):
+    with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is empty, but with target kubernetes"):
         cluster(monitoring={"exporter": True})
     without, found = cluster(), cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})
     said = asked(named(found, "monitoring-exporter")["stdin"])
@@ -181,7 +181,7 @@ metadata: {name: clusterpolicies.nvidia.com}
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_says_what_gpu_operator_brings_and_the_pods_come_after_it(cluster, tmp_path, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_them(cluster, tmp_path, monkeypatch, preview):
     chart, said = tmp_path / "chart.tgz", list[str]()
     chart.write_bytes(b"chart")
     monkeypatch.setattr(operator, "rendered", lambda _: CHART)
@@ -202,7 +202,7 @@ def test_a_preview_says_what_gpu_operator_brings_and_the_pods_come_after_it(clus
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_says_what_multus_brings_and_the_pods_come_after_it(cluster, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_them(cluster, monkeypatch, preview):
     said = list[str]()
     role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: multus}\n"
     monkeypatch.setattr(secondary_networks, "fetched", lambda _url, _sha256: role)
@@ -223,7 +223,7 @@ def test_a_preview_says_what_multus_brings_and_the_pods_come_after_it(cluster, m
 
 def test_a_manifest_that_cannot_be_fetched_is_refused_before_anything_is_created(cluster, monkeypatch):
     def unreachable(url: str, _sha256: str) -> str:
-        raise ValueError(f"this machine cannot fetch {url} (timed out); bring the file here")
+        raise ValueError(f"this machine cannot fetch {url} (timed out); put the file here")
 
     monkeypatch.setattr(secondary_networks, "fetched", unreachable)
     with pytest.raises(
@@ -232,7 +232,7 @@ def test_a_manifest_that_cannot_be_fetched_is_refused_before_anything_is_created
         cluster(secondaryNetworks={})
 
 
-def test_no_secret_and_no_environment_is_in_what_is_sent(cluster):
+def test_the_programs_that_are_sent_contain_no_secret_and_no_environment(cluster):
     texts = json.dumps([inputs for _, _, inputs in cluster().resources], default=str)
     assert "PRIVATE KEY" not in texts
     assert "SSH_AUTH_SOCK" not in texts
@@ -242,7 +242,7 @@ def here(cluster: Any, **changes: Any) -> Any:
     return cluster(controlPlane=None, knownHosts="/no/such", server="https://10.138.61.49:6443", **changes)
 
 
-def test_a_kubeconfig_of_this_machine_needs_no_ssh_and_no_file_of_the_operators_is_in_the_state(cluster, tmp_path, monkeypatch):
+def test_with_a_local_kubeconfig_there_is_no_ssh_and_no_file_of_the_operator_in_the_state(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kubeconfig = tmp_path / "site.conf"
     kubeconfig.write_text("token: abc123")

@@ -1,4 +1,4 @@
-"""Machines that a killed update has created: nothing is rented beside them, and they are adopted into the state."""
+"""Machines that a killed update has created: nothing is rented beside them, and they are imported into the state."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from components.oci.tagged_machines import networks_named
 from tools import take_in
 
 URN = "urn:pulumi:dev::busbar::busbar:oci:Pool$oci:Core/clusterNetwork:ClusterNetwork::cluster-pool-gpu-nodes"
-#: A machine with the tags that the program sets: see the first test.
+#: A cluster network with the name and the tags that the program sets, as the first test checks.
 NETWORK = {
     "id": "ocid1.clusternetwork.oc1..lost",
     "displayName": "busbar-gpu",
@@ -56,7 +56,7 @@ def state(monkeypatch) -> set[str]:
     return known
 
 
-def test_nothing_is_created_where_a_network_of_this_stack_runs_that_the_state_does_not_have(account):
+def test_nothing_is_created_while_a_network_of_this_stack_runs_that_is_not_in_the_state(account):
     (made,) = [inputs for _, name, inputs in run_program(LINES).resources if name == "cluster-pool-gpu-nodes"]
     assert NETWORK["displayName"] == made["displayName"]
     assert NETWORK["freeformTags"].items() <= made["freeformTags"].items()
@@ -66,44 +66,44 @@ def test_nothing_is_created_where_a_network_of_this_stack_runs_that_the_state_do
     with pytest.raises(pulumi.RunError) as refused:
         asked(hook)
     said = str(refused.value)
-    assert said.startswith("busbar-gpu (ocid1.clusternetwork.oc1..lost, since 2026-11-24) runs in this stack's name")
-    assert "`python -m tools.take_in dev` takes it into the state" in said
+    assert said.startswith("busbar-gpu (ocid1.clusternetwork.oc1..lost, since 2026-11-24) runs under this stack's name")
+    assert "`python -m tools.take_in dev` imports it into the state" in said
 
 
 OTHERS = [{"state": "TERMINATING"}, {"freeformTags": {"busbar-stack": "second"}}, {"freeformTags": None}]
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_what_is_on_its_way_out_or_another_stacks_is_in_nobodys_way(account, other):
+def test_a_terminating_network_or_one_of_another_stack_prevents_nothing(account, other):
     run_program(LINES)
     account.append(NETWORK | other)
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_what_the_state_has_is_replaced_and_in_nobodys_way(account, state):
+def test_a_network_in_the_state_can_be_replaced(account, state):
     run_program(LINES)
     account.append(NETWORK)
     state.add(NETWORK["id"])
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_a_preview_refuses_it_too_and_notes_the_id_for_who_looks_for_it(account, monkeypatch, tmp_path):
+def test_a_preview_also_refuses_and_writes_the_id_for_the_tool_that_imports_it(account, monkeypatch, tmp_path):
     run_program(LINES, preview=True)
     account.append(NETWORK)
     find = functools.partial(networks_named, "ocid1.compartment.oc1..aaaa", "busbar-gpu")
     (hook,) = left_behind.never_twice("nodes", find, right="look", preflight=True).before_create or ()
     assert isinstance(hook, pulumi.ResourceHook)
-    with pytest.raises(pulumi.RunError, match="an update that was killed has made it"):
+    with pytest.raises(pulumi.RunError, match="an update that was killed created it"):
         asked(hook)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     asked(hook)
     assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
     account.append(NETWORK | {"id": "ocid1.clusternetwork.oc1..another"})
     asked(hook)
-    assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two nobody knows which one the update was making"
+    assert len((tmp_path / "note").read_text().splitlines()) == 1, "with two, nobody knows which one the update created"
 
 
-def test_a_preview_without_preflight_asks_the_account_nothing_and_an_update_asks_all_the_same(account):
+def test_without_preflight_only_an_update_asks_the_account_for_machines_left_behind(account):
     account.append(NETWORK)
     run_program(LINES, preview=True, oci={"preflight": False})
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
@@ -112,7 +112,7 @@ def test_a_preview_without_preflight_asks_the_account_nothing_and_an_update_asks
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_a_preview_without_preflight_that_looks_for_them_finds_them(account, monkeypatch, tmp_path):
+def test_without_preflight_a_preview_for_the_import_finds_machines_left_behind(account, monkeypatch, tmp_path):
     account.append(NETWORK)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     run_program(LINES, preview=True, oci={"preflight": False})
@@ -120,7 +120,7 @@ def test_a_preview_without_preflight_that_looks_for_them_finds_them(account, mon
     assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
 
 
-def test_an_account_that_does_not_answer_is_a_sentence_and_nothing_is_created(monkeypatch):
+def test_an_account_that_does_not_answer_is_reported_and_nothing_is_created(monkeypatch):
     run_program(LINES)
     genuine = Engine.call
 
@@ -133,12 +133,12 @@ def test_an_account_that_does_not_answer_is_a_sentence_and_nothing_is_created(mo
     with pytest.raises(pulumi.RunError) as refused:
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
     said = str(refused.value)
-    assert said.startswith("Whether a machine runs in the place of cluster-pool-gpu-nodes could not be looked up: ")
-    assert "It takes valid credentials and the right to inspect instances and cluster networks" in said
+    assert said.startswith("Whether a machine already runs for cluster-pool-gpu-nodes could not be looked up: ")
+    assert "The look-up needs valid credentials and the right to inspect instances and cluster networks" in said
     assert "\n" not in said
 
 
-def test_a_login_node_is_found_by_the_name_and_the_tags_that_the_program_gives_it(monkeypatch):
+def test_a_login_node_left_behind_is_found_by_its_name_and_tags(monkeypatch):
     (made,) = [inputs for _, its, inputs in run_program(LINES).resources if its == "cluster-login-instance"]
     given = {key: made[key] for key in ("displayName", "freeformTags")}
     machine = {"id": "ocid1.instance.oc1..lost", "state": "PROVISIONING", "timeCreated": "today", **given}
@@ -151,30 +151,30 @@ def test_a_login_node_is_found_by_the_name_and_the_tags_that_the_program_gives_i
 
     monkeypatch.setattr(Engine, "call", call)
     with pytest.raises(
-        pulumi.RunError, match=r"^busbar-login \(ocid1\.instance\.oc1\.\.lost, since today\) runs in this stack's"
+        pulumi.RunError, match=r"^busbar-login \(ocid1\.instance\.oc1\.\.lost, since today\) runs under this stack's"
     ):
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
 def engine(folder, monkeypatch, script: str) -> None:
-    """Put an engine on PATH that does what `script` does."""
+    """Put a shell script on PATH in place of the engine."""
     (folder / "pulumi").write_text(f"#!/bin/sh\n{script}\n")
     (folder / "pulumi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_engine_is_asked_for_all_ids_of_the_state_and_one_that_does_not_tell_is_a_refusal(monkeypatch, tmp_path):
+def test_the_ids_in_the_state_come_from_the_engine_and_its_failure_is_a_refusal(monkeypatch, tmp_path):
     monkeypatch.undo()
     state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
     engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
     assert left_behind.ids_in_state() == {"x", "y"}
     monkeypatch.setattr(left_behind, "_BETWEEN_TRIES_S", 0)
     engine(tmp_path, monkeypatch, "echo no access >&2; exit 255")
-    with pytest.raises(pulumi.RunError, match=r"^`pulumi stack export --stack \S+` does not tell .*: no access\n$"):
+    with pytest.raises(pulumi.RunError, match=r"^`pulumi stack export --stack \S+` failed, so it is unknown .*: no access\n$"):
         left_behind.ids_in_state()
 
 
-def test_a_state_that_is_read_while_the_engine_writes_it_is_read_again(monkeypatch, tmp_path):
+def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
     monkeypatch.undo()
     pauses: list[float] = []
     monkeypatch.setattr(left_behind, "time", SimpleNamespace(sleep=pauses.append))
@@ -186,37 +186,37 @@ def test_a_state_that_is_read_while_the_engine_writes_it_is_read_again(monkeypat
     assert left_behind.ids_in_state() == {"x"}
     assert (tmp_path / "tries").read_text().count("x") == 4
     assert len(pauses) == 3
-    assert min(pauses) >= 0.5, "the engine has not written it by then"
+    assert min(pauses) >= 0.5, "in less time the engine may not have written the state"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_aws_each_node_is_looked_for_by_its_number_and_only_its_own_is_in_its_way():
+def test_on_aws_only_a_machine_with_the_same_number_prevents_the_creation_of_a_node():
     two = {name: tags for name, tags in ran().items() if name != "i-2"}
     program(nodes(static=3), running=two)
     asked(HOOKS["cluster-pool-gpu-p5-2-never-twice"])
-    with pytest.raises(pulumi.RunError, match=r"^i-1 \(10\.1\.0\.20\) runs in this stack's name and is not in its state"):
+    with pytest.raises(pulumi.RunError, match=r"^i-1 \(10\.1\.0\.20\) runs under this stack's name but is not in its state"):
         asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_aws_another_stacks_node_is_in_nobodys_way_and_a_login_node_of_this_one_is():
+def test_on_aws_this_stacks_login_node_prevents_the_creation_of_another_but_other_stacks_nodes_do_not():
     program(nodes(static=3), running=ran(**{"busbar:stack": "second"}))
     asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
     asked(HOOKS["cluster-login-instance-never-twice"])
     made = program()[0].named("cluster-login-instance")
     program(running={"i-login": made["tags"] | {PROFILE: "the login node's"}})
-    with pytest.raises(pulumi.RunError, match=r"^i-login \(10\.1\.0\.20\) runs in this stack's name"):
+    with pytest.raises(pulumi.RunError, match=r"^i-login \(10\.1\.0\.20\) runs under this stack's name"):
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
-def test_of_two_that_run_all_but_one_are_to_be_ended_by_hand(account):
+def test_if_two_networks_run_the_refusal_says_to_terminate_one_by_hand(account):
     run_program(LINES)
     account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
-    with pytest.raises(pulumi.RunError, match=r"End all but one by hand; `python -m tools\.take_in dev` takes the last into"):
+    with pytest.raises(pulumi.RunError, match=r"Terminate all but one by hand; `python -m tools\.take_in dev` imports"):
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_what_would_be_created_and_runs_becomes_a_resource_and_what_is_replaced_does_not():
+def test_only_running_machines_that_would_be_created_are_imported_and_none_that_would_be_replaced():
     ids = {URN: "ocid1", "urn:replaced": "ocid2", "urn:gone": "ocid3"}
     new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
     steps = [
@@ -228,7 +228,7 @@ def test_what_would_be_created_and_runs_becomes_a_resource_and_what_is_replaced_
     assert take_in.NOTED == left_behind.NOTED
 
 
-def test_the_state_gets_the_resources_that_run_and_keeps_all_else():
+def test_the_imported_resources_are_added_to_the_state_and_the_rest_is_kept():
     mine, other = ({"type": "creating", "resource": {"urn": urn}} for urn in (URN, "urn:other"))
     state = {"manifest": {}, "resources": [{"urn": "urn:stack"}], "pending_operations": [mine, other]}
     after = take_in.taken(state, [{"urn": URN, "id": "ocid1"}])

@@ -31,7 +31,7 @@ NODES = NodeSet("gpu", (Node("inst-0", "10.0.1.2"), Node('in"st-1', "10.0.1.3"))
 # Settings
 
 
-def test_nothing_is_asked_by_default():
+def test_monitoring_is_off_by_default():
     assert parsed().monitoring.exporter is None
     assert not parsed().monitoring.wanted
 
@@ -43,12 +43,12 @@ def test_nothing_is_asked_by_default():
         ({"monitoring": {"port": 80}}, "monitoring.port is 80; it must be at least 1024."),
         (
             {"monitoring": {"readFrom": ["0.0.0.0/0"]}},
-            "monitoring.readFrom[0] is 0.0.0.0/0, which is no private network; counters are not shown to the world.",
+            "monitoring.readFrom[0] is 0.0.0.0/0, which is no private network; counters must not be public.",
         ),
         ({"monitoring": {"readFrom": ["203.0.113.0/24"]}}, "monitoring.readFrom[0] is 203.0.113.0/24, which is no private"),
         (
             {"monitoring": {"exporter": True, "readFrom": ["192.168.7.0/24"]}},
-            "monitoring.readFrom[0] is 192.168.7.0/24, and nodes take in nothing from outside oci.network.vcn, 10.0.0.0/16.",
+            "monitoring.readFrom[0] is 192.168.7.0/24, but nodes accept nothing from outside oci.network.vcn, 10.0.0.0/16.",
         ),
         *(
             (
@@ -63,12 +63,12 @@ def test_nothing_is_asked_by_default():
         ),
     ],
 )
-def test_what_nobody_could_read_or_the_world_could_is_refused(changes, sentence):
+def test_monitoring_that_is_invalid_or_that_nobody_or_everybody_could_read_is_refused(changes, sentence):
     assert [one for one in refused(**changes) if one.startswith(sentence)]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_networks_that_no_security_group_lets_in_are_refused_on_aws(monkeypatch):
+def test_networks_that_no_security_group_admits_are_refused_on_aws(monkeypatch):
     with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is set, but the stack's own security groups let only"):
         run_aws(monkeypatch, monitoring={"exporter": True, "readFrom": ["10.0.0.0/24"]})
 
@@ -91,7 +91,7 @@ def others(found):
 
 
 @pytest.mark.parametrize("exporter", [True, False])
-def test_one_command_brings_or_takes_the_exporter_and_nothing_else_changes(exporter):
+def test_one_command_installs_or_removes_the_exporter_and_nothing_else_changes(exporter):
     found, without = run_program(LINES, monitoring={"exporter": exporter}), run_program(LINES)
     assert not exporters(without)
     (command,) = exporters(found)
@@ -102,7 +102,7 @@ def test_one_command_brings_or_takes_the_exporter_and_nothing_else_changes(expor
     assert others(found) == others(without)
 
 
-def test_replaced_machines_get_it_and_a_new_plan_does_not_bring_it_again():
+def test_the_exporter_is_installed_on_replaced_machines_but_not_again_for_a_new_plan():
     (command,), (same,) = (
         exporters(run_program(LINES, monitoring={"exporter": True}, measure=measure)) for measure in ({}, {"iterations": 3})
     )
@@ -110,7 +110,7 @@ def test_replaced_machines_get_it_and_a_new_plan_does_not_bring_it_again():
     assert len(command["triggers"]) == 1, "the identity of the machines"
 
 
-def test_a_scrape_of_dcgm_alone_touches_no_node():
+def test_monitoring_of_only_dcgm_runs_nothing_on_the_nodes():
     assert not exporters(run_program(LINES, monitoring={"dcgmPort": 9400}))
 
 
@@ -135,7 +135,7 @@ def test_every_node_is_a_target_under_its_name():
 
 
 def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
-    """Return the labels that Prometheus gives a discovered pod, None if it is dropped; supports only the job's actions."""
+    """Return the labels that Prometheus gives a discovered pod, or None if it drops the pod; knows `keep` and `replace`."""
     labels = dict(meta)
     for rule in job["relabel_configs"]:
         value = ";".join(labels.get(name, "") for name in rule.get("source_labels", ()))
@@ -157,7 +157,7 @@ def discovered(at: int, **changes: str) -> dict[str, str]:
     return {f"__meta_kubernetes_pod_{name}": value for name, value in about.items()}
 
 
-def test_pods_are_found_by_the_cluster_and_those_of_others_are_not():
+def test_prometheus_finds_the_pods_of_the_stack_and_no_others():
     found = yaml.safe_load(scrape_pods.scrape(WANTED, Monitoring(exporter=True, dcgm_port=9400), "k8s", "kubernetes"))
     rdma, dcgm = found["scrape_configs"]
     assert rdma["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["busbar"]}}]
@@ -181,12 +181,12 @@ def test_collectors_of_switches_are_scraped_beside_the_nodes_on_every_target():
         assert yaml.safe_load(text) == {"scrape_configs": [expected]}
 
 
-def test_an_exporter_that_was_taken_away_is_not_scraped():
+def test_an_exporter_that_was_removed_is_not_scraped():
     found = yaml.safe_load(scrape(NODES, Monitoring(exporter=False, dcgm_port=9400)))
     assert [job["job_name"] for job in found["scrape_configs"]] == ["dcgm"]
 
 
-def test_the_tool_writes_both_files_of_a_stacks_outputs(tmp_path, monkeypatch, capsys):
+def test_the_tool_writes_both_files_from_a_stacks_outputs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"monitoring": "scrape_configs:\n"})))
     assert monitoring.main([str(tmp_path / "new")]) == 0
     assert (tmp_path / "new" / "prometheus.yml").read_text() == "scrape_configs:\n"
@@ -262,13 +262,13 @@ def emitted(tmp_path_factory) -> dict[str, str]:
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", rdma_exporter.collect(str(base)).decode(), flags=re.MULTILINE))
 
 
-def test_every_query_asks_for_one_metric_that_there_is(emitted):
+def test_every_query_asks_for_one_existing_metric(emitted):
     for expression in queries():
         (metric,) = metrics(expression)
         assert metric in emitted or metric in DCGM, expression
 
 
-def test_counters_are_drawn_by_their_growth_and_levels_as_they_are(emitted):
+def test_counters_are_drawn_as_rates_and_gauges_as_they_are(emitted):
     for expression in queries():
         (metric,) = metrics(expression)
         grows = emitted.get(metric, "gauge") == "counter"
@@ -286,13 +286,13 @@ def test_counters_are_drawn_by_their_growth_and_levels_as_they_are(emitted):
         ("GPU utilisation", {"dcgm": "DCGM_FI_DEV_GPU_UTIL"}),
     ],
 )
-def test_a_panel_draws_every_driver_that_counts_such_a_thing(title, names):
+def test_a_panel_draws_the_counters_of_every_driver_that_has_them(title, names):
     (panel,) = [panel for panel in dashboard.dashboard()["panels"] if panel["title"] == title]
     text = " ".join(target["expr"] for target in panel["targets"])
     assert [name for name in names.values() if name not in text] == []
 
 
-def test_the_dashboard_is_one_that_grafana_imports():
+def test_the_dashboard_has_the_fields_that_grafana_requires():
     found = dashboard.dashboard()
     jsonschema.validate(found, SHAPE)
     panels = found["panels"]

@@ -10,7 +10,7 @@ from conftest import ROOT
 from catalogue.oci.permissions import RIGHTS, SERVICE
 
 PROGRAM = sorted((ROOT / "components/oci").glob("*.py"))
-#: Words of a permission in a refusal: the text after "Does your account have the right to".
+#: Verbs of OCI's permissions, the weakest first; a right that a refusal names begins with one of them.
 _VERBS = ("inspect", "read", "use", "manage")
 
 
@@ -27,18 +27,18 @@ def used() -> set[tuple[str, str]]:
     return {(module, name) for module, name in found if not name.endswith(("Args", "Result"))}
 
 
-def test_every_resource_and_look_up_has_its_right_and_no_other_has_one():
+def test_rights_are_listed_for_exactly_the_resources_and_look_ups_in_use():
     assert used() == {(module, name) for module, names in RIGHTS.items() for name in names}
 
 
-def test_the_docs_have_every_right_and_what_the_vendors_service_needs():
+def test_the_docs_list_every_right_including_those_of_the_vendors_service():
     text = " ".join((ROOT / "docs/oci.md").read_text().split())
     page = text[text.index("## Permissions") : text.index("## In your own subnets")]
     for right in {right for names in RIGHTS.values() for right in names.values()} | set(SERVICE):
         assert f"`{right}`" in page
 
 
-def test_what_a_refused_look_up_asks_for_is_part_of_what_the_docs_say():
+def test_rights_named_by_refusals_are_in_the_docs():
     said = [
         node.value
         for path in PROGRAM

@@ -10,7 +10,7 @@ import grpc
 import pulumi
 import pytest
 from dev_stack import LINES
-from oci_account import ELSEWHERE, HERE, IMAGE, POOL, SHAPE, account, asking
+from oci_account import ELSEWHERE, HERE, IMAGE, OWN, POOL, PRIVATE, PUBLIC, SHAPE, account, asking, network_of
 from parsed_stack import GIVEN
 
 from catalogue.oci.imports import IMPORTS
@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
 
 def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the shapes that an account has and that no GPU image supports."""
+    """Return the account's shapes, or for an image only those without GPUs."""
     return {"shapes": account()["getShapes"]["shapes"][1:]} if "imageId" in args else account()["getShapes"]
 
 
@@ -38,9 +38,9 @@ REFUSED = [
     ),
     (
         {"getShapes": {"shapes": account()["getShapes"]["shapes"][1:]}},
-        "it has BM.Standard.E5.192. [shape-offered]",
+        "it offers BM.Standard.E5.192. [shape-offered]",
     ),
-    ({"getShapes": {"shapes": []}}, "does not offer BM.GPU4.8; it has no bare metal. [shape-offered]"),
+    ({"getShapes": {"shapes": []}}, "does not offer BM.GPU4.8; it offers no bare metal. [shape-offered]"),
     (
         {"getShapes": of_one_image},
         f"image is {IMAGE}, which does not fit shape BM.GPU4.8; it fits BM.Standard.E5",
@@ -55,14 +55,14 @@ REFUSED = [
 ]
 
 
-def test_an_account_that_has_room_lets_the_program_go_on(asked):
+def test_with_enough_room_in_the_account_the_program_continues(asked):
     engine, refused = asked(account())
     assert refused == ""
     assert engine.of("ClusterNetwork")
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
-def test_what_the_account_has_not_is_one_sentence_and_nothing_is_registered(asked, changes, sentence):
+def test_anything_that_the_oci_account_lacks_is_reported_in_a_sentence_and_nothing_is_registered(asked, changes, sentence):
     engine, refused = asked(account(**changes))
     assert sentence in refused
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
@@ -72,13 +72,13 @@ def test_what_the_account_has_not_is_one_sentence_and_nothing_is_registered(aske
     ("state", "available", "passes"),
     [("RUNNING", "0", True), ("SCALING", "0", True), ("TERMINATING", "0", False), ("TERMINATED", "16", True)],
 )
-def test_nodes_that_are_there_already_need_no_more_room(asked, state, available, passes):
+def test_running_nodes_need_no_more_room(asked, state, available, passes):
     there = {"clusterNetworks": [{"state": state, "displayName": POOL, "instancePools": [{"size": 2}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": available}))
     assert (refused == "") is passes
 
 
-def test_a_pool_that_shrinks_names_who_ends_and_one_that_does_not_asks_for_no_names(asked):
+def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_is_named(asked):
     there = [{"id": "cn", "state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 3}]}]
     nodes = [{"displayName": f"inst-{name}", "timeCreated": f"2026-11-2{at} 00:00"} for at, name in enumerate("bca")]
     answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
@@ -92,14 +92,14 @@ def test_a_pool_that_shrinks_names_who_ends_and_one_that_does_not_asks_for_no_na
 
 
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
-def test_nodes_of_another_stack_of_the_same_name_are_not_taken_for_ones_own(asked, stack, refuses):
+def test_nodes_of_another_stack_with_the_same_name_are_not_counted_as_the_stacks_own(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
         {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
         for name in (POOL, "busbar-gone")
     ]
     _, refused = asked(account(getClusterNetworks={"clusterNetworks": there}))
-    assert ("oci.pools[0] needs other machines" in refused) is refuses
+    assert ("oci.pools[0] needs new machines" in refused) is refuses
     assert ("oci.pools has no pool for busbar-gone any more: 2 running nodes would be terminated" in refused) is refuses
     assert ("set oci.allowReplace to 4" in refused) is refuses
 
@@ -113,7 +113,7 @@ def test_only_the_nodes_that_are_added_need_room(asked):
 
 
 @pytest.mark.parametrize("preflight", [True, False])
-def test_a_component_that_another_program_makes_refuses_a_broken_rule_and_asks_no_account(monkeypatch, preflight):
+def test_a_component_used_by_another_program_refuses_a_broken_rule_without_asking_the_account(monkeypatch, preflight):
     """The project's own program refuses it earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
@@ -124,7 +124,7 @@ def test_a_component_that_another_program_makes_refuses_a_broken_rule_and_asks_n
         oci_preflight.judge(wanted)
 
 
-def test_limits_are_asked_of_the_tenancy_where_the_nodes_will_be(asked):
+def test_limits_are_looked_up_in_the_availability_domain_of_the_nodes(asked):
     engine, _ = asked(account())
     (limit,) = [args for token, args in engine.invokes if token.endswith(":getResourceAvailability")]
     assert (limit["availabilityDomain"], limit["serviceName"], limit["limitName"]) == (HERE, "compute", "gpu4-count")
@@ -133,7 +133,7 @@ def test_limits_are_asked_of_the_tenancy_where_the_nodes_will_be(asked):
 UNSAID = {"tenancy": DEFAULT, "availabilityDomain": DEFAULT}
 
 
-def test_what_is_not_given_is_looked_up(asked):
+def test_a_tenancy_and_a_domain_that_are_not_set_are_looked_up(asked):
     one = account(
         getShapes=lambda args: account()["getShapes"] if args.get("availabilityDomain") != ELSEWHERE else {"shapes": []},
         getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"},
@@ -158,7 +158,7 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         (
             "getCompartment",
             "compartment ocid1.compartment.oc1..",
-            "inspect compartments in tenancy (or give oci.tenancy)",
+            "inspect compartments in tenancy (or set oci.tenancy)",
         ),
         ("getAvailabilityDomains", "the availability domains for ocid1.compartment", "inspect compartments in tenancy"),
         ("getShapes", f"the shapes of {HERE}", "inspect instances"),
@@ -168,7 +168,7 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
     ],
 )
-def test_a_look_up_that_fails_says_what_was_asked_which_right_it_takes_and_how_to_go_without(asked, noun, what, right):
+def test_a_failed_look_up_names_the_question_the_right_and_the_key_that_avoids_it(asked, noun, what, right):
     def denied(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 
@@ -177,12 +177,12 @@ def test_a_look_up_that_fails_says_what_was_asked_which_right_it_takes_and_how_t
     assert refused.startswith(f"oci.preflight is true, but {what}")
     assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
     assert f"the right to {right}" in refused
-    assert refused.endswith("set oci.preflight: false to ask nothing.")
+    assert refused.endswith("set oci.preflight: false to look up nothing.")
     assert "Traceback" not in refused
 
 
 @pytest.mark.parametrize("silent", ["404", "null"])
-def test_a_limit_that_the_service_says_nothing_of_is_a_warning_and_never_no_room(asked, monkeypatch, silent):
+def test_a_limit_that_the_service_does_not_know_is_a_warning_and_not_a_refusal(asked, monkeypatch, silent):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_: said.append(text))
 
@@ -197,12 +197,12 @@ def test_a_limit_that_the_service_says_nothing_of_is_a_warning_and_never_no_room
     assert any("does not report what is left of the limit gpu4-count" in text for text in said)
 
 
-def test_of_several_domains_that_offer_the_shape_one_must_be_named(asked):
+def test_if_several_domains_offer_the_shape_one_must_be_named(asked):
     _, refused = asked(account(getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"}), **UNSAID)
     assert refused.startswith(f"oci.availabilityDomain is not set, and BM.GPU4.8 is offered in {HERE}, {ELSEWHERE}; name one")
 
 
-def test_an_image_that_is_not_there_is_refused_with_its_path(asked):
+def test_an_image_that_does_not_exist_is_refused_with_its_key(asked):
     def gone(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 
@@ -230,7 +230,7 @@ def test_a_login_node_without_an_image_gets_the_newest_plain_one_of_its_family_a
     assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
 
 
-def test_a_region_without_such_an_image_is_refused_by_the_key_that_would_name_one(asked):
+def test_a_region_without_a_platform_image_for_the_login_node_is_refused_with_the_key_that_names_one(asked):
     _, refused = asked(account(getImages={"images": LISTED[:3]}), **LOGIN)
     assert refused.startswith(
         "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"
@@ -251,7 +251,7 @@ def test_an_image_by_name_is_subscribed_to_and_not_looked_up(asked):
     assert launch["sourceDetails"]["imageId"] == "ocid1.image.oc1..subscribed"
 
 
-def test_an_image_in_object_storage_is_imported_once_and_launched_on_its_pools_shapes_and_the_preview_says_what_it_takes(
+def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools_and_announced_in_the_preview(
     asked, monkeypatch
 ):
     said: list[str] = []
@@ -294,47 +294,7 @@ class Denied(Refused):
         )
 
 
-PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
-OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
-
-
-def network_of(**changes: Any) -> dict[str, Any]:
-    """Return an account's answers about two existing subnets; `changes` replace some, by data source."""
-    subnets = {
-        name: {
-            "vcnId": "vcn",
-            "cidrBlock": f"10.9.{at}.0/24",
-            "compartmentId": "theirs",
-            "routeTableId": f"table-{at}",
-            "securityListIds": [f"list-{at}"],
-            "prohibitPublicIpOnVnic": bool(at),
-            "availabilityDomain": "",
-            "subnetDomainName": f"own{at}.lab.oraclevcn.com",
-        }
-        for at, name in enumerate((PUBLIC, PRIVATE))
-    }
-    ways = ("ocid1.internetgateway.oc1..a", "ocid1.natgateway.oc1..a")
-    every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}
-    out = [every | {"destination": "0.0.0.0/0", "destinationType": "CIDR_BLOCK"}]
-    inside = every | {"source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK"}
-    ssh = {"protocol": "6", "source": "198.51.100.0/24", "sourceType": "CIDR_BLOCK", "udpOptions": []}
-    ssh["tcpOptions"] = [{"min": 22, "max": 22, "sourcePortRanges": []}]
-    tables = [
-        {"id": f"table-{at}", "routeRules": [{"destination": "0.0.0.0/0", "networkEntityId": way}]}
-        for at, way in enumerate(ways)
-    ]
-    lists = [
-        {"id": f"list-{at}", "ingressSecurityRules": [rule], "egressSecurityRules": out}
-        for at, rule in enumerate((ssh, inside))
-    ]
-    return {
-        "getSubnet": lambda args: subnets[args["subnetId"]],
-        "getRouteTables": {"routeTables": tables},
-        "getSecurityLists": {"securityLists": lists},
-    } | changes
-
-
-def test_in_subnets_that_exist_no_network_is_made_and_nodes_know_its_addresses_and_names(asked):
+def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses_and_names(asked):
     engine, refused = asked(account(**network_of()), **OWN)
     assert refused == ""
     for noun in ("Vcn", "Subnet", "RouteTable", "SecurityList", "InternetGateway", "NatGateway", "ServiceGateway"):
@@ -357,10 +317,10 @@ def test_in_subnets_that_exist_no_network_is_made_and_nodes_know_its_addresses_a
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"getRouteTables": {"routeTables": []}}, f"publicSubnet is {PUBLIC}, which sends 0.0.0.0/0 to an unknown place"),
+        ({"getRouteTables": {"routeTables": []}}, f"publicSubnet is {PUBLIC}, which sends 0.0.0.0/0 to an unknown target"),
         (
             {"getPrivateIps": {"privateIps": [{}] * 252}},
-            f"privateSubnet is {PRIVATE}, which has 1 free addresses, and the machines",
+            f"privateSubnet is {PRIVATE}, which has 1 free addresses, but the machines",
         ),
         (
             {"getSecurityLists": {"securityLists": []}},
@@ -368,17 +328,17 @@ def test_in_subnets_that_exist_no_network_is_made_and_nodes_know_its_addresses_a
         ),
     ],
 )
-def test_what_subnets_that_exist_lack_is_refused_and_nothing_is_registered(asked, changes, sentence):
+def test_anything_that_existing_subnets_lack_is_refused_and_nothing_is_registered(asked, changes, sentence):
     engine, refused = asked(account(**network_of(**changes)), **OWN)
     assert sentence in refused
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
 
 
-def test_a_subnet_that_may_not_be_seen_is_named_with_its_key_and_the_right_it_takes(asked):
+def test_a_subnet_that_may_not_be_read_is_named_with_its_key_and_the_right_to_read_it(asked):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 
     engine, refused = asked(account(**network_of(getSubnet=refuse)), **OWN)
     assert refused.startswith(f"oci.network.existing.publicSubnet is {PUBLIC}, which could not be looked up: ")
-    assert refused.endswith("Is it in this region? It takes the right to read virtual-network-family in its compartment.")
+    assert refused.endswith("The look-up needs the right to read virtual-network-family in its compartment.")
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []

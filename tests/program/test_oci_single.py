@@ -22,13 +22,13 @@ from config.oci.model import Oci, Pool, Storage
 from rehearsal.image import internet
 
 SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "root": {"size": "200 GB"}}
-#: In the account of these tests the image is Oracle Linux 7, on which first boot installs nothing for containers.
+#: An image for tests of containers; this account's default is Oracle Linux 7, where first boot installs no container tools.
 CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
 
 @pytest.fixture
 def single(monkeypatch):
-    """Run the program with one such pool; return the engine and the refusal."""
+    """Return a function that runs the program with the pool SINGLE and returns the engine and the refusal."""
     asked = asking(monkeypatch, LINES | {"acceptance-ready-contact": ready_line(1)})
 
     def run(answers: dict[str, Any] | None = None, **changes: Any):
@@ -42,7 +42,7 @@ def instance(engine) -> dict[str, Any]:
     return dict(one)
 
 
-def test_one_instance_is_made_and_no_cluster_network_and_no_instance_configuration(single):
+def test_one_instance_is_created_without_cluster_network_and_instance_configuration(single):
     engine, refused = single()
     assert refused == ""
     kinds = {kind.rpartition(":")[2] for kind, _, _ in engine.resources}
@@ -54,7 +54,7 @@ def test_one_instance_is_made_and_no_cluster_network_and_no_instance_configurati
     assert given["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
 
 
-def test_its_rails_are_nobodys_so_the_agent_leaves_them_and_first_boot_trusts_the_subnet_alone(single):
+def test_on_a_single_instance_no_rail_is_configured_and_only_the_subnet_is_trusted(single):
     given = instance(single()[0])
     states = {plugin["name"]: plugin["desiredState"] for plugin in given["agentConfig"]["pluginsConfigs"]}
     assert states["Compute HPC RDMA Auto-Configuration"] == states["Compute HPC RDMA Authentication"] == "DISABLED"
@@ -65,7 +65,7 @@ def test_its_rails_are_nobodys_so_the_agent_leaves_them_and_first_boot_trusts_th
     assert "peermem" not in boot
 
 
-def test_what_the_seeds_first_boot_does_is_in_its_first_boot(single):
+def test_the_first_boot_of_a_single_instance_sets_time_zone_local_scratch_and_root_volume(single):
     boot = base64.b64decode(instance(single(timezone="Asia/Tokyo")[0])["metadata"]["user_data"]).decode()
     for line in ("timezone: Asia/Tokyo", "vgcreate nvme", "mkfs.xfs -L localscratch", "mount /mnt/localdisk", "oci-growfs -y"):
         assert line in boot, line
@@ -75,7 +75,7 @@ def test_what_the_seeds_first_boot_does_is_in_its_first_boot(single):
     ("shape", "published"),
     [("BM.GPU4.8", 233.0), ("BM.GPU.A100-v2.8", 234.9), ("BM.GPU.H100.8", 480), ("BM.GPU.H200.8", 482.3)],
 )
-def test_the_gate_is_that_of_one_machine_and_a_published_healthy_one_passes_it(shape, published):
+def test_a_single_instance_has_the_gate_of_one_machine_and_published_healthy_numbers_pass(shape, published):
     """233.0: ocitutorials, benchmark/run-nccltests, one BM.GPU4.8 in a container; the others: catalogue/gpus.py."""
     pool = Pool(name="gpu", nodes=1, shape=shape, cluster_network=False)
     wanted = pools.planned(Oci.model_construct(pools=(pool,), storage=Storage(), slurm=None, container=None), pool)
@@ -90,7 +90,7 @@ def test_the_gate_is_that_of_one_machine_and_a_published_healthy_one_passes_it(s
 TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
 
 
-def test_in_a_container_the_build_is_asked_for_its_image_and_the_node_installs_what_runs_it(single):
+def test_with_a_container_the_build_gets_its_image_and_the_node_installs_containerd(single):
     engine, refused = single(pools=[SINGLE | CONTAINED], container=TENSORFLOW)
     assert refused == ""
     (build,) = [given for _, name, given in engine.resources if name == "acceptance-build"]
@@ -103,15 +103,15 @@ def test_in_a_container_the_build_is_asked_for_its_image_and_the_node_installs_w
     assert "containerd" not in plain
 
 
-def test_a_running_instance_that_is_to_run_containers_is_another_machine_and_another_image_is_not(single):
+def test_adding_a_container_replaces_a_running_instance_but_another_image_does_not(single):
     contained = {"pools": [SINGLE | CONTAINED], "container": TENSORFLOW}
     given = instance(single(**contained)[0])
-    assert "oci.pools[0] needs other machines" in single(there(given), pools=[SINGLE | CONTAINED])[1]
+    assert "oci.pools[0] needs new machines" in single(there(given), pools=[SINGLE | CONTAINED])[1]
     assert single(there(given), **contained | {"container": {"image": "docker://nvcr.io#nvidia/pytorch:25.06-py3"}})[1] == ""
 
 
 def test_the_rehearsed_stack_pins_the_archive_that_the_rehearsal_serves():
-    """A stack file for an account leaves the sum out: then it is that of the release."""
+    """A stack file for a real account sets no checksum; then the release's checksum applies."""
     stack = yaml.safe_load((ROOT / "Pulumi.oci-single.yaml").read_text())["config"]["busbar:oci"]
     served = internet.served(f"https://github.com/containerd/nerdctl/releases/download/v{NERDCTL}/SHA256SUMS")
     assert served is not None
@@ -124,7 +124,7 @@ def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"getInstances": {"instances": [listed]}, "getResourceAvailability": {"available": "0"}}
 
 
-def test_a_running_instance_stays_for_another_key_or_time_zone_and_is_not_counted_again(single, monkeypatch):
+def test_a_running_instance_is_kept_with_another_time_zone_and_needs_no_more_room(single, monkeypatch):
     ignored: list[Any] = []
     register = pulumi.resource.register_resource
 
@@ -137,22 +137,22 @@ def test_a_running_instance_stays_for_another_key_or_time_zone_and_is_not_counte
     given = instance(single()[0])
     engine, refused = single(there(given), timezone="Asia/Tokyo")
     assert refused == ""
-    assert instance(engine)["freeformTags"] == given["freeformTags"], "by them it would be replaced"
+    assert instance(engine)["freeformTags"] == given["freeformTags"], "other tags would replace the instance"
     single(there(given), pools=[SINGLE | {"root": {"size": "300 GB"}}], allowReplace=1)
-    assert ignored == [None, ["metadata", "sourceDetails"], None], "what is replaced gets the first boot of today"
+    assert ignored == [None, ["metadata", "sourceDetails"], None], "an instance that is replaced gets the new first boot"
 
 
 @pytest.mark.parametrize(
     ("changes", "path"),
     [
-        ({"pools": [SINGLE | {"root": {"size": "300 GB"}}]}, "oci.pools[0] needs other machines"),
-        ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] is smaller than what runs"),
+        ({"pools": [SINGLE | {"root": {"size": "300 GB"}}]}, "oci.pools[0] needs new machines"),
+        ({"pools": [SINGLE | {"nodes": 0}]}, "oci.pools[0] has fewer nodes than now run"),
         ({"pools": [SINGLE | {"name": "other", "nodes": 0}]}, "oci.pools has no pool for busbar-gpu any more"),
-        ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs other machines"),
+        ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs new machines"),
     ],
     ids=["volume", "none", "another pool", "a cluster network"],
 )
-def test_a_change_that_ends_the_instance_is_refused_until_it_is_allowed(single, changes, path):
+def test_a_change_that_terminates_the_instance_is_refused_until_it_is_allowed(single, changes, path):
     answers = there(instance(single()[0])) | {"getResourceAvailability": {"available": "64"}}
     _, refused = single(answers, **changes)
     assert path in refused
@@ -161,6 +161,6 @@ def test_a_change_that_ends_the_instance_is_refused_until_it_is_allowed(single, 
 
 
 @pytest.mark.parametrize("gone", [{"state": "TERMINATED"}, {"freeformTags": {}}])
-def test_one_that_ended_or_that_is_not_of_this_stack_is_not_taken_for_it(single, gone):
+def test_a_terminated_instance_or_one_of_another_stack_is_ignored(single, gone):
     _, refused = single(there(instance(single()[0]), **gone))
     assert "1 more nodes need 8 GPUs" in refused

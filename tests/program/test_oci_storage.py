@@ -60,7 +60,7 @@ def recorded(register: Callable[[], None], *exports: str) -> Recorder:
 
 
 def wanted(**changes: Any) -> Oci:
-    """Return a cluster with `changes`."""
+    """Return the settings of a cluster with `changes`."""
     found, wrong = read.group("oci", Oci, json.dumps(settled(merged(GIVEN["oci"], changes))))
     assert isinstance(found, Oci), wrong
     return found
@@ -92,7 +92,7 @@ def existing(*exports: str, vcn: str = "ocid1.vcn.oc1..own", **systems: Any) -> 
 TARGET, LUSTRE = "ocid1.mounttarget.oc1..a", "ocid1.lustrefilesystem.oc1..a"
 
 
-def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
+def test_existing_file_systems_are_looked_up_and_mounted_and_none_is_created():
     recorder, mounts = existing(home={"existing": {"mountTarget": TARGET}}, lustre={"existing": LUSTRE, "mount": "/data"})
     assert recorder.read == {"MountTarget": TARGET, "FileStorageLustreFileSystem": LUSTRE}
     assert set(recorder.made) == {"Storage"}
@@ -102,21 +102,21 @@ def test_file_systems_that_exist_are_read_and_mounted_and_none_is_made():
     )
 
 
-def test_of_several_exports_one_is_named_and_what_is_not_there_is_refused():
+def test_with_several_exports_one_must_be_named_and_a_missing_one_is_refused():
     def home(**path: str) -> dict[str, Any]:
         return {"existing": {"mountTarget": TARGET, **path}}
 
     assert existing("/a", "/b", home=home(path="/b"))[1][0].startswith("10.9.1.4:/b /home nfs ")
-    with pytest.raises(pulumi.RunError, match=rf"path is not set, and {TARGET} exports /a, /b; name one of its exports"):
+    with pytest.raises(pulumi.RunError, match=rf"path is not set, but {TARGET} exports /a, /b; name one of its exports"):
         existing("/a", "/b", home=home())
-    with pytest.raises(pulumi.RunError, match=rf"path is /c, and {TARGET} exports /a; name one"):
+    with pytest.raises(pulumi.RunError, match=rf"path is /c, but {TARGET} exports /a; name one"):
         existing("/a", home=home(path="/c"))
     for key, name, system in (("home.existing.mountTarget", TARGET, {"home": home()}), ("lustre.existing", LUSTRE, None)):
-        with pytest.raises(pulumi.RunError, match=rf"{key} is {name}, which is in ocid1.vcn.oc1..own, and nodes are in other"):
+        with pytest.raises(pulumi.RunError, match=rf"{key} is {name}, which is in ocid1.vcn.oc1..own, but nodes are in other"):
             existing(vcn="other", **(system or {"lustre": {"existing": LUSTRE}}))
 
 
-def test_other_file_systems_are_other_machines_and_what_is_made_keeps_its_hash():
+def test_another_existing_file_system_means_other_machines():
     def machines(**systems: Any) -> str:
         found = wanted(storage=systems)
         return found.machines(found.pools[0])
@@ -126,11 +126,11 @@ def test_other_file_systems_are_other_machines_and_what_is_made_keeps_its_hash()
 
 
 def network(ingress: str = "ssh", **systems: Any) -> Recorder:
-    """Return the registrations of a network in which nodes accept no more from each other than they need."""
+    """Return the registrations of a network whose nodes accept, by default, only SSH and what their file systems need."""
     return recorded(lambda: Network("network", wanted(network={"ingress": ingress}, storage=systems)) and None)
 
 
-def test_files_are_exported_to_roots_of_the_network_without_squash_and_mounted_over_16_connections():
+def test_files_are_exported_to_the_network_without_squash_and_mounted_over_16_connections():
     recorder, mounts = program(home={"mount": "/fss"})
     (option,) = recorder.made["Export"]["exportOptions"]
     assert option == {
@@ -147,17 +147,17 @@ def test_files_are_exported_to_roots_of_the_network_without_squash_and_mounted_o
     assert "FileStorageLustreFileSystem" not in recorder.made
 
 
-def test_another_mount_point_is_no_other_export():
+def test_another_mount_point_does_not_change_the_export():
     recorder, mounts = program(home={"mount": "/data"})
     assert recorder.made["Export"]["path"] == program(home={"mount": "/fss"})[0].made["Export"]["path"]
     assert mounts[0].startswith("10.0.1.9:/files /data nfs ")
 
 
-def test_a_faster_mount_target_is_asked_for_by_its_throughput():
+def test_a_faster_mount_target_is_requested_by_its_throughput():
     assert program(home={"throughput": "80 Gbit/s"})[0].made["MountTarget"]["requestedThroughput"] == "80"
 
 
-def test_lustre_has_the_tier_that_was_asked_for_and_is_mounted_by_its_network():
+def test_lustre_has_the_requested_tier_and_is_mounted_by_its_lnet_address():
     recorder, mounts = program(lustre={"size": "62400 GB", "throughput": "500 MB/s"})
     made = recorder.made["FileStorageLustreFileSystem"]
     assert (made["capacityInGbs"], made["performanceTier"]) == (62_400, "MBPS_PER_TB_500")
@@ -166,7 +166,7 @@ def test_lustre_has_the_tier_that_was_asked_for_and_is_mounted_by_its_network():
     assert "FileSystem" not in recorder.made
 
 
-def test_both_may_be_wanted_and_none():
+def test_both_file_systems_or_none_can_be_requested():
     assert len(program(home={}, lustre={})[1]) == 2
     assert program()[1] == ()
 
@@ -174,7 +174,7 @@ def test_both_may_be_wanted_and_none():
 @pytest.mark.parametrize(
     ("on_destroy", "kept"), [("refuse", (True, False)), ("retain", (False, True)), ("delete", (False, False))]
 )
-def test_only_what_holds_data_is_protected_or_retained(on_destroy, kept, protection):
+def test_only_file_systems_are_protected_or_retained(on_destroy, kept, protection):
     program(home={"onDestroy": on_destroy}, lustre={"onDestroy": on_destroy})
     assert protection["storage-files"] == protection["storage-lustre"] == kept
     assert protection["storage-target"] == protection["storage-export"] == (False, False)
@@ -189,7 +189,7 @@ def ports(recorder: Recorder) -> set[tuple[str, int, int]]:
     return found
 
 
-def test_where_nodes_accept_ssh_alone_the_ports_of_the_file_systems_are_open_all_the_same():
+def test_if_nodes_accept_only_ssh_the_ports_of_the_file_systems_are_open_too():
     ssh, lustre = ("6", 22, 22), ("6", 988, 988)
     nfs = {("6", 111, 111), ("6", 2048, 2050), ("17", 111, 111), ("17", 2048, 2048)}
     assert ports(network()) == {ssh}
@@ -197,12 +197,12 @@ def test_where_nodes_accept_ssh_alone_the_ports_of_the_file_systems_are_open_all
     assert ports(network(home={}, lustre={})) == {ssh, lustre, *nfs}
 
 
-def test_where_nodes_accept_everything_of_the_network_no_port_needs_a_rule_of_its_own():
+def test_if_nodes_accept_everything_from_the_network_no_port_has_its_own_rule():
     made = network("all", home={}, lustre={}).named["network-private-rules"]["ingressSecurityRules"]
     assert [(rule["protocol"], rule["source"]) for rule in made] == [("all", "10.0.0.0/16")]
 
 
-def test_the_network_that_a_retained_file_system_stands_in_is_retained_with_it(protection):
+def test_the_network_of_a_retained_file_system_is_retained_with_it(protection):
     network(lustre={"onDestroy": "retain"})
     kept = {name for name, (_, retained) in protection.items() if retained}
     assert kept == {f"network-{noun}" for noun in ("vcn", "nat", "sgw", "private-routes", "private-rules", "private")}

@@ -16,6 +16,7 @@ import yaml
 from conftest import ROOT, Engine, run_program
 from dev_stack import LINES, dev_asked
 from measurement_line import BUILT, document
+from oci_account import OWN, account, asking, network_of
 
 from benchmarks.launch.protocol import EntryTest, data, load
 from rehearsal.image import internet, signing_keys
@@ -77,9 +78,9 @@ def on_demand() -> Engine:
     return program()
 
 
-def test_nothing_with_a_gpu_is_rented(on_demand):
+def test_an_on_demand_stack_rents_nothing_with_a_gpu(on_demand):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in on_demand.resources]
-    assert kinds.count("InstanceConfiguration") == kinds.count("Instance") == 1, "the login node alone"
+    assert kinds.count("InstanceConfiguration") == kinds.count("Instance") == 1, "the only instance is the login node"
     assert "ClusterNetwork" not in kinds
 
 
@@ -131,7 +132,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the same line"
 
 
-def test_with_accounting_the_controller_alone_has_the_database_and_nodes_reach_it(on_demand):
+def test_with_accounting_only_the_controller_has_the_database_and_nodes_reach_it(on_demand):
     engine = program(
         slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
     )
@@ -206,7 +207,19 @@ def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
     assert "availabilityDomain" not in launch, "each cluster network sets its own domain"
 
 
-def test_a_changed_idle_time_changes_what_the_controller_is_told_but_replaces_nothing(on_demand):
+def test_in_existing_subnets_the_home_folders_are_exported_to_the_login_nodes_too(monkeypatch):
+    """The login node is in the public subnet, and the mount target in the private one."""
+    network = network_of()
+    every = {"protocol": "all", "source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK", "tcpOptions": [], "udpOptions": []}
+    network["getSecurityLists"]["securityLists"][0]["ingressSecurityRules"].append(every)
+    run = asking(monkeypatch, LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": NONE})
+    engine, refused = run(account(**network), **OCI, **OWN, preflight=False)
+    assert refused == ""
+    (export,) = engine.of("filestorage:Export") or engine.of(":Export")
+    assert sorted(one["source"] for one in export["exportOptions"]) == ["10.9.0.0/24", "10.9.1.0/24"]
+
+
+def test_a_changed_idle_time_changes_the_controllers_settings_but_replaces_nothing(on_demand):
     other = program(slurm={"idle": "30 min"})
     mine, its = given(on_demand, "cluster-slurm-install"), given(other, "cluster-slurm-install")
     assert mine["stdin"] != its["stdin"]
@@ -214,7 +227,7 @@ def test_a_changed_idle_time_changes_what_the_controller_is_told_but_replaces_no
     assert given(on_demand, "cluster-slurm-sweep") == given(other, "cluster-slurm-sweep")
 
 
-def test_a_destroy_first_ends_the_machines_that_slurm_started(on_demand):
+def test_a_destroy_first_terminates_the_machines_that_slurm_started(on_demand):
     sweep = given(on_demand, "cluster-slurm-sweep")
     assert sweep["delete"].endswith("elastic.pyz sweep")
     assert "triggers" not in sweep, "replacing the sweep would end running jobs"
@@ -259,7 +272,7 @@ def test_another_run_reads_the_newest_result_of_the_same_job(on_demand):
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_users_bring_their_packages_the_directorys_port_and_its_place_beside_the_homes():
+def test_with_users_their_packages_the_directorys_port_and_its_folder_beside_the_homes_are_set_up():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
@@ -290,7 +303,7 @@ def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_wri
     assert test.limits[0].busbw_gb_s > test.limits[-1].busbw_gb_s > 0
 
 
-def test_without_an_entry_test_no_script_of_one_is_written(on_demand):
+def test_without_an_entry_test_no_script_for_it_is_written(on_demand):
     assert not [name for _, name, _ in on_demand.resources if "-entry-" in name]
     (one,) = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["entry_script"] == ""
@@ -339,7 +352,7 @@ def test_without_users_no_directory_is_installed_and_its_port_is_closed(on_deman
 
 
 @pytest.mark.parametrize("cloud", ["oci", "aws"])
-def test_the_stack_files_have_the_sum_of_the_archive_that_stands_in_for_pyxis(cloud):
+def test_the_stack_files_have_the_checksum_of_the_archive_that_stands_in_for_pyxis(cloud):
     stack = yaml.safe_load((ROOT / f"Pulumi.{cloud}-on-demand.yaml").read_text())["config"]
     archive = internet.pyxis(ROOT / "rehearsal/image/system/pyxis.c")
     containers = stack[f"busbar:{cloud}"]["slurm"]["containers"]
@@ -388,4 +401,4 @@ def test_without_other_login_nodes_the_controller_accepts_no_connections_from_it
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert not [one for one in rules if one["source"] == "10.0.0.0/24"]
     more = given(program(slurm={"loginNodes": 1}), "cluster-login-instance")
-    assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], "another first boot would be another one"
+    assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], "another first boot would replace it"

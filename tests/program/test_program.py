@@ -87,7 +87,7 @@ def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_ke
             assert "privateKey" not in end
 
 
-def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_needs(dev):
+def test_nodes_are_launched_hardened_and_with_the_agent_plugins_that_their_image_needs(dev):
     (configuration,) = dev.of("InstanceConfiguration")
     details = configuration["instanceDetails"]["launchDetails"]
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
@@ -106,7 +106,7 @@ def test_nodes_are_launched_hardened_and_with_the_agents_plugins_as_the_image_ne
 
 @pytest.fixture
 def ending(monkeypatch) -> Callable[..., set[str]]:
-    """Return the values that replace the pool's cluster network, and so its machines, in a stack with `changes`."""
+    """Return a function that runs a stack and returns the values whose change replaces its cluster network."""
     seen: set[str] = set()
 
     def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
@@ -125,7 +125,7 @@ def ending(monkeypatch) -> Callable[..., set[str]]:
     return run
 
 
-def test_everything_that_takes_tags_has_those_of_the_stack_and_its_name():
+def test_everything_that_takes_tags_has_the_stacks_tags_and_its_name():
     engine = run_program(LINES, oci=files() | {"tags": {"team": "research"}})
     untagged = {kind for kind, _, inputs in engine.resources if kind.startswith("oci:") and "freeformTags" not in inputs}
     assert untagged == {"oci:FileStorage/export:Export"}, "an export has none"
@@ -135,7 +135,7 @@ def test_everything_that_takes_tags_has_those_of_the_stack_and_its_name():
     assert configuration["instanceDetails"]["launchDetails"]["freeformTags"] == {"busbar": "busbar", "team": "research"}
 
 
-def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_does_for_another_image(ending):
+def test_another_image_replaces_gpu_machines_but_another_login_node_key_or_time_zone_does_not(ending):
     as_it_is = ending()
     assert len(as_it_is) == 1
     other_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJm"
@@ -152,7 +152,7 @@ def test_no_gpu_machine_ends_for_another_login_node_key_or_time_zone_and_one_doe
     assert ending(oci=files()) != ending(oci={"pools": files()["pools"]})
 
 
-def test_first_contact_is_made_here_through_the_login_node_and_brings_the_operators_key(dev):
+def test_first_contact_runs_on_this_machine_through_the_login_node_and_installs_the_operators_key(dev):
     (contact,) = [inputs for _, name, inputs in dev.resources if name == "acceptance-ready-contact"]
     assert "connection" not in contact
     asked = json.loads(ast.literal_eval(contact["stdin"].rpartition("json.loads(")[2].strip().removesuffix("))")))["ask"]
@@ -188,7 +188,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not(
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_what_a_destroy_does_is_said_of_data_alone(protection):
+def test_only_resources_with_data_say_what_a_destroy_does(protection):
     run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)
@@ -205,7 +205,7 @@ def test_nothing_is_open_to_the_world(dev):
             assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
 
 
-def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_the_second():
+def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_acceptance():
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
@@ -228,7 +228,7 @@ def test_a_pass_is_shown_at_the_end_and_a_short_fabric_only_by_the_step_that_fai
     assert not [text for text in told if text.startswith("\nverdict")]
 
 
-def test_a_fabric_that_is_fast_at_second_sight_is_accepted():
+def test_a_fabric_that_is_fast_in_the_retest_is_accepted():
     slow, fine = document(dev_asked(), share=0.5), document(dev_asked())
     searched = json.loads(LINES["acceptance-search"]) | {"again": {"steps": fine["steps"], "evidence": fine["evidence"]}}
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow), "acceptance-search": json.dumps(searched)})
@@ -245,7 +245,7 @@ def test_a_fabric_that_passes_is_not_searched(dev):
     assert search["create"] == "cat"
 
 
-def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):
+def test_the_run_id_depends_only_on_what_can_change_the_result(dev):
     def run_id(engine) -> str:
         (measure,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-measure"]
         return json.loads(measure["stdin"])["run_id"]
@@ -259,7 +259,7 @@ def test_the_run_id_changes_with_the_answer_and_with_nothing_else(dev):
     assert run_id(run_program(LINES, oci={"pools": [{"image": "ocid1.image.oc1..other"}]})) != same
 
 
-def test_other_machines_are_given_the_runner_and_the_source_again(dev):
+def test_the_runner_and_the_source_are_copied_again_to_other_machines(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
@@ -267,7 +267,7 @@ def test_other_machines_are_given_the_runner_and_the_source_again(dev):
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
-def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones_are_not(dev):
+def test_build_measurement_and_search_run_again_only_on_other_machines(dev):
     def triggers(engine) -> dict[str, list]:
         return {
             name: inputs["triggers"]
@@ -281,7 +281,7 @@ def test_other_machines_are_contacted_built_and_measured_again_and_the_same_ones
     assert all(three[name] != triggers(dev)[name] for name in three)
 
 
-def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_own_answer(dev):
+def test_every_request_goes_to_the_runner_except_one_that_asks_for_nothing(dev):
     def creates(engine) -> dict[str, str]:
         return {
             name: inputs["create"]
@@ -297,7 +297,7 @@ def test_every_request_goes_to_the_runner_and_one_that_asks_for_nothing_is_its_o
     assert slow["acceptance-search"] == slow["acceptance-measure"]
 
 
-def test_commands_show_their_progress_and_hand_no_output_on_as_environment(dev):
+def test_commands_show_their_progress_and_pass_no_output_as_environment(dev):
     commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
     shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
     assert shown >= {"acceptance-ready-contact", "acceptance-build", "acceptance-measure", "acceptance-search"}
@@ -318,7 +318,7 @@ def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, 
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_what_changed_since_the_run_before_is_told_and_what_could_not_be_kept_is_a_warning(monkeypatch, tmp_path):
+def test_changes_since_the_previous_run_are_shown_and_a_failure_to_keep_records_is_a_warning(monkeypatch, tmp_path):
     told: list[str] = []
     warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
@@ -334,16 +334,16 @@ def test_what_changed_since_the_run_before_is_told_and_what_could_not_be_kept_is
     assert not [text for text in warned if "there is no such folder" in text]
 
 
-def test_a_history_that_is_gone_is_a_warning_and_no_failure(monkeypatch, tmp_path):
+def test_a_missing_history_is_a_warning(monkeypatch, tmp_path):
     warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: warned.append(text))
     answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
     run_program(LINES | answers, records={"history": str(tmp_path / "gone")})
-    assert [text for text in warned if f"records.history is {tmp_path}/gone, and there is no such folder" in text]
+    assert [text for text in warned if f"records.history is {tmp_path}/gone, but there is no such folder" in text]
 
 
 class UnreadableError(grpc.RpcError):
-    """The engine's error while it writes the state into a folder."""
+    """The engine's error for a look-up while the state file is being written."""
 
     def code(self) -> grpc.StatusCode:
         return grpc.StatusCode.UNKNOWN
@@ -353,7 +353,7 @@ class UnreadableError(grpc.RpcError):
 
 
 @pytest.mark.parametrize("failures", [3, 100])
-def test_a_state_that_cannot_be_read_for_a_moment_is_asked_for_again_and_not_for_ever(monkeypatch, failures):
+def test_a_state_that_cannot_be_read_for_a_moment_is_read_again_a_limited_number_of_times(monkeypatch, failures):
     asked, answer = [], Engine.call
 
     def call(self: Engine, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_asked_for_again_and_not_for
         assert len(asked) == 4
 
 
-def test_the_runner_is_kept_once_for_all_updates_and_whole_although_an_earlier_one_was_ended_at_any_line(monkeypatch, tmp_path):
+def test_the_runner_is_cached_completely_even_if_an_earlier_update_was_killed_while_writing_it(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def copied() -> Path:
@@ -412,23 +412,23 @@ def test_a_key_that_cannot_sign_stops_the_program_before_anything_is_registered(
     assert set(made) <= {"pulumi:pulumi:Stack"}
 
 
-def test_a_pool_that_is_short_is_an_error_that_names_the_clean_up():
-    with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running \(\S+ RUNNING\); they are billed.* destroy the stack"):
+def test_a_pool_with_missing_nodes_is_an_error_that_says_how_to_clean_up():
+    with pytest.raises(pulumi.RunError, match=r"has 1 of 2 nodes running \(\S+ RUNNING\); the running.* destroy the stack"):
         run_program(LINES, members=1)
-    with pytest.raises(pulumi.RunError, match=r"pool gpu has 0 of 2 nodes running \(none\); they are billed"):
+    with pytest.raises(pulumi.RunError, match=r"pool gpu has 0 of 2 nodes running \(none\); the running nodes are billed"):
         run_program(LINES, members=0)
 
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])
-def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes_begun(nodes, minutes):
+def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes(nodes, minutes):
     assert create_timeout(nodes) == f"{minutes}m"
 
 
-def test_a_preview_that_asks_nobody_asks_nobody_before_the_network_exists(dev):
+def test_without_preflight_no_shapes_are_looked_up(dev):
     assert "oci:Core/getShapes:getShapes" not in {token for token, _ in dev.invokes}
 
 
-def test_pools_that_change_places_stay_the_machines_that_they_are():
+def test_pools_in_another_order_keep_their_machines():
     gpu, more = (
         {"nodes": 2, "name": name, "imageFamily": "ol8", "image": f"ocid1.image.oc1..{name}"} for name in ("gpu", "more")
     )
@@ -453,18 +453,18 @@ def test_pools_that_change_places_stay_the_machines_that_they_are():
         f"busbar-host-key: ssh-rsa {HOST_KEY.split()[1]}\n" * 3,
     ],
 )
-def test_a_host_key_that_the_console_does_not_show_whole_and_twice_is_not_trusted(console):
+def test_only_a_host_key_that_the_console_shows_completely_and_twice_is_trusted(console):
     with pytest.raises(pulumi.RunError, match="shows no host key twice"):
         login_node._host_key("login", console)  # noqa: SLF001 - the one place where a key is believed
 
 
-def test_of_the_keys_of_two_boots_the_later_is_taken():
+def test_the_host_key_of_the_latest_boot_is_used():
     first = HOST_KEY.replace("Login", "Early")
     told = [f"busbar-host-key: {key}\n" for key in (first, first, first, HOST_KEY, HOST_KEY, HOST_KEY[:50])]
     assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - as above
 
 
-def test_nothing_is_given_less_time_than_the_vendors_provider_gives_it(monkeypatch):
+def test_no_timeout_is_shorter_than_that_of_the_vendors_provider(monkeypatch):
     """terraform-provider-oci 8.28.0: two hours for each operation on Lustre, 75 minutes to terminate a single instance."""
     given = {}
 
@@ -486,12 +486,12 @@ def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
     assert re.findall(r"--add-source=(\S+)", boot) == ["10.0.1.0/24", *rails]
 
 
-def test_the_wait_for_nodes_leaves_the_agent_its_time():
-    """By the vendor's tutorials, 20 minutes to the first SSH and 15 to the last rail, plus a margin."""
+def test_the_wait_for_nodes_is_long_enough_for_oracles_agent():
+    """In the vendor's tutorials it takes 20 minutes to the first SSH connection and 15 more to the last rail; with a margin."""
     assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60
 
 
-def test_the_command_that_makes_a_failed_login_node_anew_names_it_whole(tmp_path):
+def test_the_command_that_recreates_a_failed_login_node_quotes_its_complete_urn(tmp_path):
     """A URN has dollar signs, which a shell must not take for variables."""
     mark, urn = tmp_path / "boot.json", "urn:pulumi:dev::busbar::busbar:oci:Cluster$busbar:oci:LoginNode$oci:Core/x:X::a-login"
     mark.write_text('{"status": "failed", "step": "sshd"}\n')

@@ -1,4 +1,4 @@
-"""The program computes outputs only from outputs and has no side effects meanwhile; it writes nothing into its folder."""
+"""The program computes outputs only from outputs, without side effects, and writes nothing into the folder it is run from."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def run(records: dict[str, Any], *, share: float = 0.98, preview: bool = False) 
 
 
 def records(folder: Path) -> dict[str, Any]:
-    """Return every kind of record, in `folder`."""
+    """Return the settings that keep every kind of record, in `folder`."""
     key = folder / "key.pem"
     key.write_bytes(Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
     key.chmod(0o600)
@@ -142,7 +142,7 @@ def test_no_target_and_no_exporter_reads_anything_while_outputs_are_computed(wat
     assert watched.seen == []
 
 
-def test_a_watched_apply_that_reads_a_file_is_seen(watched, tmp_path):
+def test_a_read_and_a_use_of_the_clock_inside_apply_are_detected(watched, tmp_path):
     (tmp_path / "x").write_text("x")
 
     @pulumi.runtime.test

@@ -42,13 +42,13 @@ def registered(kinds: Iterable[str]) -> dict[str, set[str]]:
     return found
 
 
-def test_the_components_of_an_oci_stack_show_their_outputs():
+def test_the_components_of_an_oci_stack_register_their_outputs():
     run_program(LINES, oci=files())
     assert registered(OCI) == OCI
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_the_components_of_an_aws_stack_show_their_outputs(monkeypatch):
+def test_the_components_of_an_aws_stack_register_their_outputs(monkeypatch):
     REGISTERED.clear()
     run(monkeypatch, preview=False)
     assert registered(AWS) == AWS

@@ -1,7 +1,7 @@
 """Everything that each target registers: every resource with its inputs and its resource options.
 
 The reviewed texts show a change of any input in one place. They leave out what changes with every edit: digests, packed
-programs and first-boot texts, which are reviewed separately.
+programs and first-boot texts. First-boot texts are reviewed separately.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One contract for every target: acceptance knows only what a cluster passes to it, so that is the same for each target."""
+"""One contract for every target: its cluster passes the same kinds of values to acceptance, which knows nothing else of it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def seen(request, monkeypatch, tmp_path) -> Seen:
     return found
 
 
-def test_the_contract_of_a_target_holds(seen):
+def test_every_target_passes_the_same_things_to_acceptance(seen):
     planned = {one.name: one for one in seen.cluster.planned}
     sets = {one.name: one for one in seen.inventory.sets}
     assert len(planned) == len(seen.cluster.planned), "names of node sets are unique"
-    assert list(sets) == list(planned), "what was planned exists under the same name, in the same order"
+    assert list(sets) == list(planned), "the planned sets exist, with the same names in the same order"
     for name, one in planned.items():
         found = sets[name]
         assert len(found.nodes) == one.nodes, "as many nodes as were planned"
@@ -67,7 +67,7 @@ def nothing_rented(monkeypatch, tmp_path) -> dict[str, Seen]:
 
 
 @pytest.mark.parametrize("target", ["oci", "aws"])
-def test_a_cluster_without_nodes_is_not_measured_and_vouches_for_nothing(monkeypatch, tmp_path, target):
+def test_a_cluster_without_nodes_is_not_measured_and_its_verdict_is_unknown(monkeypatch, tmp_path, target):
     found = nothing_rented(monkeypatch, tmp_path)[target]
     assert not found.inventory.nodes()
     assert found.measured["verdict"] == "unknown"
@@ -75,7 +75,7 @@ def test_a_cluster_without_nodes_is_not_measured_and_vouches_for_nothing(monkeyp
     assert not [name for name in found.commands if name.startswith("acceptance-")]
 
 
-def test_of_several_pools_the_named_one_is_measured_and_all_of_them_exist(monkeypatch, tmp_path):
+def test_all_pools_are_created_and_the_named_one_is_measured(monkeypatch, tmp_path):
     pools = [OCI_POOL | {"name": "small", "nodes": 2}, OCI_POOL | {"name": "large", "nodes": 2}]
     found = oci(monkeypatch, tmp_path, oci={"pools": pools}, measure={"pool": "large"})
     assert [one.name for one in found.inventory.sets] == ["small", "large"]

@@ -1,6 +1,7 @@
 """The stand-ins for Pulumi's Python language host and command plugin behave like the real ones.
 
-Every expected text and answer of the command plugin was recorded from the real 1.2.1.
+The expected messages and answers were recorded from version 1.2.1 of the real command plugin, except where the stand-in refuses
+what it does not do.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class Engine(engine_pb2_grpc.EngineServicer):
 
 @dataclass
 class Plugin:
-    """A running command plugin and an engine that only listens."""
+    """A running command plugin, and a stub engine that only records what the plugin logs."""
 
     environment: dict[str, str] = field(default_factory=dict)
 
@@ -234,11 +235,11 @@ def test_check_fills_in_defaults_and_makes_the_connection_secret(plugin: Plugin)
         (
             "local",
             {"create": "x", "assetPaths": ["*"]},
-            {"assetPaths": "this stand-in of the command plugin does not collect files of a command"},
+            {"assetPaths": "this stand-in for the command plugin does not collect files that a command leaves"},
         ),
     ],
 )
-def test_wrong_inputs_are_refused_in_the_genuine_words(
+def test_wrong_and_unsupported_inputs_are_refused_each_with_its_message(
     plugin: Plugin, kind: str, given: Json, failures: dict[str, str]
 ) -> None:
     answer = plugin.check(kind, given)
@@ -271,13 +272,13 @@ def test_wrong_inputs_are_refused_in_the_genuine_words(
         ("copy", {"source": asset(path="/a")}, {"source": asset(path="/a", hash="z")}, {"source": {"kind": "UPDATE"}}),
     ],
 )
-def test_a_difference_is_what_the_genuine_plugin_calls_one(
+def test_a_diff_reports_the_differences_that_the_genuine_plugin_reports(
     plugin: Plugin, kind: str, old: Json, new: Json, found: Json
 ) -> None:
     assert plugin.diff(kind, old, new) == found
 
 
-def test_a_preview_runs_nothing_and_knows_no_output(plugin: Plugin, tmp_path: Path) -> None:
+def test_a_preview_of_a_command_runs_nothing_and_leaves_outputs_unknown(plugin: Plugin, tmp_path: Path) -> None:
     inputs = {"create": f"touch {tmp_path}/ran", "environment": {"A": secret("1")}}
     answer = plugin.create("local", inputs, preview=True)
     assert answer["properties"] == {**inputs, "stdout": UNKNOWN, "stderr": UNKNOWN}
@@ -288,7 +289,7 @@ def test_a_preview_runs_nothing_and_knows_no_output(plugin: Plugin, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_local_command_returns_both_streams_and_shows_its_lines(plugin: Plugin) -> None:
+def test_a_local_command_returns_stdout_and_stderr_and_its_lines_are_logged(plugin: Plugin) -> None:
     answer = plugin.create("local", {"create": "printf 'a\\nb\\n\\n'; cat >&2", "stdin": "in\n", "interpreter": []})
     assert re.fullmatch("x[0-9a-f]{8}", answer["id"])
     assert answer["properties"]["stdout"] == "a\nb\n"  # one final newline is removed
@@ -310,11 +311,11 @@ def test_a_local_command_returns_both_streams_and_shows_its_lines(plugin: Plugin
         ),
     ],
 )
-def test_a_failing_local_command_fails_in_gos_words(plugin: Plugin, inputs: Json, error: str) -> None:
+def test_a_failing_local_command_fails_with_gos_message(plugin: Plugin, inputs: Json, error: str) -> None:
     assert plugin.create("local", inputs) == f"UNKNOWN: {error}"
 
 
-def test_an_update_runs_update_or_else_create_and_hands_over_the_last_outputs(plugin: Plugin) -> None:
+def test_updating_runs_the_update_command_or_else_the_create_command_and_passes_the_last_outputs(plugin: Plugin) -> None:
     state = {"create": "x", "stdout": "o", "stderr": "e"}
     shown = "echo $PULUMI_COMMAND_STDOUT$PULUMI_COMMAND_STDERR"
     assert plugin.update("local", state, {"create": shown})["properties"]["stdout"] == "oe"
@@ -324,19 +325,19 @@ def test_an_update_runs_update_or_else_create_and_hands_over_the_last_outputs(pl
     assert plugin.update("local", state, {"delete": "x"})["properties"] == {"delete": "x", "stdout": "o", "stderr": "e"}
 
 
-def test_a_line_that_would_hang_the_genuine_plugin_fails_with_the_reason(plugin: Plugin) -> None:
+def test_an_output_line_that_would_hang_the_genuine_plugin_fails_the_command_with_the_reason(plugin: Plugin) -> None:
     long = {"create": "head -c 70000 /dev/zero | tr '\\0' a; echo"}
     assert "a line of 65536 bytes or more" in plugin.create("local", long)
     assert len(plugin.create("local", {**long, "logging": "none"})["properties"]["stdout"]) == 70000
 
 
-def test_the_invoke_runs_at_once_and_keeps_a_secret_command_secret(plugin: Plugin) -> None:
+def test_the_run_function_runs_a_command_at_once_and_keeps_a_secret_command_secret(plugin: Plugin) -> None:
     request = provider_pb2.InvokeRequest(tok="command:local:run", args=message({"command": secret("echo hi")}))
     assert plugin.ask("Invoke", request)["return"] == {"command": secret("echo hi"), "stdout": "hi", "stderr": ""}
 
 
 @needs_sshd
-def test_a_remote_command_gets_stdin_and_returns_both_streams(plugin: Plugin, sshd: Sshd) -> None:
+def test_a_remote_command_gets_stdin_and_returns_stdout_and_stderr(plugin: Plugin, sshd: Sshd) -> None:
     command = "cat; echo err >&2; echo $FOO"
     answer = plugin.create(
         "remote",
@@ -355,7 +356,7 @@ def test_a_remote_command_gets_stdin_and_returns_both_streams(plugin: Plugin, ss
         ("kill -9 $$", 'Process exited with status 137 from signal KILL: running "kill -9 $$":\n'),
     ],
 )
-def test_a_failing_remote_command_fails_in_gos_words(plugin: Plugin, sshd: Sshd, command: str, error: str) -> None:
+def test_a_failing_remote_command_fails_with_gos_message(plugin: Plugin, sshd: Sshd, command: str, error: str) -> None:
     assert plugin.create("remote", {"create": command, "connection": sshd.connection()}) == f"UNKNOWN: {error}"
 
 
@@ -369,12 +370,12 @@ def test_a_variable_that_the_server_refuses_fails_the_command_before_it_starts(
     assert list(tmp_path.iterdir()) == []
     state = {"create": "x", "stdout": "o", "stderr": "", "connection": sshd.connection()}
     answer = plugin.update("remote", state, {"create": "echo ok", "connection": sshd.connection()})
-    assert answer["properties"]["stdout"] == "ok"  # the last output is only offered
+    assert answer["properties"]["stdout"] == "ok"  # the server refuses the last output as well, which is only a warning
     assert [severity for severity, _, _ in plugin.engine.logged] == [2, 1]
 
 
 @needs_sshd
-def test_a_connection_that_cannot_be_made_says_so_in_gos_words(plugin: Plugin, sshd: Sshd) -> None:
+def test_a_connection_that_cannot_be_made_fails_with_gos_message(plugin: Plugin, sshd: Sshd) -> None:
     closed = free_port()
     proxy = sshd.connection()["value"]
     refused = f"dial tcp 127.0.0.1:{closed}: connect: connection refused"
@@ -396,7 +397,7 @@ def test_a_connection_that_cannot_be_made_says_so_in_gos_words(plugin: Plugin, s
             {"proxy": proxy, "port": closed},
             "proxy: after 1 failed attempts: ssh: rejected: connect failed (Connection refused)",
         ),
-        # The second attempt finds the channel used up, and reports that.
+        # The failed handshake is retried on the channel that it has used up; the retry fails with EOF, which is reported.
         (
             {"proxy": proxy, "hostKey": sshd.public("other")},
             "proxy: after 1 failed attempts: ssh: handshake failed: EOF",
@@ -412,7 +413,7 @@ def test_a_connection_that_cannot_be_made_says_so_in_gos_words(plugin: Plugin, s
 
 @needs_sshd
 @pytest.mark.parametrize("by_variable", [False, True])
-def test_an_agent_alone_opens_both_hops_and_is_not_forwarded(sshd: Sshd, agent: str, *, by_variable: bool) -> None:
+def test_an_agent_authenticates_both_hops_and_is_not_forwarded(sshd: Sshd, agent: str, *, by_variable: bool) -> None:
     with Plugin({"SSH_AUTH_SOCK": agent if by_variable else ""}) as running:
         path = {} if by_variable else {"agentSocketPath": agent}
         hop = sshd.connection(privateKey=None, **path)["value"]
@@ -456,7 +457,7 @@ def test_copying_follows_the_genuine_rules_for_paths(plugin: Plugin, sshd: Sshd,
 
 
 @needs_sshd
-def test_a_copy_is_repeated_only_for_other_content_or_another_destination(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
+def test_a_copy_is_repeated_only_if_content_or_destination_changes(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     inputs = {"connection": sshd.connection(), "remotePath": f"{tmp_path}/to", "source": asset(path=f"{tmp_path}/file")}
     plugin.update("copy", inputs, {**inputs, "triggers": [1]})
@@ -466,7 +467,7 @@ def test_a_copy_is_repeated_only_for_other_content_or_another_destination(plugin
 
 
 @needs_sshd
-def test_a_cancel_stops_dialling_and_local_commands_but_no_remote_command(sshd: Sshd, tmp_path: Path) -> None:
+def test_a_cancel_stops_connection_attempts_and_local_commands_but_no_remote_command(sshd: Sshd, tmp_path: Path) -> None:
     """As in the real plugin: a command on another machine continues, and its result is not lost."""
     waiting = sshd.connection(port=free_port(), dialErrorLimit=-1)
     with Plugin() as running, futures.ThreadPoolExecutor() as threads:
@@ -527,8 +528,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 @needs_engine
 @pytest.mark.engine
 @of_one_project
-def test_every_documented_command_on_a_stack_file_or_a_state_does_what_it_says(project: Project) -> None:
-    """The commands of README, docs/acceptance.md and docs/hosts.md."""
+def test_documented_commands_on_a_stack_file_or_a_state_have_the_documented_effect(project: Project) -> None:
+    """The commands are from README and docs/."""
     file = project.folder / "Pulumi.dev.yaml"
     kept = file.read_text()
     nodes = "config:\n  trial:hosts:\n    nodes:\n      gpu-a: 10.20.1.11\n      x: 10.20.1.12\n"
@@ -562,7 +563,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
     up = project.pulumi("up", "--yes", "--skip-preview", "--debug")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "a line of the program" in up.stdout
-    assert "debug: resource registration successful" in up.stdout  # from the SDK, sent only on request
+    assert "debug: resource registration successful" in up.stdout  # the SDK logs it, only with --debug
     outputs = json.loads(project.pulumi("stack", "output", "--json", "--show-secrets").stdout)
     assert outputs == {
         "where": [str(project.folder), str(project.folder), "beside"],
@@ -584,7 +585,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
         ("import sys\nsys.exit(3)", "Program exited with non-zero exit code: 3", "Traceback"),
     ],
 )
-def test_a_program_that_fails_shows_its_own_error_and_no_more(project: Project, program: str, shown: str, hidden: str) -> None:
+def test_a_program_that_fails_shows_only_its_own_error(project: Project, program: str, shown: str, hidden: str) -> None:
     project.write(program)
     previewed = project.pulumi("preview")
     assert previewed.returncode != 0
@@ -595,7 +596,7 @@ def test_a_program_that_fails_shows_its_own_error_and_no_more(project: Project, 
 @needs_engine
 @pytest.mark.engine
 @of_one_project
-def test_a_missing_virtualenv_is_named(project: Project) -> None:
+def test_a_missing_virtualenv_is_named_in_the_error(project: Project) -> None:
     project.write("", runtime="{name: python, options: {virtualenv: nope}}")
     previewed = project.pulumi("preview")
     assert previewed.returncode != 0
@@ -605,7 +606,7 @@ def test_a_missing_virtualenv_is_named(project: Project) -> None:
 @needs_engine
 @pytest.mark.engine
 @of_one_project
-def test_a_changed_trigger_replaces_a_command_and_an_unchanged_one_runs_nothing(project: Project) -> None:
+def test_a_command_is_replaced_only_if_a_trigger_changed(project: Project) -> None:
     program = (
         "import pulumi\nfrom pulumi_command import local\n"
         "one = local.Command('one', create='echo once >> log', triggers=[{}], delete='echo gone >> log')\n"

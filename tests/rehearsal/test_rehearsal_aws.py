@@ -1,4 +1,4 @@
-"""The stand-in for AWS: what it creates in the world, how it recovers after its process dies, and its faults."""
+"""The stand-in for AWS: what it creates in the world, how it recovers after its process dies, and what planted faults do."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> No
     assert (outputs["privateDns"], outputs["rootBlockDevice"]["volumeSize"]) == ("ip-10-0-0-5.ec2.internal", 500)
 
 
-def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_moves_to_its_successor(
+def test_an_elastic_address_replaces_an_instances_own_address_and_moves_to_the_instance_that_replaces_it(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network().rules().roles()
@@ -127,16 +127,16 @@ def test_an_elastic_address_takes_the_place_of_an_instances_own_in_place_and_mov
     second = stack.make("Instance", "successor", **head(stack.ids)).id
     cloud.update(stack.ids["kept"], stack.inputs["kept"] | {"instance": second})
     assert publics()["10.0.0.6"] == kept
-    assert publics()["10.0.0.5"] not in {kept, ""}, "it gets another address of the vendor's"
+    assert publics()["10.0.0.5"] not in {kept, ""}, "the first instance gets another address from the vendor"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
-    for name in "abcd":  # with the NAT gateway's address, the most that an account may have
+    for name in "abcd":  # with the NAT gateway's address, these are the most that an account may have
         stack.make("Eip", name, domain="vpc")
     (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
     assert full.code == "AddressLimitExceeded"
 
 
-def test_an_instance_without_a_profile_may_write_no_parameter(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_without_a_profile_cannot_write_a_parameter(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     inputs = {key: value for key, value in head(stack.ids).items() if key != "iamInstanceProfile"}
     stack.make("Instance", "instance", **inputs)
@@ -144,7 +144,7 @@ def test_an_instance_without_a_profile_may_write_no_parameter(cloud: Cloud, fake
     assert spec.may_put == ()
 
 
-def test_a_key_pair_is_authorised(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_public_key_of_a_key_pair_is_authorised_on_the_instance(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     stack.make("KeyPair", "key", keyName="operator", publicKey=PUBLIC_KEY)
     stack.make("Instance", "instance", **head(stack.ids), keyName="operator")
@@ -176,7 +176,7 @@ def test_a_fleet_launches_its_hosts_on_one_fabric_with_the_interfaces_of_its_tem
     assert (fakes.running, fakes.fabrics) == ({}, {})
 
 
-def test_the_next_launch_uses_a_templates_new_version(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_launch_uses_the_latest_or_the_given_version_of_its_template(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.template()
     changed = stack.inputs["template"] | {
@@ -193,7 +193,7 @@ def test_the_next_launch_uses_a_templates_new_version(cloud: Cloud, fakes: Fakes
 # EFA and security groups
 
 
-def test_efa_passes_only_if_security_groups_allow_all_traffic_in_and_out_by_group_id(cloud: Cloud, fakes: Fakes) -> None:
+def test_efa_traffic_passes_only_if_groups_allow_all_traffic_both_ways_by_group_id(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     stack.fleet()
@@ -203,7 +203,7 @@ def test_efa_passes_only_if_security_groups_allow_all_traffic_in_and_out_by_grou
     for name in ("nodes-out", "nodes-in"):
         kept = stack.inputs[name]
         stack.delete(name)
-        assert fakes.pairs[fabric] == set(), f"egress to 0.0.0.0/0 is no egress by id, and without {name} nothing passes"
+        assert fakes.pairs[fabric] == set(), f"without {name} nothing passes: a rule for 0.0.0.0/0 is no rule by group id"
         everything = "nodes-out-tcp" if name == "nodes-out" else "nodes-in-tcp"
         direction = "Egress" if name == "nodes-out" else "Ingress"
         stack.rule(direction, everything, "nodes", peer="nodes", ipProtocol="tcp", fromPort=0, toPort=65535)
@@ -242,17 +242,17 @@ def test_lustre_without_its_ports_is_created_but_fails(cloud: Cloud, fakes: Fake
     cloud.delete(partly.value.resource_id)
 
 
-def test_lustre_over_efa_needs_all_traffic_allowed_by_group_id(cloud: Cloud) -> None:
+def test_lustre_over_efa_works_only_if_all_traffic_is_allowed_by_group_id(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules()
     wanted = lustre(stack.ids) | {"efaEnabled": True, "storageCapacity": 19_200}
-    with pytest.raises(PartlyCreatedError, match="as EFA needs it"):
+    with pytest.raises(PartlyCreatedError, match="which EFA needs"):
         cloud.create(token("LustreFileSystem"), stack.urn("LustreFileSystem", "l"), wanted)
     stack.rule("Ingress", "storage-in", "storage", peer="storage")
     stack.rule("Egress", "storage-out", "storage", peer="storage")
     stack.make("LustreFileSystem", "lustre", **wanted)
 
 
-def test_a_buckets_objects_are_in_the_folder_that_mirrors_it(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_buckets_objects_are_in_the_file_system_folder_that_mirrors_the_bucket(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules()
     stack.make("Bucket", "bucket", bucket="sets")
     (fakes.world.path / "s3" / "sets" / "train.idx").write_text("0 1\n")
@@ -295,7 +295,9 @@ def test_a_parameter_created_by_somebody_else_is_not_overwritten(cloud: Cloud) -
 # Deletion and recovery
 
 
-def test_resources_in_use_cannot_be_deleted_but_all_can_in_reverse_order(cloud: Cloud, fakes: Fakes) -> None:
+def test_resources_in_use_cannot_be_deleted_but_all_can_be_deleted_in_reverse_order_of_creation(
+    cloud: Cloud, fakes: Fakes
+) -> None:
     stack = whole(cloud)
     for used, code in (
         ("vpc", "DependencyViolation"), ("public", "DependencyViolation"), ("nodes", "DependencyViolation"),
@@ -319,7 +321,7 @@ def forge(cloud: Cloud, record_id: str, **fields: Any) -> None:
             setattr(database.records[record_id], name, value)
 
 
-def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_whose_process_died_is_finished_as_the_vendor_would(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     head_record = stack.head()
     stack.template()
@@ -336,7 +338,7 @@ def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Clou
     assert not (fakes.world.path / "hosts" / "deadbeef").exists()
 
 
-def test_recovery_leaves_the_hosts_of_another_cloud_alone(cloud: Cloud, fakes: Fakes) -> None:
+def test_recovery_keeps_the_hosts_of_another_cloud(cloud: Cloud, fakes: Fakes) -> None:
     theirs = Record("ocid1.instance.oc1..x", "oci:Core/instance:Instance", "", "RUNNING", {})
     with Store(fakes.world, "oci").change() as database:
         database.records[theirs.id] = theirs
@@ -348,7 +350,7 @@ def test_recovery_leaves_the_hosts_of_another_cloud_alone(cloud: Cloud, fakes: F
 # Faults
 
 
-def test_a_fleet_without_capacity_is_an_empty_fleet_and_no_error(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_fleet_without_capacity_is_created_empty_and_without_an_error(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     template = stack.template().id
     faults(cloud, {"kind": "capacity", "after": 1})
@@ -366,9 +368,7 @@ def node(stack: Stack) -> dict[str, Any]:
     return {"launchTemplate": {"id": stack.ids["template"], "version": "1"}, "tags": {"Name": "x-gpu-p5", "team": "a"}}
 
 
-def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_with_its_reason(
-    cloud: Cloud, fakes: Fakes
-) -> None:
+def test_a_launch_without_capacity_is_retried_and_finally_refused_with_the_reason(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     faults(cloud, {"kind": "capacity", "after": 0, "times": 3})
@@ -377,7 +377,7 @@ def test_a_launch_without_capacity_is_asked_for_again_and_in_the_end_refused_wit
     faults(cloud, {"kind": "capacity", "after": 1})
     with pytest.raises(ServiceError, match=r"InsufficientInstanceCapacity: We currently do not have sufficient p5\.48xlarge"):
         cloud.create(token("Instance"), stack.urn("Instance", "never"), node(stack))
-    assert len(fakes.running) == 1, "the first machine stays, and the next update keeps it"
+    assert len(fakes.running) == 1, "the machine that was launched first stays"
 
 
 def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is_too_short(cloud: Cloud, fakes: Fakes) -> None:
@@ -387,8 +387,8 @@ def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is
     faults(cloud, {"kind": "slow_end", "operation": "TerminateInstances", "seconds": 0.05, "times": 2})
     with pytest.raises(RequestTimeoutError, match=r"'terminated' \(last state: 'shutting-down', timeout: 0\.01s\)"):
         cloud.delete(slow, 0.01)
-    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "it no longer runs"
-    assert fakes.running, "but it exists until it has ended"
+    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "an ending instance is not listed"
+    assert fakes.running, "the instance exists until it has terminated"
     cloud.delete(slow, 1)
     assert not fakes.running
     assert slow not in cloud.store.read().records
@@ -422,7 +422,7 @@ def differences(stack: Stack, name: str, old: dict[str, Any], new: dict[str, Any
     return {path: kinds.Name(one.kind) for path, one in found.detailedDiff.items()}
 
 
-def test_an_instance_without_tags_of_its_own_loses_those_of_its_template(cloud: Cloud) -> None:
+def test_the_diff_of_an_instance_whose_inputs_lack_tags_reports_that_its_tags_change(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     made = stack.make("Instance", "node", **node(stack))
@@ -434,7 +434,7 @@ def test_an_instance_without_tags_of_its_own_loses_those_of_its_template(cloud: 
     assert cloud.read(made.id).outputs()["tags"] == {"Name": "x-gpu-p5"}
 
 
-def test_a_preview_of_another_template_does_not_know_the_number_of_its_version(cloud: Cloud) -> None:
+def test_a_preview_of_a_changed_template_knows_its_latest_version_only_if_nothing_but_tags_changed(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     made = stack.template()
     for changed, unknown in (({"ebsOptimized": "false"}, True), ({"tags": {"team": "x"}}, False)):
@@ -446,7 +446,7 @@ def test_a_preview_of_another_template_does_not_know_the_number_of_its_version(c
         assert (foreseen["latestVersion"] is wire.UNKNOWN) == unknown
 
 
-def test_a_new_resource_is_not_known_everywhere_at_once(cloud: Cloud) -> None:
+def test_a_launch_that_does_not_see_its_new_instance_profile_yet_is_retried_and_finally_refused(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     faults(cloud, {"kind": "eventual", "operation": "RunInstances", "times": 3})
     stack.head()
@@ -455,7 +455,7 @@ def test_a_new_resource_is_not_known_everywhere_at_once(cloud: Cloud) -> None:
         cloud.create(token("Instance"), stack.urn("Instance", "b"), head(stack.ids))
 
 
-def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
+def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
     stack = Stack(cloud)
     faults(cloud, {"kind": "throttle", "operation": "CreateVpc", "times": 3})
     stack.make("Vpc", "vpc", cidrBlock="10.0.0.0/16")
@@ -473,13 +473,13 @@ def test_creation_takes_the_requested_share_of_its_real_time(fakes: Fakes, monke
     monkeypatch.setenv("BUSBAR_PACE", "0.5")
     stack = Stack(Cloud(fakes.world)).network().rules()
     stack.make("LustreFileSystem", "lustre", **lustre(stack.ids))
-    assert 300 in waited, "ten minutes at half pace"
+    assert 300 in waited, "half of ten minutes"
     monkeypatch.setenv("BUSBAR_PACE", "2")
     with pytest.raises(ValueError, match="a number from 0 to 1"):
         Cloud(fakes.world)
 
 
-def test_metadata_is_there_only_while_its_endpoint_is_enabled(cloud: Cloud, fakes: Fakes) -> None:
+def test_metadata_is_served_only_while_the_endpoint_is_enabled(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().roles()
     stack.make("Instance", "instance", **(head(stack.ids) | {"metadataOptions": {"httpEndpoint": "disabled"}}))
     (spec,) = fakes.running.values()

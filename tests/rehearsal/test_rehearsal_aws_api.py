@@ -27,7 +27,8 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.https_service import Answer, Request, Silence
 
 ROLE = "controller"
-#: The controller's permissions: everything on EC2 resources with its cluster's tag, and passing its nodes their role.
+#: The controller's permissions: to launch and list instances, to tag what it launches, to terminate instances with the tag of
+#: its cluster, and to pass roles to instances.
 STATEMENTS: dict[str, dict[str, Any]] = {
     "launch": {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": "*"},
     "fleet": {"Effect": "Allow", "Action": "ec2:CreateFleet", "Resource": "*"},
@@ -50,7 +51,7 @@ TAGS = [{"Key": "busbar", "Value": "one"}, {"Key": "busbar:launch", "Value": "01
 
 
 class Account:
-    """A stack with a head node whose role has a policy, and a launch template of nodes."""
+    """A stack with a launch template for nodes and a head node whose role has a policy, and an EC2 client with that role."""
 
     def __init__(self, cloud: Cloud, **changes: Any) -> None:
         self.cloud, self.stack = cloud, Stack(cloud).network().rules().roles()
@@ -100,7 +101,7 @@ def refused(work: Any, *words: Any, **more: Any) -> tuple[str, int, str]:
     return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
 
 
-def test_machines_are_there_with_their_addresses_at_once_and_run_later(account: Account, fakes: Fakes) -> None:
+def test_a_launch_returns_machines_with_addresses_at_once_and_they_run_later(account: Account, fakes: Fakes) -> None:
     made = account.launch()
     assert [one["State"]["Name"] for one in made] == ["pending", "pending"]
     assert [one["PrivateIpAddress"] for one in made] == ["10.1.0.4", "10.1.0.5"]
@@ -117,7 +118,7 @@ def test_machines_are_there_with_their_addresses_at_once_and_run_later(account: 
     assert sorted(spec.index for spec in fakes.running.values() if spec.instance_id in ids) == [0, 1]
 
 
-def test_a_client_token_launches_once_and_takes_no_other_request(account: Account) -> None:
+def test_a_client_token_launches_once_and_is_refused_with_other_parameters(account: Account) -> None:
     first = account.launch()
     assert {one["InstanceId"] for one in account.launch()} == {one["InstanceId"] for one in first}
     assert refused(account.launch, 1, 2)[:2] == ("IdempotentParameterMismatch", 400)
@@ -140,7 +141,7 @@ def test_filters_and_pages_find_the_machines_of_a_launch(account: Account) -> No
     )
 
 
-def test_ended_machines_are_shown_as_such_and_unknown_ones_end_none(account: Account, fakes: Fakes) -> None:
+def test_terminated_machines_stay_listed_and_an_unknown_id_terminates_none(account: Account, fakes: Fakes) -> None:
     ids = [one["InstanceId"] for one in account.launch()]
     missing = "i-00000000000000000"
     said = refused(account.ec2.terminate_instances, InstanceIds=[ids[0], missing])
@@ -161,7 +162,7 @@ def test_a_machine_that_dies_is_terminated_with_the_clouds_reason(account: Accou
     assert account.listed(InstanceIds=[ids[0]])[ids[0]]["StateReason"]["Code"] == "Server.InternalError"
 
 
-def test_without_capacity_for_the_least_there_is_none_and_above_it_what_there_is(account: Account) -> None:
+def test_a_launch_gets_the_available_machines_but_none_if_fewer_than_the_minimum_are_available(account: Account) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1})
     code, status, message = refused(account.launch)
     assert (code, status) == ("InsufficientInstanceCapacity", 500)
@@ -170,7 +171,7 @@ def test_without_capacity_for_the_least_there_is_none_and_above_it_what_there_is
     assert len(account.launch(1, 2, "u")) == 1
 
 
-def test_a_fleet_answers_with_its_machines_and_with_what_it_could_not_launch(account: Account) -> None:
+def test_a_fleet_answers_with_its_machines_and_with_the_errors_of_those_that_it_could_not_launch(account: Account) -> None:
     template = {"LaunchTemplateId": account.stack.ids["template"], "Version": "$Default"}
 
     def fleet(least: int, most: int, **more: Any) -> dict[str, Any]:
@@ -197,7 +198,7 @@ def test_a_fleet_answers_with_its_machines_and_with_what_it_could_not_launch(acc
     assert refused(fleet, 3, 2)[0] == "InvalidFleetConfig"
 
 
-def test_faults_of_the_api_strike_as_often_as_they_are_planted(account: Account) -> None:
+def test_faults_of_the_api_occur_as_often_as_they_are_planted(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "DescribeInstances", "times": 1},
@@ -218,7 +219,9 @@ def test_faults_of_the_api_strike_as_often_as_they_are_planted(account: Account)
     ("missing", "action"),
     [("launch", "ec2:RunInstances"), ("see", "ec2:DescribeInstances"), ("tag", "ec2:CreateTags"), ("pass", "iam:PassRole")],
 )
-def test_what_no_policy_allows_is_refused_by_its_action(cloud: Cloud, missing: str, action: str) -> None:
+def test_a_call_that_no_policy_allows_is_refused_with_the_name_of_the_denied_action(
+    cloud: Cloud, missing: str, action: str
+) -> None:
     account = Account(cloud, **{missing: None})
     code, status, message = refused(account.listed if missing == "see" else account.launch)
     assert (code, status) == ("UnauthorizedOperation", 403)
@@ -227,7 +230,7 @@ def test_what_no_policy_allows_is_refused_by_its_action(cloud: Cloud, missing: s
         assert len(account.listed()) == 1
 
 
-def test_a_condition_on_a_tag_holds_for_the_machines_that_have_it(account: Account) -> None:
+def test_machines_without_the_clusters_tag_can_be_neither_terminated_nor_tagged(account: Account) -> None:
     others = [{"ResourceType": "instance", "Tags": [{"Key": "busbar", "Value": "two"}]}]
     theirs = [one["InstanceId"] for one in account.launch(named="u", TagSpecifications=others)]
     assert refused(account.ec2.terminate_instances, InstanceIds=theirs)[0] == "UnauthorizedOperation"
@@ -247,7 +250,7 @@ def test_a_condition_on_a_tag_holds_for_the_machines_that_have_it(account: Accou
         ({"tag": {**STATEMENTS["tag"], "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["busbar"]}}}}, False),
     ],
 )  # fmt: skip
-def test_policies_are_judged_as_iam_judges_them(cloud: Cloud, changes: dict[str, Any], may: bool) -> None:
+def test_policies_are_evaluated_as_by_iam(cloud: Cloud, changes: dict[str, Any], may: bool) -> None:
     account = Account(cloud, **changes)
     if may:
         assert len(account.launch()) == 2
@@ -255,7 +258,7 @@ def test_policies_are_judged_as_iam_judges_them(cloud: Cloud, changes: dict[str,
         assert refused(account.launch)[0] == "UnauthorizedOperation"
 
 
-def test_only_requests_that_credentials_of_this_world_signed_are_answered(account: Account) -> None:
+def test_only_requests_signed_with_credentials_of_this_world_are_answered(account: Account) -> None:
     world = account.cloud.world
     for changes in ({"SecretAccessKey": "x" * 40}, {"Token": "eA=="}, {"AccessKeyId": "ASIAXXXXXXXXXXXXXXXX"}):
         other = client(world, account.service, account.head, ROLE, **changes)
@@ -266,9 +269,7 @@ def test_only_requests_that_credentials_of_this_world_signed_are_answered(accoun
     assert elsewhere.status == 403
 
 
-def test_a_body_that_was_changed_on_its_way_is_not_the_one_that_was_signed(
-    account: Account, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_request_whose_body_was_changed_after_signing_is_refused(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Request] = []
     answer = account.service.answer
 
@@ -283,7 +284,7 @@ def test_a_body_that_was_changed_on_its_way_is_not_the_one_that_was_signed(
     assert answer(Request(whole.method, whole.target, whole.headers, whole.body + b"&MaxResults=7")).status == 401
 
 
-def test_credentials_and_requests_end(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expired_credentials_are_refused(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sessions, "LIFE_S", -1)
     late = client(account.cloud.world, account.service, account.head, ROLE)
     assert refused(late.describe_instances)[:2] == ("RequestExpired", 400)
@@ -299,13 +300,13 @@ def test_credentials_and_requests_end(account: Account, monkeypatch: pytest.Monk
         ({"MaxCount": 400}, "VcpuLimitExceeded"),
     ],
 )
-def test_what_the_service_refuses_is_refused_at_once(account: Account, more: dict[str, Any], code: str) -> None:
+def test_invalid_requests_to_the_service_are_refused_at_once(account: Account, more: dict[str, Any], code: str) -> None:
     assert refused(account.launch, **more)[0] == code
     assert len(account.listed()) == 1
 
 
 @pytest.mark.parametrize(("name", "value"), [("Colour", "red"), ("MinCount.1", "2"), ("MinCount", "two")])
-def test_a_parameter_that_the_operation_does_not_know_is_refused(name: str, value: str) -> None:
+def test_an_unknown_parameter_or_an_invalid_value_is_refused(name: str, value: str) -> None:
     with pytest.raises(ServiceError, match=r"UnknownParameter|InvalidParameterValue"):
         query.parsed("RunInstances", {"Action": "RunInstances", "Version": "2016-11-15", name: value})
 
@@ -324,7 +325,7 @@ def test_the_metadata_service_names_the_role_and_gives_its_credentials(
     assert service.answer("GET", f"{place}/", proof, b"") == (200, ROLE)
     given = json.loads(service.answer("GET", f"{place}/{ROLE}", proof, b"")[1])
     assert (given["Code"], given["Type"], given["AccessKeyId"][:4]) == ("Success", "AWS-HMAC", "ASIA")
-    assert json.loads(service.answer("GET", f"{place}/{ROLE}", proof, b"")[1]) == given, "they last"
+    assert json.loads(service.answer("GET", f"{place}/{ROLE}", proof, b"")[1]) == given, "the same credentials are given again"
     own = client(account.cloud.world, account.service, account.head, ROLE, **given)
     assert len(own.describe_instances()["Reservations"]) == 1
     assert service.answer("GET", f"{place}/other", proof, b"")[0] == 404
@@ -346,13 +347,13 @@ def test_running_machines_are_shown_with_the_network_nodes_above_them(cloud: Clo
     assert len(shown["Instances"]) == 2
     assert len(account.ec2.describe_instance_topology(NextToken=shown["NextToken"])["Instances"]) == 1
     (head,) = account.ec2.describe_instance_topology(InstanceIds=[account.head.id])["Instances"]
-    assert "NetworkNodes" not in head, "an m5.8xlarge"
+    assert "NetworkNodes" not in head, "an m5.8xlarge has no network nodes"
     assert refused(account.ec2.describe_instance_topology, InstanceIds=ids, MaxResults=5)[0] == "InvalidParameterCombination"
     assert refused(account.ec2.describe_instance_topology, InstanceIds=["i-0"])[0] == "InvalidInstanceID.NotFound"
     assert refused(account.ec2.describe_instance_topology, GroupNames=["g"] * 101)[0] == "InvalidParameterValue"
 
 
-def test_network_nodes_are_shown_only_to_a_role_that_may_see_them(account: Account) -> None:
+def test_network_nodes_are_shown_only_to_a_role_that_may_describe_instance_topology(account: Account) -> None:
     code, status, message = refused(account.ec2.describe_instance_topology)
     assert (code, status) == ("UnauthorizedOperation", 403)
     assert "is not authorized to perform: ec2:DescribeInstanceTopology" in message
@@ -387,7 +388,7 @@ def reservation(account: Account, block: str) -> dict[str, Any]:
     return dict(one)
 
 
-def test_reservations_are_shown_only_to_a_role_that_may_see_them(account: Account) -> None:
+def test_reservations_are_shown_only_to_a_role_that_may_describe_capacity_reservations(account: Account) -> None:
     code, status, message = refused(account.ec2.describe_capacity_reservations)
     assert (code, status) == ("UnauthorizedOperation", 403)
     assert "is not authorized to perform: ec2:DescribeCapacityReservations" in message

@@ -1,4 +1,4 @@
-"""Security groups of the stand-in for AWS with real packets: the front end by nftables, EFA's rails by the fabric's bridges."""
+"""Security groups of the stand-in for AWS, with real packets on the front end and between EFA's rails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.ma
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:
-    """Whether a TCP connection to a port gets an answer within two seconds; a refusal by the far kernel counts, too."""
+    """Return whether a TCP connection gets an answer within two seconds; a refusal by the other host's kernel counts, too."""
     script = (
         f"import socket,sys\ns=socket.socket()\ns.settimeout(2)\nsys.exit(s.connect_ex(({address!r}, {port})) not in (0, 111))"
     )
@@ -44,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
-    """A head and two machines with four rails each, running for real; everything is deleted at the end and leaves nothing."""
+    """A stack, and the running hosts of its head and two machines with four rails each; in the end, deletion leaves nothing."""
     stack = Stack(Cloud(world)).network().rules().roles()
     stack.head()
     stack.make("PlacementGroup", "group", strategy="cluster")
@@ -60,13 +60,13 @@ def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
     assert wires.namespaces(world) == [network.OPERATOR]
 
 
-def test_the_front_end_passes_what_a_group_allows_by_id_and_by_network(
+def test_the_front_end_passes_traffic_that_a_group_allows_by_group_id_or_by_network(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (head, one, two) = built
     assert reaches(world, head, one.address, 22), "nodes let the head in by its group's id"
     assert reaches(world, one, two.address, 4000), "nodes let each other in by their group's id"
-    assert not reaches(world, one, head.address, 4000), "the head lets in SSH only from one network"
+    assert not reaches(world, one, head.address, 4000), "the head lets in only SSH, and only from one network"
     stack.delete("nodes-from-head")
     assert not reaches(world, head, one.address, 22)
     port = {"ipProtocol": "tcp", "fromPort": 4000, "toPort": 4001}
@@ -78,33 +78,35 @@ def test_the_front_end_passes_what_a_group_allows_by_id_and_by_network(
     assert reaches(world, head, one.address, 22)
 
 
-def test_rails_carry_nothing_without_egress_to_the_group_by_its_id(
+def test_rails_carry_nothing_unless_egress_to_the_group_itself_is_allowed(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (_, one, two) = built
     there = [rail_address(world, two, rail) for rail in range(4)]
     assert all(reaches(world, one, address, 5000) for address in there)
     stack.delete("nodes-out")
-    assert not any(reaches(world, one, address, 5000) for address in there), "egress to 0.0.0.0/0 is still there"
-    assert reaches(world, one, two.address, 4000), "and the front end goes by it"
+    assert not any(reaches(world, one, address, 5000) for address in there), "0.0.0.0/0 does not include EFA"
+    assert reaches(world, one, two.address, 4000), "egress to 0.0.0.0/0 allows traffic of the front end"
     stack.rule("Egress", "nodes-out", "nodes", peer="nodes")
     assert all(reaches(world, one, address, 5000) for address in there)
 
 
-def test_a_machine_asks_the_name_service_of_its_vpc(world: World, built: tuple[Stack, list[hosts.HostSpec]]) -> None:
+def test_a_machine_uses_the_name_service_of_its_vpc(world: World, built: tuple[Stack, list[hosts.HostSpec]]) -> None:
     _, (_, one, two) = built
     found = hosts.enter(world, one.id, ["getent", "hosts", two.hostname])
     assert found.stdout.split()[:1] == [two.address], found
 
 
-def test_the_fabric_of_a_cloud_without_groups_passes_everything() -> None:
+def test_a_fabric_passes_everything_without_groups_and_only_the_given_pairs_with_groups() -> None:
     assert render_fabric(None).splitlines() == ["table bridge fabric", "delete table bridge fabric"]
     text = render_fabric([("aaaaaaaa", "bbbbbbbb")])
     assert 'iifname "haaaaaaaar*" oifname "hbbbbbbbbr*" accept' in text
     assert "policy drop" in text
 
 
-def test_a_plan_is_read_back_as_it_was_written(world: World, built: tuple[Stack, list[hosts.HostSpec]]) -> None:
+def test_a_network_plan_that_is_read_back_has_its_groups_and_its_resolver(
+    world: World, built: tuple[Stack, list[hosts.HostSpec]]
+) -> None:
     _, (head, *_) = built
     plan = network.load_vcn(world, head.vcn_id)
     assert plan.groups

@@ -1,4 +1,4 @@
-"""The stand-in for AWS as the engine and the SDK see it: data sources, outputs, the protocol, the plugin."""
+"""The stand-in for AWS as the engine and the SDK see it: data sources, outputs and the provider protocol."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getEips": {},
     "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
-    # Text that is the name of something in the stack is replaced by its id.
+    # asked() replaces text that is the name of a resource of the stack by the id of that resource.
     "getVpc": {"id": "vpc"},
     "getSubnet": {"id": "private"},
     "getRouteTable": {"subnetId": "private"},
@@ -94,7 +94,7 @@ def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stac
     assert len(set(answered) & read) > 2
 
 
-def test_lookups_find_what_was_made(furnished: Stack) -> None:
+def test_lookups_find_the_created_resources(furnished: Stack) -> None:
     found = asked(furnished, "getInstances")
     assert (len(found["ids"]), found["privateIps"]) == (2, ["10.1.0.6", "10.1.0.7"])
     assert asked(furnished, "getInstances", filters=[], instanceTags={"Name": "x-head"})["ids"] == [furnished.ids["instance"]]
@@ -113,7 +113,7 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     assert json.loads(odcr["properties"])["TotalInstanceCount"] == 2
 
 
-def test_a_network_that_exists_is_shown_with_its_ways_out_its_free_addresses_and_its_rules(cloud: Cloud) -> None:
+def test_an_existing_network_is_shown_with_its_routes_its_free_addresses_and_its_rules(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules()
     ids = stack.ids
     assert asked(stack, "getVpc") | {"id": 0} == asked(stack, "getVpc", id="vpc") | {"id": 0}
@@ -133,7 +133,7 @@ def test_a_network_that_exists_is_shown_with_its_ways_out_its_free_addresses_and
     assert (ssh["fromPort"], ssh["toPort"], rules[0]["fromPort"]) == (22, 22, -1)
 
 
-def test_a_subnet_on_the_main_route_table_has_none_of_its_own_and_missing_ones_are_reported_as_by_the_provider(
+def test_a_subnet_without_its_own_route_table_and_missing_resources_are_reported_as_by_the_provider(
     cloud: Cloud,
 ) -> None:
     stack = Stack(cloud).network()
@@ -149,7 +149,7 @@ def test_a_subnet_on_the_main_route_table_has_none_of_its_own_and_missing_ones_a
         asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
-def test_a_subnet_is_found_by_all_of_its_tags_and_none_or_several_are_reported_as_by_the_provider(cloud: Cloud) -> None:
+def test_a_subnet_is_found_by_its_tags_and_no_match_or_several_matches_are_reported_as_by_the_provider(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     place = {"vpcId": stack.ids["vpc"], "availabilityZone": f"{REGION}b"}
     for at, noun in enumerate(("one", "other")):
@@ -166,7 +166,7 @@ def test_a_subnet_is_found_by_all_of_its_tags_and_none_or_several_are_reported_a
         by(of="us")
 
 
-def test_lookups_know_the_vendors_offers(furnished: Stack) -> None:
+def test_lookups_show_the_vendors_offers(furnished: Stack) -> None:
     kind = asked(furnished, "getInstanceType")
     assert (kind["efaMaximumInterfaces"], len(kind["networkCards"]), kind["networkCards"][31]["maximumInterfaces"]) == (
         32,
@@ -207,7 +207,7 @@ def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> Non
     provider = Provider(furnished.cloud)
     for record in furnished.cloud.store.read().records.values():
         names = set(KINDS[record.token].outputs(record))
-        own = {"ownerId", "tagsAll", "region", "name"}  # what the service reports of everything, and the SDK reads of some
+        own = {"ownerId", "tagsAll", "region", "name"}  # outputs that the SDK reads only for some kinds
         assert names <= SDK.output_names(record.token) | own, record.token
         assert set(provider.outputs(record)) <= SDK.output_names(record.token)
 
@@ -234,7 +234,9 @@ def urn(noun: str, name: str) -> str:
     return f"urn:pulumi:dev::p::parent${token(noun)}::{name}"
 
 
-def test_a_region_that_is_not_configured_is_the_environments(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_configured_region_the_region_of_the_environment_is_used(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("AWS_REGION", raising=False)
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     assert not served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({}))).failures
@@ -244,7 +246,7 @@ def test_a_region_that_is_not_configured_is_the_environments(served: Any, monkey
     assert wire.loads(checked.inputs)["region"] == "ap-northeast-1"
 
 
-def test_a_region_is_needed_and_becomes_every_resources_own(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_region_is_required_and_is_set_on_every_resource(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     missing = served.CheckConfig(provider_pb2.CheckRequest(urn="", news=wire.dumps({})))
@@ -274,7 +276,9 @@ def test_a_region_is_needed_and_becomes_every_resources_own(served: Any, monkeyp
         ({"k" * 128: "x" * 256} | {str(number): "" for number in range(49)}, None),
     ],
 )
-def test_tags_that_ec2_does_not_take_are_refused_wherever_they_are(served: Any, tags: dict[str, str], said: str | None) -> None:
+def test_tags_that_ec2_does_not_accept_are_refused_on_a_resource_and_in_a_launch_template(
+    served: Any, tags: dict[str, str], said: str | None
+) -> None:
     for kind, inputs, path in (
         ("Vpc", {"cidrBlock": "10.0.0.0/16", "tags": tags}, "tags"),
         ("LaunchTemplate", {"tagSpecifications": [{"resourceType": "instance", "tags": tags}]}, "tagSpecifications[0].tags"),
@@ -293,7 +297,7 @@ def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: An
     assert made["mainRouteTableId"] is wire.UNKNOWN
 
 
-def test_a_resource_is_made_read_changed_and_deleted_by_the_engines_own_id(served: Any, cloud: Cloud) -> None:
+def test_resources_are_read_changed_and_deleted_by_the_ids_that_the_vendors_provider_uses(served: Any, cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     name = stack.ids["role"]
     read = served.Read(provider_pb2.ReadRequest(urn=urn("Role", "role"), id=name))
@@ -329,7 +333,7 @@ def test_a_file_system_that_fails_reaches_the_engine_with_its_id(served: Any, cl
     assert failed.id not in cloud.store.read().records
 
 
-def test_a_dead_instance_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
+def test_a_terminated_instance_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.head()
     read = provider_pb2.ReadRequest(urn=urn("Instance", "instance"), id=record.id)

@@ -33,7 +33,7 @@ STATEMENTS = [
         "Condition": {"StringEquals": {"aws:ResourceTag/busbar": "one"}},
     },
 ]
-#: What a controller does with its programs, and what it gets.
+#: Launches, lists and terminates machines with the controller's own code, and prints what it got.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import CloudError, Launch
@@ -52,7 +52,7 @@ print(json.dumps([launched, there.machines, none.machines]))
 
 
 class Account:
-    """A world with a controller in the public subnet, a host behind the NAT gateway, and one without a route out."""
+    """A world with a controller in the public subnet and a host behind the NAT gateway."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -101,7 +101,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         end_world(World.at(folder / "world"))
 
 
-def test_a_controllers_programs_launch_list_and_end_real_machines_with_its_role(account: Account) -> None:
+def test_a_controllers_programs_launch_list_and_terminate_real_machines_with_its_role(account: Account) -> None:
     launched, there, none = account.controller(account.head)
     assert launched[0] == launched[1], "the client token launches once"
     assert sorted(machine[0] for machine in there) == sorted(launched[0])
@@ -116,7 +116,7 @@ def test_a_controllers_programs_launch_list_and_end_real_machines_with_its_role(
     wait_until(lambda: instances() == 2, "the machines have gone")
 
 
-def test_a_host_behind_a_nat_gateway_reaches_the_api_and_one_whose_rules_let_nothing_out_does_not(account: Account) -> None:
+def test_a_host_behind_a_nat_gateway_reaches_the_api_unless_its_rules_block_outgoing_traffic(account: Account) -> None:
     asked = [*CURL, "--output", "/dev/null", "--write-out", "%{http_code}", "--data", "Action=DescribeInstances", API]
     assert account.inside(account.inner, *asked) == (0, "403")
     cloud = account.stack.cloud

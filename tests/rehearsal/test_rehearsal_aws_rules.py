@@ -90,7 +90,7 @@ REFUSED = [
     ("Eip", "eip", "instance", "i-0none", "InvalidInstanceID.NotFound"),
     ("NatGateway", "nat", "subnetId", "subnet-0none", "InvalidSubnetID.NotFound"),
     ("NatGateway", "nat", "allocationId", None, "must contain the parameter AllocationId"),
-    ("NatGateway", "nat", "tags", {"Name": "second"}, "is of another NAT gateway already"),
+    ("NatGateway", "nat", "tags", {"Name": "second"}, "already belongs to another NAT gateway"),
     ("Route", "public-route", "gatewayId", "igw-0none", "InvalidInternetGatewayID.NotFound"),
     ("Route", "public-route", "destinationCidrBlock", "anywhere", "not a valid CIDR block"),
     ("Route", "public-route", "gatewayId", None, "one target is needed"),
@@ -146,10 +146,10 @@ REFUSED = [
     ("Fleet", "fleet", f"{TEMPLATE}.launchTemplateId", "lt-0none", "does not exist"),
     ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 0, "InvalidTargetCapacity"),
     ("Fleet", "fleet", "targetCapacitySpecification.totalTargetCapacity", 15, "VcpuLimitExceeded"),
-    ("Fleet", "fleet", "onDemandOptions.minTargetCapacity", 3, "minTargetCapacity is 3 and the target is 2"),
+    ("Fleet", "fleet", "onDemandOptions.minTargetCapacity", 3, "minTargetCapacity is 3, but totalTargetCapacity is only 2"),
     ("Fleet", "fleet", "onDemandOptions.singleAvailabilityZone", None, "needs singleAvailabilityZone or singleInstanceType"),
     ("Fleet", "fleet", "type", "maintain", "NotRehearsed"),
-    ("PlacementGroup", "group", "partitionCount", 3, "goes with strategy partition"),
+    ("PlacementGroup", "group", "partitionCount", 3, "strategy must be partition"),
     ("PlacementGroup", "group", "name", account.PLACEMENT_GROUP, "InvalidPlacementGroup.Duplicate"),
     ("KeyPair", "key", "publicKey", "AAAA", "not in valid OpenSSH public key format"),
     ("CapacityReservation", "odcr", "availabilityZone", "us-east-1f", "is not offered in us-east-1f"),
@@ -187,6 +187,25 @@ def test_inputs_that_aws_refuses_are_refused_with_its_message(furnished: Stack, 
     assert words in refusals(furnished.cloud, noun, changed)
 
 
+@pytest.mark.parametrize(
+    ("rate", "size_gib", "words"),
+    [
+        (12, 6000, ""),
+        (40, 1800, ""),
+        (40, 6000, "Invalid StorageCapacity 6000 GiB: it must be a multiple of 1800 GiB."),
+        (12, 1200, "Invalid StorageCapacity 1200 GiB: it must be a multiple of 6000 GiB."),
+    ],
+)
+def test_the_throughput_of_lustre_on_hard_disks_decides_which_sizes_are_accepted(
+    furnished: Stack, rate: int, size_gib: int, words: str
+) -> None:
+    disks = {"deploymentType": "PERSISTENT_1", "storageType": "HDD", "driveCacheType": "NONE", "storageCapacity": size_gib}
+    plain = {key: value for key, value in furnished.inputs["lustre"].items() if key != "metadataConfiguration"}
+    found = refusals(furnished.cloud, "LustreFileSystem", plain | disks | {"perUnitStorageThroughput": rate})
+    assert words in found
+    assert bool(words) == ("StorageCapacity" in found)
+
+
 def leaves(value: Any, path: str = "") -> Iterator[str]:
     if isinstance(value, dict | list) and value:
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
@@ -207,7 +226,7 @@ def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_property_is_a_member_of_the_api_or_is_listed_as_having_none(kind: str) -> None:
+def test_every_property_is_a_member_of_the_api_or_listed_as_an_exception(kind: str) -> None:
     assert list(members.unmapped(SDK, kind)) == []
     service = members.REQUESTS[kind][0]
     listed = members.MEMBERS.get(kind, {})
@@ -224,7 +243,7 @@ def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
     assert not unread
 
 
-def test_without_the_models_the_plugin_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_api_models_the_plugin_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(RuntimeError, match=r"botocore is not installed, .* `tools/setup python` installs it"):
         models.present()
@@ -351,7 +370,7 @@ def test_groups_and_subnets_of_different_vpcs_cannot_be_combined(stack: Stack) -
     joined = {"subnetId": stack.ids["private"], "routeTableId": table}
     assert "belong to different networks" in refusals(stack.cloud, "RouteTableAssociation", joined)
     apart = openzfs(stack.ids) | {"securityGroupIds": [theirs]}
-    assert "is of another VPC than the subnet" in refusals(stack.cloud, "OpenZfsFileSystem", apart)
+    assert "belongs to another VPC than the subnet" in refusals(stack.cloud, "OpenZfsFileSystem", apart)
 
 
 def test_a_subnet_outside_its_vpc_is_refused_at_creation(cloud: Cloud) -> None:
@@ -362,7 +381,7 @@ def test_a_subnet_outside_its_vpc_is_refused_at_creation(cloud: Cloud) -> None:
         cloud.create(token("Subnet"), "urn:x::p::t::n", inputs)
 
 
-def test_an_instance_type_is_offered_in_some_zones_only(stack: Stack) -> None:
+def test_an_instance_type_is_offered_only_in_some_zones(stack: Stack) -> None:
     far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/17", availabilityZone="us-east-1c").id
     listed = [one | {"subnetId": far} for one in stack.inputs["template"]["networkInterfaces"]]
     words = "is not supported in your requested Availability Zone (us-east-1c)"
@@ -384,12 +403,14 @@ def test_a_full_subnet_takes_no_more_instances(stack: Stack) -> None:
         ({"capacityReservationSpecification": target(account.POOLED[0])}, "targets one by its id"),
     ],
 )
-def test_a_fleet_refuses_templates_meant_for_single_instances(stack: Stack, changed: dict[str, Any], words: str) -> None:
+def test_a_fleet_refuses_a_template_that_sets_the_market_or_targets_a_reservation_by_id(
+    stack: Stack, changed: dict[str, Any], words: str
+) -> None:
     made = stack.make("LaunchTemplate", "single", **(stack.inputs["template"] | {"name": "single"} | changed))
     assert words in refusals(stack.cloud, "Fleet", fleet(made.id, 1))
 
 
-def test_openzfs_in_two_zones_needs_a_subnet_in_each(stack: Stack) -> None:
+def test_openzfs_in_two_zones_needs_a_subnet_in_each_zone(stack: Stack) -> None:
     near = stack.make("Subnet", "near", vpcId=stack.ids["vpc"], cidrBlock="10.1.128.0/18", availabilityZone="us-east-1a").id
     far = stack.make("Subnet", "far", vpcId=stack.ids["vpc"], cidrBlock="10.1.192.0/18", availabilityZone=OTHER).id
     two = openzfs(stack.ids) | {"deploymentType": "MULTI_AZ_1", "preferredSubnetId": stack.ids["private"]}
@@ -439,7 +460,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert bool(found.replaced) is replaces
 
 
-def test_unchanged_inputs_are_no_change_and_a_smaller_lustre_is_a_replacement(furnished: Stack) -> None:
+def test_unchanged_inputs_change_nothing_and_a_smaller_lustre_is_replaced(furnished: Stack) -> None:
     assert set(REPLACED) == set(KINDS)
     for name, inputs in furnished.inputs.items():
         found = changes(token(furnished.nouns[name]), inputs, copy.deepcopy(inputs))

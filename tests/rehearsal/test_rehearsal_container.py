@@ -1,4 +1,4 @@
-"""The rehearsed enroot: first boot installs it, a registry serves its images, and each command runs in a root of its own."""
+"""The rehearsed enroot: first boot installs it, a registry serves images, and each command runs in its own root file system."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stage(tmp_path_factory):
 
 
 def on(stage, name, command):
-    """Run as the login user, who is not root."""
+    """Run a command as the machine's login user, who is not root."""
     return stage.inside(name, f"su - {NODES[name][1]} -c {quote(command)}")
 
 
@@ -71,19 +71,19 @@ def unpacked(stage):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_first_boot_installs_enroot_and_keeps_its_folders_on_the_machines_own_disks(stage, name):
+def test_first_boot_installs_enroot_once_and_keeps_its_data_on_the_machines_own_disks(stage, name):
     assert on(stage, name, "enroot version").stdout == f"{ENROOT}\n"
     assert on(stage, name, "enroot list && ls -d /scratch/enroot/data/user-* /run/enroot/user-*").returncode == 0
     again = stage.inside(
         name, "sed -n '/^step=tools/,/^step=shared/p; /^step=enroot/,/^fi/p' /var/lib/busbar/first-boot | sh -eu"
     )
     assert again.returncode == 0, again.stderr
-    assert "enroot" not in again.stdout, "an image that has enroot is left as it is"
+    assert "enroot" not in again.stdout, "where enroot is present, the step installs nothing"
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_packages_of_enroot_are_named_with_their_sums_and_others_than_those_asked_for_are_not_installed(stage, name):
-    log = stage.inside(name, "grep 'sha256 .* was compared with nothing' /var/log/cloud-init-output.log").stdout
+def test_checksums_of_enroots_packages_are_logged_and_packages_with_other_checksums_are_refused(stage, name):
+    log = stage.inside(name, "grep 'sha256 .* is unchecked' /var/log/cloud-init-output.log").stdout
     known = tuple(re.findall("sha256 ([0-9a-f]{64})", log))
     assert len(set(known)) == 2, log
     manager = MACHINE_IMAGES[NODES[name][0]].packages
@@ -91,15 +91,15 @@ def test_packages_of_enroot_are_named_with_their_sums_and_others_than_those_aske
         again = enroot.enroot(manager, ENROOT, "/scratch", sums).shell.replace("! command -v enroot", "true")
         done = stage.inside(name, f"{FUNCTIONS}{mounts.tools().shell}\nset -eu\n{again}")
         assert done.returncode == status, done
-        assert (f"sha256 {known[1]} is not {'0' * 64} or {known[0]}, of" in done.stdout) == bool(status)
+        assert (f"sha256 {known[1]} is not {'0' * 64} or {known[0]} (from " in done.stdout) == bool(status)
 
 
-def test_the_program_that_gives_containers_the_gpus_comes_from_nvidias_repository_if_its_key_is_the_one_asked_for(stage):
+def test_nvidias_container_toolkit_is_installed_only_if_the_key_of_its_repository_matches(stage):
     lost = "mv /usr/bin/nvidia-container-cli /tmp/lost"
     begin = f"{FUNCTIONS}{mounts.tools().shell}\nset -eu\n"
     other = stage.inside("node0", f"{lost}\n{begin}{enroot.gpus('apt', TOOLKIT, TOOLKIT_KEY).shell}")
     assert other.returncode == 1
-    assert f"fingerprint {signing_keys.NVIDIA_FINGERPRINT} is not {TOOLKIT_KEY}, of https://nvidia.github.io/" in other.stdout
+    assert f"fingerprint {signing_keys.NVIDIA_FINGERPRINT} is not {TOOLKIT_KEY} (from https://nvidia.github.io/" in other.stdout
     for version, says in (("9.9.9", "Version '9.9.9-1' for 'libnvidia-container-tools' was not found"), (TOOLKIT, "")):
         shell = enroot.gpus("apt", version, signing_keys.NVIDIA_FINGERPRINT).shell
         done = stage.inside("node0", begin + shell)
@@ -110,7 +110,7 @@ def test_the_program_that_gives_containers_the_gpus_comes_from_nvidias_repositor
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_users_own_scripts_have_run_as_root_before_and_after_the_rest_with_their_arguments(stage, name):
+def test_a_users_own_scripts_run_as_root_before_and_after_the_other_steps_with_their_arguments(stage, name):
     assert stage.inside(name, "cat /var/lib/note").stdout.splitlines() == ["root", "a b", "$c"] * 2
 
 
@@ -135,7 +135,7 @@ def test_a_package_of_an_unknown_version_is_not_found(stage):
         ("nccl-tests", "[ERROR] Invalid argument: nccl-tests"),
     ],
 )
-def test_an_image_that_no_registry_has_is_refused_with_enroots_message(stage, uri, why):
+def test_an_import_of_an_image_that_is_missing_or_wrongly_named_fails_with_enroots_message(stage, uri, why):
     done = on(stage, "node0", f"enroot import -o /tmp/none.sqsh {quote(uri)}")
     assert done.returncode == 1
     assert why in done.stderr
@@ -159,7 +159,7 @@ def test_an_image_can_be_imported_by_digest_and_each_import_writes_a_different_f
     assert "differ" in done.stdout, done.stderr
 
 
-def test_a_command_sees_the_images_files_and_only_the_mounts_asked_for(unpacked):
+def test_a_command_sees_the_images_files_and_only_the_requested_mounts(unpacked):
     look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; [ -d /home/ubuntu ] && echo home; echo $SECRET; "
     look += "wc -l < /etc/rehearsal/gpus"
     done = on(unpacked, "node0", f"SECRET=x enroot start tests sh -c {quote(look)}")
@@ -175,7 +175,7 @@ def test_a_command_sees_the_images_files_and_only_the_mounts_asked_for(unpacked)
     assert on(unpacked, "node0", "ls ~/d").stdout.split() == ["f", "g"]
 
 
-def test_the_framework_image_prints_its_banner_and_has_no_plugin(unpacked):
+def test_the_framework_image_prints_its_banner_and_lacks_the_ofi_plugin(unpacked):
     done = on(unpacked, "node0", "enroot start framework sh -c 'ls -d /opt/amazon/ofi-nccl; echo done'")
     assert done.stdout.startswith("== PyTorch ==")
     assert "cannot access '/opt/amazon/ofi-nccl'" in done.stderr
@@ -195,12 +195,12 @@ def test_the_framework_image_prints_its_banner_and_has_no_plugin(unpacked):
         ("batch tests", "[ERROR] Invalid command: batch"),
     ],
 )
-def test_configurations_that_enroot_would_refuse_are_refused(unpacked, command, why):
+def test_commands_that_enroot_would_refuse_are_refused_with_its_message(unpacked, command, why):
     done = on(unpacked, "node0", f"enroot {command}")
     assert done.returncode == 1
     assert why in done.stderr
 
 
-def test_a_removed_image_is_gone(unpacked):
+def test_a_removed_container_is_not_listed_any_more(unpacked):
     done = on(unpacked, "node0", "enroot create -n spare tests.sqsh && enroot remove -f spare && enroot list")
     assert done.stdout.split() == ["framework", "tests"]

@@ -10,7 +10,7 @@ from elastic_session import facts as session
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("elastic")]
 
-#: Sessions, each with a Slurm cluster of its own; they mostly wait, so they run at the same time.
+#: The parts of each session. Each session has its own Slurm cluster; sessions mostly wait, so they run at the same time.
 SESSIONS = (
     ("a_whole_cycle", "a_death_in_a_job", "a_test_before_the_first_job"),
     ("no_capacity", "the_head_reboots_while_nodes_start", "sixty_four"),
@@ -26,14 +26,14 @@ def facts() -> dict[str, dict[str, Any]]:
         return {part: seen for found in pool.map(lambda parts: session(*parts), SESSIONS) for part, seen in found.items()}
 
 
-def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_end(facts):
+def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_are_terminated(facts):
     cycle = facts["a_whole_cycle"]
     assert cycle["ran"] == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert (cycle["started"], cycle["launches"]) == (4, 1)
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
 
 
-def test_always_on_nodes_start_without_a_job_stay_when_idle_and_are_started_again_after_they_die(facts):
+def test_always_on_nodes_start_without_a_job_stay_when_idle_and_restart_after_they_die(facts):
     out = facts["two_always_run"]
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
@@ -58,13 +58,13 @@ def test_a_job_whose_machine_ends_returns_to_the_queue_and_sinfo_shows_the_cloud
     assert "Server.SpotInstanceTermination" in facts["a_death_in_a_job"]["reason"]
 
 
-def test_a_controller_that_reboots_right_after_it_asked_the_cloud_starts_nothing_twice(facts):
+def test_a_controller_that_reboots_right_after_a_launch_request_launches_nothing_twice(facts):
     out = facts["the_head_reboots_while_nodes_start"]
     assert (out["killed_after"], out["started"]) == ("launch", 2)
     assert (out["ran"], out["machines"]) == (["gpu-dy-p5-1", "gpu-dy-p5-2"], 2)
 
 
-def test_machines_that_are_never_reached_end_and_sinfo_shows_the_last_error(facts):
+def test_machines_that_are_never_reached_are_terminated_and_sinfo_shows_the_last_error(facts):
     assert "was not reached within 120 s: Connection refused" in facts["never_reached"]["unreached"]
 
 
@@ -75,14 +75,14 @@ def test_machines_join_over_ssh_with_their_nodes_names_and_pinned_host_keys(fact
     assert set(out["machines"]) <= set(out["pinned"])
 
 
-def test_64_nodes_start_with_one_call_and_end_with_few(facts):
+def test_64_nodes_are_launched_with_one_call_and_terminated_with_at_most_four(facts):
     many = facts["sixty_four"]
     assert (many["ran"], many["launches"], many["left"]) == (64, 1, 0)
     assert many["terminates"] <= 4
     assert many["resume_s"] <= 10
 
 
-def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_such_nodes(facts):
+def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
     out = facts["jobs_near_each_other"]
     assert out["pairs"] == [["gpu-dy-p5-1", "gpu-dy-p5-3"], ["gpu-dy-p5-2", "gpu-dy-p5-4"]]
     assert sorted(out["ran"]) == out["pairs"]
@@ -93,7 +93,7 @@ def test_jobs_get_nodes_below_one_switch_where_the_cloud_has_such_nodes(facts):
     ]
 
 
-def test_outside_the_time_of_its_capacity_a_node_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
+def test_outside_its_capacity_block_a_node_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]

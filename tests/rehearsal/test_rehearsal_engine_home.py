@@ -1,4 +1,4 @@
-"""The engine in a world finds the stand-ins as if they were installed, and nothing of them is in the user's own home."""
+"""The engine in a world finds the stand-ins like installed plugins, but the user's own Pulumi home gets none of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rehearsal.world.world import World
 
 @pytest.fixture
 def own(tmp_path, monkeypatch) -> Path:
-    """A user's home with two installed plugins, a third one half installed, and credentials."""
+    """A user's own Pulumi home with two installed plugins, a third one that is half installed, and credentials."""
     made = tmp_path / "own"
     for name in ("resource-oci-v5.5.0", "resource-command-v1.2.1", "resource-random-v4.0.0"):
         (made / "plugins" / name).mkdir(parents=True)
@@ -36,7 +36,7 @@ def plugins(home: str) -> dict[str, str]:
     return {one.parent.name: one.read_text() for one in Path(home, "plugins").glob("*/pulumi-*")}
 
 
-def test_plugins_on_path_are_laid_out_as_installed_ones_and_take_the_place_of_the_users_own(tmp_path, own):
+def test_plugins_on_path_are_linked_like_installed_ones_and_replace_the_users_own(tmp_path, own):
     first = on_path(tmp_path / "first", "pulumi-resource-oci", "pulumi-language-python")
     second = on_path(tmp_path / "second", "pulumi-resource-oci", "pulumi", "pulumi-watch")
     Path(second, "pulumi-resource-aws").write_text("not a program")
@@ -50,7 +50,7 @@ def test_plugins_on_path_are_laid_out_as_installed_ones_and_take_the_place_of_th
     assert Path(made["PULUMI_HOME"], "credentials.json").read_text() == "{}"
 
 
-def test_a_second_command_in_the_world_has_the_plugins_of_its_own_path_and_keeps_what_the_engine_made(tmp_path, own):
+def test_a_second_command_in_the_world_uses_the_plugins_of_its_own_path_and_keeps_the_engines_files(tmp_path, own):
     world = World.at(tmp_path / "world")
     home = Path(engine_home.environment(world, on_path(tmp_path / "first", "pulumi-resource-oci"))["PULUMI_HOME"])
     (home / "logs").mkdir()

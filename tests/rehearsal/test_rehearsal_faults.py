@@ -1,4 +1,4 @@
-"""Planted faults of rails have real effects: rates, single links, ports, content, and counters that show them."""
+"""Faults planted on rails really change rates, individual links, ports and the bytes that arrive; counters are real."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTS = (
     {"kind": "tcp_fallback", "host": 2},
 )
 LINE_MBITS = 25  # 100 Gb/s at 1/4000
-#: Commands that wait until the receiver listens, on port 5001, and until it has written its count.
+#: HEARD waits until the receiver listens on port 5001; WRITTEN waits until it has written its result, and prints that.
 HEARD = "timeout 10 sh -c \"until grep -q ':1389 .* 0A ' /proc/net/tcp; do sleep 0.05; done\""
 WRITTEN = "timeout 10 sh -c 'until [ -s /tmp/counted ]; do sleep 0.1; done'; cat /tmp/counted"
 
@@ -46,7 +46,7 @@ def stage(tmp_path_factory):
 
 
 def speed(stage, sender: int, receiver: int, rail: int) -> float:
-    """Megabits per second of one stream over a rail."""
+    """Return the rate of one stream over a rail, in Mbit/s."""
     ends = (f"192.168.{rail}.{61 + number}" for number in (sender, receiver))
     return megabits(stage, f"gpu{sender}", f"gpu{receiver}", *ends)
 
@@ -71,7 +71,7 @@ def test_a_ports_counters_count_words_of_four_bytes_and_follow_the_traffic(stage
 
 @pytest.mark.rehearsal
 @pytest.mark.parametrize(("sender", "receiver", "share"), [(0, 1, 0.3), (1, 0, 0.3), (0, 2, 1), (2, 1, 1)])
-def test_a_slow_link_slows_both_ways_between_its_ends_and_nobody_else(stage, sender, receiver, share):
+def test_a_slow_link_slows_only_the_traffic_between_its_ends_in_both_directions(stage, sender, receiver, share):
     assert speed(stage, sender, receiver, 1) == pytest.approx(share * LINE_MBITS, rel=0.12)
 
 
@@ -87,7 +87,7 @@ def test_a_degraded_port_shows_its_rate_and_is_limited_to_it(stage):
 
 @pytest.mark.rehearsal
 @pytest.mark.parametrize(("receiver", "altered"), [(2, True), (0, False)])
-def test_wrong_values_arrive_although_every_checksum_matched(stage, receiver, altered):
+def test_wrong_values_arrive_only_at_the_faulty_host_although_checksums_match(stage, receiver, altered):
     sender, address = 1, f"192.168.2.{61 + receiver}"
     counting = RECEIVE.format(address).replace("n=len(c.recv(1));", "n=0;").replace("n+=len(b)", "n+=len(b)-b.count(b'x')")
     counting = counting.replace("print(n*8/(time.time()-t)/1e6)", "print(n)")
@@ -98,14 +98,14 @@ def test_wrong_values_arrive_although_every_checksum_matched(stage, receiver, al
 
 
 @pytest.mark.rehearsal
-def test_a_tcp_fallback_has_every_device_but_no_verbs(stage):
+def test_with_a_planted_tcp_fallback_every_device_exists_but_without_verbs(stage):
     seen = {name: stage.inside(name, "ls /sys/class/infiniband | wc -l; ls /sys/class/infiniband_verbs | wc -l").stdout.split()
             for name in ("gpu0", "gpu2")}  # fmt: skip
     assert seen == {"gpu0": ["17", "17"], "gpu2": ["17", "0"]}
 
 
 @pytest.mark.rehearsal
-def test_only_benchmark_sockets_are_limited_to_the_front_ends_scaled_rate(stage):
+def test_only_sockets_of_benchmarks_are_limited_to_the_front_ends_scaled_rate(stage):
     marked = SEND.replace("e=time.time()", f"c.setsockopt(0,1,{cables.NCCL_SOCKET_SERVICE});e=time.time()")
     rates = []
     for program in (marked, SEND):
@@ -118,8 +118,8 @@ def test_only_benchmark_sockets_are_limited_to_the_front_ends_scaled_rate(stage)
 
 
 @pytest.mark.rehearsal
-def test_faults_come_and_go_on_a_running_host(stage):
-    """Last in this file, because it removes the hosts' faults."""
+def test_faults_can_be_planted_and_removed_on_running_hosts(stage):
+    """This is the last test that uses the hosts, because it removes their faults."""
     stage.faults({"kind": "rail_dead", "host": 1, "rail": 5})
     for number in range(3):
         cables.refault(stage.world, spec.load(stage.world, f"gpu{number}"))
@@ -136,13 +136,13 @@ def test_faults_come_and_go_on_a_running_host(stage):
         ({"kind": "slow_link", "hosts": [1, 1], "factor": 0.5}, "two different launch indices"),
         ({"kind": "slow_link", "host": 1, "factor": 0.5}, "two different launch indices"),
         ({"kind": "slow_link", "hosts": [0, 1], "factor": 2}, "factor above 0 and up to 1"),
-        ({"kind": "port_degraded", "host": 1, "rail": 0}, "gbit_s, whole gigabits per second"),
-        ({"kind": "port_degraded", "host": 1, "gbit_s": 50}, "must name its rail"),
-        ({"kind": "gpu_busy", "host": 1}, "must have pid, a process of that host"),
-        ({"kind": "command_fails", "host": 1, "command": "/bin/rm"}, "must have command, the name of a program"),
+        ({"kind": "port_degraded", "host": 1, "rail": 0}, "must have gbit_s, the rate"),
+        ({"kind": "port_degraded", "host": 1, "gbit_s": 50}, "must have rail, the index of a rail"),
+        ({"kind": "gpu_busy", "host": 1}, "must have pid, a whole number from 1"),
+        ({"kind": "command_fails", "host": 1, "command": "/bin/rm"}, "must have command, the bare name of a program"),
     ],
 )
-def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault, sentence):
+def test_an_incomplete_fault_is_refused_in_one_sentence(tmp_path, fault, sentence):
     world = World.at(tmp_path / "w")
     world.folder()
     (world.path / "faults.json").write_text(json.dumps([fault]))
@@ -150,20 +150,20 @@ def test_a_fault_that_says_too_little_is_refused_in_one_sentence(tmp_path, fault
         HostFaults.of(world, 1, 16)
 
 
-def test_planted_faults_are_announced_with_what_ends_them():
+def test_planted_faults_are_announced_with_the_command_that_removes_them():
     planted = [{"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.5}, {"kind": "capacity", "after": 1}]
     said = command.announced(planted)
     assert said == "rehearsal/enter: 2 planted faults: rail_rate on host 1, capacity; `make down` ends them\n"
 
 
-def test_a_slow_link_is_known_at_both_its_ends_and_nowhere_else(tmp_path):
+def test_a_slow_link_is_configured_only_at_its_two_ends(tmp_path):
     world = World.at(tmp_path / "w")
     (world.folder() / "faults.json").write_text('[{"kind": "slow_link", "hosts": [2, 5], "factor": 0.25}]')
     assert [HostFaults.of(world, index, 16).slow_links for index in (2, 5, 3, -1)] == [{5: 0.25}, {2: 0.25}, {}, {}]
 
 
 @pytest.mark.rehearsal
-def test_a_killed_runs_remains_are_cleared_with_its_faults_and_no_other_world_is_touched(tmp_path):
+def test_clearing_a_world_removes_a_killed_runs_remains_and_faults_and_touches_no_other_world(tmp_path):
     mine, other = World.at(tmp_path / "mine"), World.at(tmp_path / "other")
     for world in (mine, other):
         world.folder("clouds", "oci")
@@ -172,7 +172,7 @@ def test_a_killed_runs_remains_are_cleared_with_its_faults_and_no_other_world_is
     try:
         door = (mine.folder("locks") / "door").open("w")
         fcntl.flock(door, fcntl.LOCK_SH)
-        with pytest.raises(RuntimeError, match="a command is at work in"):
+        with pytest.raises(RuntimeError, match="a command is running in"):
             clear.clear(mine)
         door.close()
         clear.clear(mine)

@@ -36,11 +36,11 @@ int main(int c, char **v) {
     MPI_Finalize();
 }
 """
-#: What Ubuntu's netfilter-persistent does at the next boot.
+#: Does what Ubuntu's netfilter-persistent does at the next boot, and fails if the rule that rejects all other packets is gone.
 RESTORED = (
     "iptables -F; iptables-restore < /etc/iptables/rules.v4; iptables -C INPUT -j REJECT --reject-with icmp-host-prohibited"
 )
-#: Device, interface and state of every port that has an interface.
+#: Prints device, interface and state for every RDMA device that has an interface.
 NETDEVS = "cd /sys/class/infiniband; for one in */device/net/*; do echo ${one%%/*} ${one##*/} $(cat $one/operstate); done"
 STANDARD = "bin boot dev etc home lib lib32 lib64 libx32 media mnt opt proc root run sbin srv sys tmp usr var"
 MPI = "source /usr/mpi/gcc/openmpi-4.1.2a1/bin/mpivars.sh; "
@@ -65,7 +65,7 @@ def stage(tmp_path_factory):
         end_world(stage.world)
 
 
-def test_the_first_boot_of_seed_000_brings_up_rails_scratch_and_nccl(stage):
+def test_the_first_boot_of_seed_000_sets_up_rails_scratch_and_nccl(stage):
     shown = stage.inside("gpu0", "ip -br -4 addr; df -h /mnt/localdisk; ls /usr/include/nccl.h /usr/lib64/libnccl.so").stdout
     assert all(re.search(rf"{rail}\S+ +UP +192\.168\.{at}\.61/24", shown) for at, rail in enumerate(RAILS))
     assert "/dev/mapper/nvme-lvol0" in shown
@@ -75,7 +75,7 @@ def test_the_first_boot_of_seed_000_brings_up_rails_scratch_and_nccl(stage):
     assert "user data was here" in hosts.console(stage.world, "gpu0")
 
 
-def test_the_login_user_comes_in_through_the_bastion_and_names_are_found_by_the_search_domain(stage):
+def test_the_login_user_logs_in_through_the_bastion_and_names_are_resolved_by_the_search_domain(stage):
     seen = stage.ssh("10.0.1.61", "id -un; sudo -n cloud-init status; getent hosts gpu1; getent hosts nobody; env")
     assert seen.stdout.startswith("opc\nstatus: done\n10.0.1.62       gpu1.private.vcn.oraclevcn.com\n")
     assert "nobody" not in seen.stdout
@@ -84,7 +84,7 @@ def test_the_login_user_comes_in_through_the_bastion_and_names_are_found_by_the_
     assert stage.ssh(PUBLIC, "getent hosts gpu0.private.vcn.oraclevcn.com").stdout.startswith("10.0.1.61")
 
 
-def test_a_host_sees_nothing_of_the_machine_below(stage):
+def test_a_host_sees_nothing_of_the_machine_that_it_runs_on(stage):
     of_the_machine = {one.name for one in Path("/").iterdir()} - set(STANDARD.split())
     assert not of_the_machine & set(stage.inside("gpu0", "ls -A /").stdout.split())
     assert stage.inside("gpu0", "ls -A /root /opt /mnt; ls /etc/apt /usr/local/bin").stdout.split()[-1] == "/usr/local/bin:"
@@ -96,21 +96,21 @@ def test_a_host_sees_nothing_of_the_machine_below(stage):
     assert len(set(keys.values())) == 3
 
 
-def test_a_rail_carries_its_scaled_line_rate_and_its_counter_says_so(stage):
+def test_a_rail_carries_its_scaled_line_rate_and_its_byte_counter_shows_the_traffic(stage):
     before = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)
     assert megabits(stage, "gpu0", "gpu1", "192.168.3.61", "192.168.3.62") == pytest.approx(25, rel=0.08)
     after = int(stage.inside("gpu0", f"cat /sys/class/net/{RAILS[3]}/statistics/tx_bytes").stdout)
     assert after - before > 4_000_000
 
 
-def test_rdma_devices_lead_to_their_interfaces_at_their_full_rate(stage):
+def test_sysfs_shows_each_rdma_device_with_its_interface_and_its_unscaled_rate(stage):
     shown = stage.inside("gpu0", f"{NETDEVS}; cat /sys/class/infiniband/mlx5_0/ports/1/{{state,rate,link_layer}}").stdout
     assert all(f"{hca} {rail} up\n" in shown for hca, rail in zip(HCAS, RAILS, strict=True))
     assert "mlx5_4 enp45s0f0 up\n" in shown
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nEthernet\n")
 
 
-def test_mpirun_takes_the_vendors_ucx_selection_across_two_hosts(stage):
+def test_mpirun_across_two_hosts_accepts_the_vendors_ucx_device_and_refuses_an_unavailable_one(stage):
     made = stage.ssh("10.0.1.61", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519 <<<y >/dev/null; cat .ssh/id_ed25519.pub")
     for address in ("10.0.1.61", "10.0.1.62"):
         stage.ssh(address, "cat >> .ssh/authorized_keys", given=made.stdout)
@@ -160,7 +160,7 @@ def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
-def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_says_so(stage):
+def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_it(stage):
     names = stage.inside("nine", "ls -v /run/wpa_supplicant").stdout.split()
     assert names == [f"rdma{number}" for number in range(len(names))] != []
     for name in names:
@@ -171,9 +171,9 @@ def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_says_so(stage):
 
 
 @pytest.mark.parametrize(("name", "loaded"), [("nine", False), ("jammy", True)])
-def test_the_real_modprobe_loads_and_removes_what_the_images_gpu_driver_brings_and_nothing_else(stage, name, loaded):
+def test_the_real_modprobe_loads_and_removes_only_the_modules_of_the_images_gpu_driver(stage, name, loaded):
     mark = "test -e /run/rehearsal/modules/nvidia_peermem"
-    assert (stage.inside(name, mark).returncode == 0) == loaded, "Ubuntu's images load it at boot"
+    assert (stage.inside(name, mark).returncode == 0) == loaded, "only Ubuntu's images load nvidia_peermem at boot"
     assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
     assert stage.inside(name, f"modprobe -r nvidia_peermem && ! {mark}").returncode == 0
     other = stage.inside(name, "modprobe frobnicate")
@@ -181,17 +181,17 @@ def test_the_real_modprobe_loads_and_removes_what_the_images_gpu_driver_brings_a
     assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
 
 
-def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
+def test_a_connection_hangs_without_a_rule_that_allows_it_and_a_stateless_rule_needs_another_for_the_reply(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
     reply = network.Rule("egress", "6", "10.0.1.0/24", source_ports=(22, 22), stateless=True)
     there = network.Rule("egress", "6", "10.0.1.0/24", ports=(22, 22))
     try:
         for rules, code in (
-            ((EGRESS,), 124),  # no ingress: dropped silently, so it hangs
+            ((EGRESS,), 124),  # no ingress rule: packets are dropped silently, so the connection hangs
             ((EGRESS, SSH), 0),
-            ((SSH,), 124),  # no egress
-            ((there, stateless), 124),  # no rule for the answer
+            ((SSH,), 124),  # no egress rule
+            ((there, stateless), 124),  # no rule for the reply
             ((there, stateless, reply), 0),
         ):
             network.apply_vcn(stage.world, vcn(rules))
@@ -202,7 +202,7 @@ def test_a_missing_rule_hangs_and_a_stateless_one_needs_its_answer(stage):
         network.apply_vcn(stage.world, vcn())
 
 
-def test_the_internet_is_reached_only_through_nat_and_nobody_enters_through_it(stage):
+def test_private_hosts_reach_the_internet_only_through_nat_and_the_internet_cannot_reach_them(stage):
     out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
     assert "refused" in stage.inside("gpu0", out).stdout
     assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout
@@ -216,7 +216,7 @@ def test_the_internet_is_reached_only_through_nat_and_nobody_enters_through_it(s
     assert subprocess.run(into, capture_output=True, check=False).returncode != 0
 
 
-def test_faults_cost_as_much_as_real_ones(stage):
+def test_planted_faults_of_hosts_have_real_effects(stage):
     stage.faults(
         {"kind": "rail_rate", "host": 0, "rail": 2, "factor": 0.5},
         {"kind": "rail_dead", "host": 0, "rail": 5},
@@ -245,7 +245,7 @@ def test_faults_cost_as_much_as_real_ones(stage):
             hosts.stop(stage.world, f"bad{at}")
 
 
-def test_stopping_is_idempotent_and_leaves_no_process_namespace_or_cable(stage):
+def test_stopping_a_host_is_idempotent_and_leaves_no_process_namespace_or_cable(stage):
     stage.boot("gone", 80, "ol7-gpu")
     pid = (stage.world.path / "hosts/gone/pid").read_text()
     stage.ready("gone")
@@ -261,7 +261,7 @@ def test_stopping_is_idempotent_and_leaves_no_process_namespace_or_cable(stage):
 
 @pytest.fixture
 def door(tmp_path):
-    """Runs rehearsal/enter in a world of its own; yields a function of its arguments."""
+    """A world of its own, and a function that starts rehearsal/enter in it with the given arguments."""
     world = World.at(tmp_path / "d")
     environment = {**os.environ, "BUSBAR_WORLD": str(world.path)}
 
@@ -272,7 +272,7 @@ def door(tmp_path):
     end_world(world)
 
 
-def test_the_entry_provides_an_agent_and_no_way_out_and_cleans_up_behind_itself(door):
+def test_a_command_in_a_world_has_an_ssh_agent_but_no_default_route_and_leaves_nothing_behind(door):
     world, enter = door
     shown = enter("sh", "-c", "ssh-add -l; ip -4 route; ls -l $BUSBAR_WORLD/operator/id_ed25519; exit 7")
     text = shown.communicate(timeout=30)[0]
@@ -284,7 +284,7 @@ def test_the_entry_provides_an_agent_and_no_way_out_and_cleans_up_behind_itself(
     assert not world.path.exists()
 
 
-def test_the_entry_survives_ctrl_c_and_reports_its_commands_exit_status(door):
+def test_the_program_that_enters_a_world_survives_ctrl_c_and_returns_its_commands_exit_status(door):
     _, enter = door
     waits = "import signal,time; signal.signal(signal.SIGINT, lambda *_: exit(5)); print('up', flush=True); time.sleep(30)"
     running = enter(sys.executable, "-c", waits, start_new_session=True)
@@ -293,7 +293,7 @@ def test_the_entry_survives_ctrl_c_and_reports_its_commands_exit_status(door):
     assert running.wait(timeout=10) == 5
 
 
-def test_a_killed_runs_remains_are_cleared_at_the_next_start(door):
+def test_a_killed_runs_remains_are_cleared_at_the_next_start_but_running_hosts_stay(door):
     world, enter = door
     network.apply_vcn(world, vcn())
     spec = Stage.__new__(Stage)
@@ -308,8 +308,8 @@ def test_a_killed_runs_remains_are_cleared_at_the_next_start(door):
     assert hosts.alive(world, "live")
 
 
-def test_a_replaced_machine_is_reached_at_its_address_although_others_knew_the_one_before(tmp_path):
-    """Its device has another hardware address; a connection to the old one gets no answer."""
+def test_a_machine_that_replaces_another_is_reached_at_the_same_address(tmp_path):
+    """The new machine's device has another hardware address; packets to the old hardware address would get no answer."""
     world = World.at(tmp_path / "world")
     here, there = world.netns("here"), world.netns("there")
     listen = "import socket, time; s = socket.create_server(('10.9.0.2', 7)); print(flush=True); time.sleep(30)"

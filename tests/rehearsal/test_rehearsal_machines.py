@@ -1,4 +1,4 @@
-"""Machines as on AWS: the program's first boot on its images, EFA devices with live counters, NCCL with and without plugin."""
+"""Machines as on AWS: first boot on AWS's images, EFA devices with live counters, NCCL with and without its plugin for EFA."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def stage(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def built(stage):
-    """nccl-tests built on the shared file system, and a key with which ranks start each other."""
+    """The stage with nccl-tests built on the shared file system, and an SSH key by which mpirun starts ranks on both nodes."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(ROOT / "rehearsal/nccl-tests", "nccl-tests", filter=lambda one: one if "build" not in one.name else None)
@@ -96,12 +96,12 @@ def busbw(text, size):
     ("name", "user", "gpus"),
     [("head", "ec2-user", 0), ("linux", "ec2-user", 8), ("node0", "ubuntu", 8), ("node1", "ubuntu", 8)],
 )
-def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, user, gpus):
+def test_the_first_boot_on_aws_completes_all_its_steps_on_the_vendors_images(stage, name, user, gpus):
     shown = stage.inside(name, FIRST_CONTACT).stdout
     assert '{"status": "done", "warned": ""}' in shown
     for place in ("/fsx", "/home", f"/home/{user}"):
         assert f"{place} is a mountpoint" in stage.inside(name, f"mountpoint {place}").stdout
-    assert ("/opt/dlami/nvme" in shown) == (user == "ubuntu"), "AL2023's images mount no local disk"
+    assert ("/opt/dlami/nvme" in shown) == (user == "ubuntu"), "AL2023's images do not mount the local disks themselves"
     assert (stage.inside(name, "mountpoint /scratch/").returncode == 0) == bool(gpus)
     assert shown.splitlines()[-1] == str(gpus)
     assert stage.inside(name, "cat /var/lib/cloud/data/instance-id").stdout == f"i-0{name}\n"
@@ -110,7 +110,7 @@ def test_our_first_boot_does_all_its_steps_on_the_vendors_images(stage, name, us
     assert wires.call(login) == f"{user}\nJST\n0\n"
 
 
-def test_the_head_node_publishes_its_key_and_may_write_nothing_else(stage):
+def test_the_login_node_publishes_its_host_key_and_may_write_no_other_parameter(stage):
     made = parameters.get(stage.world, PARAMETER)
     instance, *key = made.value.split()
     assert instance == "i-0head"
@@ -128,7 +128,7 @@ def test_the_head_node_publishes_its_key_and_may_write_nothing_else(stage):
     assert parameters.get(stage.world, PARAMETER) == made
 
 
-def test_the_kernel_has_no_packaged_lustre_client_so_first_boot_builds_one_and_dpkg_knows_it(stage):
+def test_without_a_packaged_lustre_client_for_the_kernel_first_boot_builds_one_that_dpkg_lists(stage):
     said = stage.inside(
         "node0", "cat /var/log/cloud-init-output.log; dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'lustre*'"
     ).stdout
@@ -138,12 +138,12 @@ def test_the_kernel_has_no_packaged_lustre_client_so_first_boot_builds_one_and_d
         assert f"linux-headers-{kernel}-aws" in stage.inside(name, "apt-mark showhold").stdout
 
 
-def test_lustre_has_eight_efa_devices_or_only_the_front_end(stage):
+def test_lustre_uses_eight_efa_devices_or_only_the_front_end(stage):
     assert stage.inside("node0", "lnetctl net show --net efa").stdout.count("@efa") == 8
     assert stage.inside("head", "cat /etc/modprobe.d/busbar-lnet.conf").stdout == 'options lnet networks="tcp(ens32)"\n'
 
 
-def test_without_a_route_to_the_services_nothing_is_written(stage):
+def test_without_a_route_to_aws_no_parameter_is_written(stage):
     put = f"aws ssm put-parameter --region ap-northeast-1 --overwrite --value x --name {PARAMETER}"
     try:
         network.apply_vcn(stage.world, vcn(routes=()))
@@ -153,7 +153,7 @@ def test_without_a_route_to_the_services_nothing_is_written(stage):
     assert parameters.get(stage.world, PARAMETER).version == 1
 
 
-def test_the_metadata_service_answers_version_two_inside_and_its_port_53_is_still_the_name_service(stage):
+def test_a_hosts_metadata_service_requires_a_token_and_its_name_service_resolves_host_names(stage):
     call, url = "curl -s -m 5 -w ' %{http_code}'", "http://169.254.169.254/latest"
     assert stage.inside("node0", f"{call} {url}/meta-data/instance-id").stdout == " 401"
     token = f"t=$(curl -s -X PUT -H 'X-aws-ec2-metadata-token-ttl-seconds: 60' {url}/api/token); "
@@ -162,7 +162,7 @@ def test_the_metadata_service_answers_version_two_inside_and_its_port_53_is_stil
     assert stage.inside("node0", "getent hosts ip-10-0-1-22").stdout.startswith("10.0.1.22")
 
 
-def test_efa_devices_appear_as_the_driver_shows_them_and_have_no_interface(stage):
+def test_efa_devices_look_as_the_driver_shows_them_and_have_no_interface(stage):
     shown = stage.inside("node0", "cd /sys/class/infiniband; ls -v; cat rdmap79s0/ports/1/{state,rate,link_layer}").stdout
     assert shown.split("\n")[:32] == list(P5.hca)
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nUnknown\n")
@@ -173,9 +173,9 @@ def test_efa_devices_appear_as_the_driver_shows_them_and_have_no_interface(stage
     assert drivers.count("efa") == 32
 
 
-def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_so(built):
+def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_it(built):
     size = 32 << 20
-    for scale in (4000, 4000, 8000, 16000):  # other tests share the processors, and machines differ
+    for scale in (4000, 4000, 8000, 16000):  # slower rails if the processors, which other tests use too, cannot fill these
         wires_at(built, scale)
         ceiling = 32 * 100 / 8 / scale
         before = {name: counted(built, name, "rdma_write_bytes") for name in ("node0", "node1")}
@@ -187,7 +187,7 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_s
     wires_at(built, built.world.scale)
     for name, then in before.items():
         moved = [after - one for after, one in zip(counted(built, name, "rdma_write_bytes"), then, strict=True)]
-        # Timed, warm-up and checked operations of both placements.
+        # The timed and the warm-up operations of both placements; checked operations come on top.
         least = 2 * (2 + 1) * 2 * 15 / 16 * size / 32
         assert all(least < one < 2 * least for one in moved), (name, least, moved)
         assert all(total > one for total, one in zip(counted(built, name, "tx_bytes"), moved, strict=True))
@@ -212,14 +212,14 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_say_s
         ("-x NCCL_NET=Socket", "NET/Plugin: Loaded net plugin Libfabric (v10)"),
     ],
 )
-def test_without_the_plugin_or_its_provider_the_job_falls_to_sockets(built, more, why):
+def test_nccl_uses_sockets_without_the_plugin_or_its_provider_or_if_sockets_are_selected(built, more, why):
     done = as_ubuntu(built, "node0", RUN.format(more=more, sizes="-b 64K -e 64K"))
     assert "# busbar rehearsal: NET/Socket\n" in done.stdout, done.stdout + done.stderr
     assert "NCCL INFO Using network Socket\n" in done.stdout
     assert why in done.stdout
 
 
-def test_a_loader_that_does_not_find_the_plugin_is_no_efa_and_the_boot_step_cures_it(built):
+def test_without_the_plugin_in_the_loaders_path_efa_is_not_used_until_the_boot_step_adds_the_plugin(built):
     hide = "rm -f /etc/ld.so.conf.d/*efa* /etc/ld.so.conf.d/*ofinccl*; ldconfig"
     step = "sed -n '/^step=tools/,/^step=shared/p; /^step=efa-devices/,/^step=scratch/p' /var/lib/busbar/first-boot | sh -eu"
     for name in ("node0", "node1"):
@@ -233,7 +233,7 @@ def test_a_loader_that_does_not_find_the_plugin_is_no_efa_and_the_boot_step_cure
     assert "NET/Libfabric rails=32" in found.stdout
 
 
-def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_and_it_is_what_the_vendor_states(stage):
+def test_missing_software_is_installed_only_with_internet_access_and_a_matching_checksum(stage):
     parts = "/^download() {/,/^mark() {/{/^mark/d;p}; /^step=efa-software/,/^step=efa-devices/p"
     step = f"sed -n '{parts}' /var/lib/busbar/first-boot | sed 's/for pause in [0-9 ]*;/for pause in 0;/'"
     gone = "rm -rf /opt/amazon/efa_installed_packages /opt/amazon/ofi-nccl; ldconfig"
@@ -244,9 +244,9 @@ def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_a
         assert "curl: (28)" in stage.inside("linux", f"{step} | sh -eu").stderr
     finally:
         network.apply_vcn(stage.world, vcn())
-    # The rehearsed archive is not the vendor's, whose sum the program pins.
+    # The rehearsed archive is not the vendor's archive, whose checksum the program pins.
     refused = stage.inside("linux", f"{step} | sh -eu").stdout
-    found = re.search(f"sha256 ([0-9a-f]{{64}}) is not {STACK.efa_sha256}, of https://efa-installer", refused)
+    found = re.search(f"sha256 ([0-9a-f]{{64}}) is not {STACK.efa_sha256} .from https://efa-installer", refused)
     assert found is not None, refused
     assert stage.inside("linux", plugin).stdout == "0\n"
     done = stage.inside("linux", f"{step} | sed s/{STACK.efa_sha256}/{found[1]}/ | sh -eu; {plugin}")
@@ -255,19 +255,19 @@ def test_software_that_the_image_lacks_is_installed_if_the_internet_is_reached_a
     assert stage.inside("linux", other).returncode == 22
 
 
-def test_a_repository_key_other_than_the_one_asked_for_ends_the_boot_in_the_step_of_that_name(stage):
+def test_a_repository_key_other_than_the_given_one_fails_the_first_boot_in_step_lustre_client(stage):
     wrong = spec(stage, "otherkey", 34, "ubuntu2204")
     text = wrong.user_data.decode().replace(signing_keys.FSX_FINGERPRINT, "F" * 40)
     hosts.boot(stage.world, replace(wrong, user_data=text.encode()))
     stage.ready("otherkey")
     assert '"step": "lustre-client"' in stage.inside("otherkey", "cat /var/lib/busbar/boot.json").stdout
     said = stage.inside("otherkey", "cat /var/log/cloud-init-output.log; ls /etc/apt/sources.list.d").stdout
-    assert f"busbar: fingerprint {signing_keys.FSX_FINGERPRINT} is not {'F' * 40}, of https://fsx-lustre-client-repo-" in said
+    assert f"busbar: fingerprint {signing_keys.FSX_FINGERPRINT} is not {'F' * 40} (from https://fsx-lustre-client-repo-" in said
     assert "fsx-lustre.list" not in said
     hosts.stop(stage.world, "otherkey")
 
 
-def test_an_instance_without_a_metadata_service_cannot_sign(stage):
+def test_without_the_metadata_service_an_instance_cannot_sign_requests(stage):
     bare = spec(stage, "bare", 32, "al2023", rails=0, metadata={}, may_put=("*",))
     hosts.boot(stage.world, replace(bare, user_data=b""))
     stage.ready("bare")
@@ -277,7 +277,7 @@ def test_an_instance_without_a_metadata_service_cannot_sign(stage):
     hosts.stop(stage.world, "bare")
 
 
-def test_a_kernel_for_which_no_lustre_client_can_be_had_ends_the_boot_with_that_name_and_what_to_do(stage):
+def test_a_kernel_without_any_lustre_client_ends_the_boot_with_the_kernels_name_and_what_to_do(stage):
     stage.faults({"kind": "lustre_not_for_this_kernel"})
     hosts.boot(stage.world, spec(stage, "nolustre", 33, "ubuntu2204"))
     stage.faults()
@@ -285,7 +285,7 @@ def test_a_kernel_for_which_no_lustre_client_can_be_had_ends_the_boot_with_that_
     assert '"failed", "step": "lustre-client"' in stage.inside("nolustre", "cat /var/lib/busbar/boot.json").stdout
     said = stage.inside("nolustre", "tail -n 20 /var/log/cloud-init-output.log").stdout
     assert "is not supported by this release of Lustre" in said
-    assert "take an AL2023 image, whose kernel has one, an image with another kernel, or storage.lustre: null" in said
+    assert "use an AL2023 image, whose kernel has a client, an image with another kernel, or storage.lustre: null" in said
     hosts.stop(stage.world, "nolustre")
 
 
@@ -300,7 +300,7 @@ def test_a_node_that_lacks_an_efa_device_says_so_at_its_first_boot(stage):
     hosts.stop(stage.world, "short")
 
 
-def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
+def test_the_plugins_protocol_depends_on_the_instance_type():
     assert [efa_software.protocol(name) for name in ("p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.48xlarge")] == [
         "SENDRECV"
     ] * 4
@@ -309,7 +309,7 @@ def test_the_plugins_protocol_and_the_counters_follow_the_instance_type():
     ] * 4
 
 
-def test_an_image_that_nobody_made_is_refused_and_each_vendor_has_its_own_commands():
+def test_an_unknown_image_is_refused_and_each_vendor_has_its_own_commands():
     with pytest.raises(ValueError, match="ubuntu2204-aws, ubuntu2404-aws, al2023-aws"):
         host_images.image("al2-aws")
     ours, theirs = host_images.image("ubuntu2204-aws"), oci_images.image("ubuntu2204-gpu")

@@ -85,7 +85,7 @@ def test_folders_list_their_names_and_a_missing_path_is_404(world):
     assert asked(service, "/latest/meta-data/instance-id", method="DELETE")[0] == 405
 
 
-def test_the_role_writes_the_names_that_it_may_and_no_other(world):
+def test_a_role_writes_only_the_parameters_that_it_may_write(world):
     service = Service(world.path, "h0")
     assert put(service, "/busbar/a/key", "one") == (200, '{"Version": 1, "Tier": "Standard"}')
     assert put(service, "/busbar/a/key", "two") == (409, "ParameterAlreadyExists")
@@ -95,14 +95,14 @@ def test_the_role_writes_the_names_that_it_may_and_no_other(world):
     assert parameters.get(world, "/other") is None
 
 
-def test_a_machine_without_a_role_has_nothing_to_sign_with(world):
+def test_a_machine_without_a_role_and_a_role_without_permission_write_no_parameter(world):
     record(world, may_put=[])
     assert put(Service(world.path, "h0"), "/busbar/a/key") == (404, "no role")
     record(world, may_put=[], metadata={**TEXTS, "latest/meta-data/iam/info": "{}"})
     assert put(Service(world.path, "h0"), "/busbar/a/key") == (403, "AccessDeniedException")
 
 
-def test_requests_are_read_in_pieces_and_broken_ones_are_refused():
+def test_requests_that_arrive_in_pieces_are_read_and_invalid_ones_are_refused():
     ours, theirs = socket.socketpair()
     whole = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 
@@ -116,12 +116,12 @@ def test_requests_are_read_in_pieces_and_broken_ones_are_refused():
     sender.join()
     ours.sendall(b"half a requ")
     ours.close()
-    with pytest.raises(ValueError, match="no whole request"):
+    with pytest.raises(ValueError, match="no complete request"):
         read(theirs)
     theirs.close()
 
 
-def test_concurrent_writers_lose_no_version_and_names_of_any_spelling_stay_apart(tmp_path):
+def test_concurrent_writers_lose_no_version_and_similar_names_are_different_parameters(tmp_path):
     world = World.at(tmp_path / "w")
     with ThreadPoolExecutor(8) as window:
         made = list(window.map(lambda at: parameters.put(world, "/a/b", str(at), overwrite=True), range(40)))

@@ -1,6 +1,6 @@
 """The rehearsal's nccl-tests: their transcripts, their arithmetic, and their output if a rail is slow, dead or absent.
 
-The hosts here are only network and host-name namespaces with shaped rails, so that nothing but the program is tested.
+The hosts here are only network, mount and host-name namespaces with shaped rails, so that nothing but the program is tested.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run(*argv: str, timeout_s: float = 60, **options: object) -> subprocess.Comp
 
 
 def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
-    """Build into `folder`, with the two things beside it that only a GPU host has."""
+    """Build into `folder`, with stand-ins for nvcc and nccl.h, which only a GPU host has."""
     nvcc = folder / "cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True, exist_ok=True)
     nvcc.write_text("#!/bin/sh\n")
@@ -83,7 +83,7 @@ class Bench:
         self.ip(f"netns exec {netns} tc qdisc replace dev {device} root tbf rate {bits_per_s} burst 128k limit 1m")
 
     def rail_rate(self, host: int, rail: int, bits_per_s: int) -> None:
-        """Set the rate of both ends of one host's cable into the fabric."""
+        """Set the rate at both ends of the cable between one rail of a host and the fabric."""
         self.shape(self.netns(host), f"r{rail}", bits_per_s)
         self.shape(self.netns("f"), f"h{host}r{rail}", bits_per_s)
 
@@ -128,7 +128,7 @@ class Bench:
         agent.chmod(0o755)
 
     def hold(self, host: int) -> None:
-        """Give a host its name and its files below /sys and /etc, and keep them in one sleeping process."""
+        """Give a host its name and its files below /sys and /etc, in namespaces that one sleeping process keeps."""
         hcas = " ".join(f"mlx5_{r}:r{r}" for r in range(self.rails))
         names = "\\n".join(f"10.200.0.{h + 1} h{h}" for h in range(self.hosts))
         script = f"""set -e
@@ -173,7 +173,7 @@ class Bench:
         return run(*argv, str(binary), *flags, timeout_s=timeout_s + 20)
 
     def rail_bytes(self) -> list[int]:
-        """Bytes sent on every rail of every host."""
+        """Return the bytes sent on every rail of every host."""
         sent = []
         for host in range(self.hosts):
             links = json.loads(self.ip(f"-n {self.netns(host)} -s -j link show type veth"))
@@ -223,10 +223,13 @@ def ceiling_gb_s(rails: int) -> float:
 
 
 def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[float, float]]:
-    """Bus bandwidth over the ceiling by size, out of place and in place, from the times: the columns have only two decimals."""
+    """Return busbw over the ceiling, out of place and in place, by size.
+
+    It is computed from the times, because the busbw columns have only two decimals.
+    """
     fractions = {}
     for row in rows(transcript):
-        moved = 2 * (ranks - 1) / ranks * int(row[0]) / 1e3  # per us: GB/s
+        moved = 2 * (ranks - 1) / ranks * int(row[0]) / 1e3  # kB; divided by microseconds, it gives GB/s
         fractions[int(row[0])] = tuple(moved / float(row[at]) / ceiling_gb_s(rails) for at in (5, 9))
     return fractions  # type: ignore[return-value]
 
@@ -260,7 +263,7 @@ def test_a_build_without_the_nccl_headers_names_nccl_h(tmp_path: Path) -> None:
         (["-b", "2M", "-e", "1M"], "invalid sizes for 'minbytes' and 'maxbytes': 2097152 > 1048576"),
     ],
 )
-def test_options_that_cannot_act_on_tcp_rails_are_refused_in_one_sentence(
+def test_invalid_options_and_options_without_an_effect_on_tcp_rails_are_refused_in_one_sentence(
     without_mpi: Path, flags: list[str], sentence: str
 ) -> None:
     refused = run(str(without_mpi), *flags)
@@ -280,7 +283,7 @@ def test_help_lists_every_option_of_nccl_tests(without_mpi: Path) -> None:
 
 @needs_build_tools
 @pytest.mark.skipif(Path("/etc/rehearsal/gpus").exists(), reason="this is a rehearsed host with GPUs")
-def test_a_host_without_gpus_fails_in_cudas_words(without_mpi: Path) -> None:
+def test_a_host_without_gpus_fails_with_cudas_message(without_mpi: Path) -> None:
     failed = run(str(without_mpi))
     assert failed.returncode == 2
     assert "Test CUDA failure" in failed.stdout
@@ -346,8 +349,8 @@ def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Bench, with_mpi: Path) -> None:
-    """One run of three must do so, because another program may use the processors for a moment; each sends the same bytes."""
+def test_the_ring_fills_the_rails_and_sends_the_bytes_of_its_formula(two_hosts: Bench, with_mpi: Path) -> None:
+    """One of three runs must fill the rails, because other programs may briefly use the processors; all send the same bytes."""
     before, runs = two_hosts.rail_bytes(), []
     while len(runs) < 3 and not (runs and min(runs[-1]) >= 0.9):
         done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
@@ -355,7 +358,7 @@ def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Ben
         runs.append(bus_fractions(done.stdout, ranks=8, rails=4)[16 << 20])
     assert min(runs[-1]) >= 0.9, runs
     assert max(map(max, runs)) <= 1.03, runs
-    operations = 4 * len(runs)  # in each, one before the clock starts and one timed, out of place and in place
+    operations = 4 * len(runs)  # in each run, one untimed and one timed operation, out of place and in place
     formula = operations * 2 * 7 / 8 * (16 << 20) / 4
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
     assert all(-0.005 <= one / formula - 1 <= 0.015 for one in sent), (sent, formula)
@@ -363,7 +366,7 @@ def test_the_ring_fills_the_rails_and_sends_what_its_formula_says(two_hosts: Ben
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_rail_at_half_rate_halves_the_ring_and_is_busy_longest(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_rail_at_half_rate_halves_the_rings_bandwidth_and_is_busy_longest(two_hosts: Bench, with_mpi: Path) -> None:
     two_hosts.rail_rate(1, 3, RAIL_BITS_PER_S // 2)
     try:
         done = two_hosts.perf(with_mpi, "-b", "2M", "-e", "2M", "-n", "2", "-w", "0", env={"NCCL_DEBUG": "INFO"})
@@ -399,7 +402,7 @@ def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: B
 @needs_build_tools
 def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
     inside = f"ip netns exec {two_hosts.netns('f')}"
-    # However long a start takes, the rail is cut after half a megabyte.
+    # The rail is cut after it has carried half a megabyte, however long the run takes to start.
     carried = f"$({inside} cat /sys/class/net/h1r1/statistics/rx_bytes)"
     waited = f"for _ in $(seq 300); do [ $(({carried} - before)) -gt 500000 ] && break; sleep 0.05; done"
     cut = f"before={carried}; {waited}; {inside} ip link set h1r1 nomaster"
@@ -426,9 +429,7 @@ def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Ben
         ({"NCCL_IB_DISABLE": "1"}, "NET/Socket"),
     ],
 )
-def test_the_rails_are_those_that_nccls_syntax_selects(
-    two_hosts: Bench, with_mpi: Path, selection: dict[str, str], says: str
-) -> None:
+def test_rails_are_selected_by_nccls_syntax(two_hosts: Bench, with_mpi: Path, selection: dict[str, str], says: str) -> None:
     done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", env=selection, ranks=2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"# busbar rehearsal: {says}\n" in done.stdout
@@ -448,7 +449,7 @@ def test_a_rail_that_is_down_is_left_out(two_hosts: Bench, with_mpi: Path) -> No
         subprocess.run(["/bin/sh", "-c", state.replace("$1", "4: ACTIVE")], check=True, timeout=10)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# busbar rehearsal: NET/IB rails=3\n" in done.stdout
-    assert "rails left out, as some host has no active port with an address there: 1\n" in done.stdout
+    assert "rails left out, because some host has no active port with an address there: 1\n" in done.stdout
 
 
 @pytest.mark.rehearsal
@@ -462,7 +463,7 @@ def test_a_build_without_mpi_makes_every_process_a_job_of_one_rank(two_hosts: Be
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_measurement_that_outlasts_its_timeout_is_given_up(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_measurement_that_outlasts_its_timeout_ends(two_hosts: Bench, with_mpi: Path) -> None:
     done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "50", "-T", "1", ranks=1)
     assert done.returncode != 0
     assert "Test timeout (1s)" in done.stdout
@@ -470,7 +471,7 @@ def test_a_measurement_that_outlasts_its_timeout_is_given_up(two_hosts: Bench, w
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_ranks_dealt_out_host_by_host_still_make_one_ring(two_hosts: Bench, with_mpi: Path) -> None:
+def test_ranks_that_alternate_between_hosts_still_form_one_ring(two_hosts: Bench, with_mpi: Path) -> None:
     """Ranks alternate between hosts; the ring sorts them, so each rail carries the usual bytes."""
     before = two_hosts.rail_bytes()
     done = two_hosts.perf(with_mpi, "-b", "4M", "-e", "4M", "-n", "1", "-w", "0", "-c", "0", mpi=("--map-by", "node"), ranks=2)
@@ -486,13 +487,13 @@ class Genuine:
     """One program of nccl-tests 2.19.6, as its source defines it.
 
     Attributes:
-        divided: whether a message is cut into a share of whole 16 bytes for each rank.
-        redop: the value of its column.
-        root: the value of its column.
-        in_place: whether it checks in place.
-        algorithm: bytes over the time that make its algbw, by its size column and ranks.
-        factor: busbw over algbw, by ranks.
-        wire: maximum busbw over the rate of one host's rails, by ranks and ranks on a host.
+        divided: whether a message is divided into one share for each rank, a multiple of 16 bytes.
+        redop: the value in the column redop.
+        root: the value in the column root.
+        in_place: whether the program checks its results in place.
+        algorithm: the bytes that make algbw if divided by the time, by the column size and the number of ranks.
+        factor: busbw over algbw, by the number of ranks.
+        wire: the maximum busbw over the rate of one host's rails, by the numbers of ranks in all and on one host.
     """
 
     divided: bool
@@ -542,11 +543,11 @@ TESTS = {
 }
 
 
-LOOKS = 4  # at most, until the rails limit one of them, not the processors
+LOOKS = 4  # at most, until in one of them the rails are the limit and not the processors
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
-    """Return a row's better busbw over the maximum that four rails carry."""
+    """Return the higher busbw of a row, as a fraction of the maximum that four rails carry."""
     best = max(row[place]["bus_bw"] for place in ("out_of_place", "in_place"))
     return best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
 
@@ -556,7 +557,7 @@ def program(with_mpi: Path, name: str) -> Path:
 
 
 @needs_build_tools
-def test_one_link_builds_every_program_of_nccl_tests(with_mpi: Path) -> None:
+def test_all_programs_of_nccl_tests_are_the_same_binary(with_mpi: Path) -> None:
     names = {path.name for path in with_mpi.parent.glob("*_perf")}
     assert names == {f"{name}_perf" for name in (*TESTS, "alltoallv")}
     assert len({(with_mpi.parent / name).read_bytes() for name in names}) == 1
@@ -573,7 +574,9 @@ def test_a_program_of_another_name_is_refused(without_mpi: Path, tmp_path: Path)
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", TESTS)
-def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
+    two_hosts: Bench, with_mpi: Path, name: str
+) -> None:
     expected, ranks = TESTS[name], 8
     path = two_hosts.folder / f"{name}.json"
     flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "4", "-w", "1", "-J", str(path))  # 40 B and 4 MiB less 24 B
@@ -582,7 +585,7 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
     assert f"# busbar rehearsal: {name} over TCP rails of this host, line rates scaled by 1/4000\n" in done.stdout
     small, large = json.loads(path.read_text())["results"]
     for row, asked in ((small, 40), (large, 40 * 104857)):
-        share = asked // 4 // ranks // 4 * 4  # floats of one rank, in whole 16 bytes
+        share = asked // 4 // ranks // 4 * 4  # floats in the share of one rank, which is a multiple of 16 bytes
         assert row["count"] == (share if expected.divided else asked // 4)
         assert row["size"] == (share * ranks * 4 if expected.divided else asked // 4 * 4)
         assert (row["redop"], row["root"].strip()) == (expected.redop, expected.root)
@@ -594,7 +597,7 @@ def test_every_collective_fills_its_wire_and_its_rows_are_the_genuine_ones(two_h
             # The file has six decimals.
             assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
-    # One look may run on a busy machine: it is slowed, and ranks that start late shorten the mean of the times.
+    # A busy machine slows a run, and ranks that start late shorten the mean of its times; then the run is repeated.
     looks = [reached_of_wire(large, expected, ranks)]
     while len(looks) < LOOKS and not 0.9 <= looks[-1] <= 1.1:
         assert two_hosts.perf(program(with_mpi, name), *flags).returncode == 0
@@ -621,7 +624,7 @@ def test_every_value_is_right_on_three_hosts_of_three_ranks_at_odd_sizes(three_h
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
-def test_every_rank_can_be_the_root_and_no_other(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_every_rank_can_be_the_root_and_a_root_without_a_rank_is_refused(three_hosts: Bench, with_mpi: Path, name: str) -> None:
     done = three_hosts.perf(program(with_mpi, name), "-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-r", "-1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row[4] for row in rows(done.stdout)] == [str(root) for root in range(9)]
@@ -668,8 +671,10 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_each_group_of_a_rail_split_has_its_gpus_own_rails_and_a_slow_one_shows(two_hosts: Bench, with_mpi: Path) -> None:
-    """All groups run at once, each on one of four rails; the time covers the ranks of all of them."""
+def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_in_the_times(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
+    """All groups run at once, each on one of four rails; the printed time covers the ranks of all groups."""
     two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S // 2)
     before = two_hosts.rail_bytes()
     env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
@@ -684,7 +689,8 @@ def test_each_group_of_a_rail_split_has_its_gpus_own_rails_and_a_slow_one_shows(
     finally:
         two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S)
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
-    formula = 4 * 2 * 3 * (1 << 20)  # runs, placements, operations: each group of two sends its size on its one rail
+    # Runs, placements and operations: in each operation, a group of two ranks sends the message's size on its one rail.
+    formula = 4 * 2 * 3 * (1 << 20)
     assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
     full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
     assert times["0"] == pytest.approx(full_us, rel=0.15)
@@ -703,7 +709,7 @@ def test_cycles_repeat_the_whole_table(two_hosts: Bench, with_mpi: Path) -> None
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_single_iterations_have_the_genuine_columns_and_their_summary_leaves_the_first_out(
+def test_individually_timed_operations_have_the_genuine_columns_and_a_summary_without_the_first(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     path = two_hosts.folder / "iterations.json"
@@ -733,7 +739,7 @@ def test_single_iterations_have_the_genuine_columns_and_their_summary_leaves_the
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", ["all_reduce", "alltoall", "reduce_scatter"])
-def test_values_altered_on_the_wire_are_counted_as_wrong(two_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_values_altered_on_a_rail_are_counted_as_wrong(two_hosts: Bench, with_mpi: Path, name: str) -> None:
     rule = "meta length > 1000 @th,640,32 set 0x3f9e0419"
     hook = f'type filter hook egress devices = {{ "h1r0", "h1r1" }} priority 0; policy accept; {rule}'
     nft = ("ip", "netns", "exec", two_hosts.netns("f"), "nft")
@@ -750,7 +756,7 @@ def test_values_altered_on_the_wire_are_counted_as_wrong(two_hosts: Bench, with_
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_every_rank_writes_what_nccl_says_of_its_connections_to_its_own_file(two_hosts: Bench, with_mpi: Path) -> None:
+def test_every_rank_writes_nccls_lines_about_its_connections_to_its_own_file(two_hosts: Bench, with_mpi: Path) -> None:
     folder = two_hosts.folder / "logs"
     folder.mkdir()
     env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p"}
@@ -779,7 +785,7 @@ def test_every_rank_writes_what_nccl_says_of_its_connections_to_its_own_file(two
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_without_a_file_nccls_lines_go_to_standard_output_as_far_as_asked_for(two_hosts: Bench, with_mpi: Path) -> None:
+def test_without_nccl_debug_file_the_lines_that_nccl_debug_selects_go_to_stdout(two_hosts: Bench, with_mpi: Path) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}
     done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env, ranks=1)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -792,7 +798,7 @@ def test_without_a_file_nccls_lines_go_to_standard_output_as_far_as_asked_for(tw
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_devices_that_no_verbs_library_finds_are_no_rails(two_hosts: Bench, with_mpi: Path) -> None:
+def test_devices_without_verbs_are_not_used_as_rails(two_hosts: Bench, with_mpi: Path) -> None:
     moved = f"nsenter -t $(cat {two_hosts.folder}/h1.pid) -m -r sh -c 'cd /sys/class && mv $1 $2'"
     there, away = "infiniband_verbs", "unloaded"
     subprocess.run(["/bin/sh", "-c", moved.replace("$1", there).replace("$2", away)], check=True, timeout=10)

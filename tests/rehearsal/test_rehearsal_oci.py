@@ -1,4 +1,4 @@
-"""The stand-in cloud: what it creates in the world, and how it recovers after its process dies."""
+"""The stand-in for OCI: what it creates in the world, and how it recovers after its process dies."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from rehearsal.plugin.errors import PartlyCreatedError, RequestTimeoutError, Ser
 from rehearsal.plugin.store import Record, Store
 from rehearsal.world.world import World
 
-#: Where the vendor has its images (oci-hpc b5285a68: documentation/Prerequisites.md).
+#: Where the vendor publishes its images (oci-hpc b5285a68: documentation/Prerequisites.md).
 BUCKET = (
     "https://objectstorage.ca-montreal-1.oraclecloud.com/p/AIo4CP0P_DlUelDlsWgGPWmY6FcBQzJWmmFyGKdY0epkh87a9Q3ndvFYycjIxTQ9"
     "/n/idxzjcdglx2s/b/images/o/"
@@ -58,7 +58,7 @@ def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     assert fakes.plans[plan.id].subnets[0].routes == (), "a disabled gateway leads nowhere"
 
 
-def test_a_subnet_without_lists_has_the_vendors_default_ones(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_subnet_without_security_lists_gets_its_vcns_default_list(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud)
     vcn = stack.make("Vcn", "vcn", cidrBlock="10.0.0.0/16").id
     subnet = stack.make("Subnet", "subnet", vcnId=vcn, cidrBlock="10.0.0.0/24")
@@ -105,13 +105,13 @@ def test_a_cluster_network_launches_its_hosts_on_one_fabric(cloud: Cloud, fakes:
     assert outputs["instancePools"][0]["currentSize"] == 3
     stack.inputs["cn"]["instancePools"][0]["size"] = 1
     cloud.update(record.id, stack.inputs["cn"])
-    assert [spec.index for spec in fakes.running.values()] == [2], "the oldest go first"
+    assert [spec.index for spec in fakes.running.values()] == [2], "the oldest machines are terminated first"
     cloud.delete(record.id)
     assert fakes.running == {}
     assert fakes.fabrics == {}
 
 
-def test_an_image_that_is_imported_is_launched_on_shapes_that_were_added_to_it(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_imported_image_is_launched_on_shapes_that_were_added_to_it(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     url = f"{BUCKET}Oracle-Linux-9.7-2026.02.28-0-RHCK-DOCA-OFED-3.2.1-GPU-580-OPEN-CUDA-13.0-2026.03.13-0"
     source = {"sourceType": "objectStorageUri", "sourceUri": url, "operatingSystem": "Oracle Linux"}
@@ -129,7 +129,7 @@ def test_an_image_that_is_imported_is_launched_on_shapes_that_were_added_to_it(c
     assert "404-NotAuthorizedOrNotFound" in refusals(cloud, "Image", elsewhere)
 
 
-def test_an_operator_may_replace_one_node_of_a_pool_or_leave_it_out_and_the_others_stay(cloud, fakes, monkeypatch, capsys):
+def test_replacing_or_removing_one_node_of_a_pool_keeps_the_others(cloud, fakes, monkeypatch, capsys):
     stack = Stack(cloud).network()
     network_id = stack.pool(3).id
     monkeypatch.setattr(cli, "Cloud", lambda _: cloud)
@@ -149,10 +149,10 @@ def test_an_operator_may_replace_one_node_of_a_pool_or_leave_it_out_and_the_othe
     assert (after[0], after[2], len(after)) == (before[0], before[2], 3)
     assert after[1] not in before
     assert len(set(fakes.running) - running) == len(running - set(fakes.running)) == 1
-    assert cli.main([*detach, *whole]) == 1, "it is gone"
+    assert cli.main([*detach, *whole]) == 1, "the node is gone already"
     fewer = [*detach[:-1], after[0], "--is-auto-terminate", "true", "--is-decrement-size", "true"]
     assert cli.main(fewer) == 0
-    assert listed() == after[1:], "the pool is smaller, and makes no other"
+    assert listed() == after[1:], "the pool is smaller, and creates no replacement"
     for unknown in (detach, [*detach, *whole, "--force"], [*detach, "--is-auto-terminate", "false", *whole[2:]]):
         with pytest.raises(SystemExit):
             cli.main(unknown)
@@ -173,7 +173,7 @@ def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_upd
     assert sorted(spec.index for spec in fakes.running.values()) == [0, 1, 2]
 
 
-def test_resources_in_use_cannot_be_deleted_and_missing_ones_can(cloud: Cloud) -> None:
+def test_resources_in_use_cannot_be_deleted_and_deleting_a_missing_resource_succeeds(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     stack.bastion()
     stack.pool()
@@ -220,7 +220,7 @@ def forge(cloud: Cloud, ocid: str, **fields: Any) -> None:
             setattr(database.records[ocid], name, value)
 
 
-def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_whose_process_died_is_finished_as_the_vendor_would(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     pool = stack.pool()
@@ -237,12 +237,12 @@ def test_an_operation_of_a_dead_process_is_finished_as_a_vendor_does(cloud: Clou
     again = cloud.store.read().children(pool.id)
     assert len(again) == len(members)
     assert {one.state for one in again} == {"RUNNING"}
-    assert members[0].id not in {one.id for one in again}, "a member that never came up gives way to another"
+    assert members[0].id not in {one.id for one in again}, "a member that never came up is replaced"
     assert set(fakes.running) == {one.short for one in again}
     assert not (fakes.world.path / "hosts" / "deadbeef").exists()
 
 
-def test_another_image_is_another_system_on_the_same_instance_with_the_same_addresses(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_new_image_replaces_the_system_of_an_instance_and_keeps_its_addresses(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     before = fakes.running[record.short]
@@ -254,7 +254,7 @@ def test_another_image_is_another_system_on_the_same_instance_with_the_same_addr
     assert cloud.store.read().records[record.id].outputs()["sourceDetails"]["sourceId"].endswith("rehearsed-ol8")
 
 
-def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> None:
+def test_recovery_does_not_touch_the_operation_of_a_running_process(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     forge(cloud, record.id, state="PROVISIONING", worker=cloud.process)
@@ -262,9 +262,7 @@ def test_recovery_leaves_alone_what_a_living_process_is_making(cloud: Cloud) -> 
     assert cloud.store.read().records[record.id].state == "PROVISIONING"
 
 
-def test_a_dead_engines_resources_stay_beside_the_second_attempts_and_keep_their_dependencies(
-    cloud: Cloud, fakes: Fakes
-) -> None:
+def test_resources_of_a_killed_engine_remain_beside_those_of_the_second_attempt(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     first, second = stack.bastion(), stack.bastion()
     assert set(fakes.running) == {first.short, second.short}
@@ -273,7 +271,7 @@ def test_a_dead_engines_resources_stay_beside_the_second_attempts_and_keep_their
         cloud.delete(stack.ids["public"])
 
 
-def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
+def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
     stack = Stack(cloud)
     faults(cloud, {"kind": "throttle", "operation": "CreateVcn", "times": 3})
     stack.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"])
@@ -286,7 +284,7 @@ def test_throttling_is_retried_and_in_the_end_reported(cloud: Cloud) -> None:
         cloud.delete(stack.ids["vcn"])
 
 
-def test_the_database_survives_many_hands(tmp_path: Path) -> None:
+def test_the_database_survives_concurrent_writers(tmp_path: Path) -> None:
     store = Store(World.at(tmp_path), "oci")
 
     def count(_: int) -> None:

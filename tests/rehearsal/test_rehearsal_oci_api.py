@@ -36,7 +36,7 @@ TAGS = {"busbar": "one"}
 
 
 class Account:
-    """A stack with a head node, its permissions, and the API."""
+    """A stack with a head node and its permissions, and a caller of OCI's API on that node."""
 
     def __init__(self, cloud: Cloud, rights: tuple[str, ...] = ALLOWED, rule: str = "") -> None:
         self.cloud, self.stack = cloud, Stack(cloud).network()
@@ -72,7 +72,7 @@ class Account:
         return self.caller.call("GET", f"{path}?{words}")
 
     def network(self, ocid: str, state: str) -> dict[str, Any]:
-        """Wait until a network is in a state."""
+        """Wait until a cluster network is in a state, and return the network."""
         shown: dict[str, Any] = {}
 
         def there() -> bool:
@@ -139,14 +139,14 @@ def test_a_request_without_a_signature_or_with_a_wrong_one_is_not_authenticated(
         lambda headers: headers.update({"x-content-sha256": base64.b64encode(bytes(32)).decode()}),
     ],
 )
-def test_a_signature_counts_only_if_it_is_new_and_covers_target_host_and_body(
+def test_a_signature_is_valid_only_if_it_is_new_and_covers_target_host_and_body(
     account: Account, change: Callable[[dict[str, str]], None]
 ) -> None:
     assert code(account.caller.call("POST", "/clusterNetworks", account.asked(), change)) == NOT_AUTHENTICATED
     assert account.get("/clusterNetworks").body == []
 
 
-def test_a_certificate_of_another_authority_or_a_wrong_key_gets_no_token(account: Account, tmp_path: Path) -> None:
+def test_a_certificate_of_another_authority_or_with_a_wrong_key_gets_no_token(account: Account, tmp_path: Path) -> None:
     foreign = Caller(Cloud(type(account.cloud.world).at(tmp_path / "other")).world, account.service, account.head)
     assert code(foreign.federate()) == NOT_AUTHENTICATED
     own = Caller(account.cloud.world, account.service, account.head)
@@ -155,7 +155,9 @@ def test_a_certificate_of_another_authority_or_a_wrong_key_gets_no_token(account
     assert own.federate().status == 200
 
 
-def test_a_token_ends_after_twenty_minutes_and_with_its_instance(account: Account, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_expires_after_twenty_minutes_or_when_its_instance_is_deleted(
+    account: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert account.get("/instances").status == 200
     with monkeypatch.context() as patch:
         patch.setattr(federation, "time", SimpleNamespace(time=lambda: time.time() + 20 * 60 + 1))
@@ -191,7 +193,7 @@ def test_only_an_instance_that_a_dynamic_groups_rule_matches_may_do_what_its_pol
 
 
 @pytest.mark.parametrize("missing", ALLOWED)
-def test_each_right_is_needed_for_what_the_vendors_table_says(cloud: Cloud, missing: str) -> None:
+def test_each_right_is_needed_for_the_calls_in_the_vendors_table(cloud: Cloud, missing: str) -> None:
     account = Account(cloud, tuple(one for one in ALLOWED if one != missing))
     made = account.launch()
     assert (made.status == 202) is (missing in {"use volumes", "inspect work-requests"})
@@ -215,14 +217,14 @@ def test_each_right_is_needed_for_what_the_vendors_table_says(cloud: Cloud, miss
         (" where target.compartment.name != 'clusters'", False),
     ],
 )
-def test_a_policys_condition_is_judged_and_one_about_what_is_not_there_is_false(cloud: Cloud, where: str, may: bool) -> None:
+def test_a_policys_condition_is_evaluated_and_is_false_for_an_unknown_variable(cloud: Cloud, where: str, may: bool) -> None:
     account = Account(cloud, ())
     account.allow("narrow", "inspect cluster-networks", where=where)
     assert (account.get("/clusterNetworks").status == 200) is may
     assert code(account.get("/instances")) == NOT_FOUND
 
 
-def test_a_cluster_network_is_there_at_once_and_its_machines_later(account: Account, fakes: Fakes) -> None:
+def test_a_cluster_network_exists_at_once_and_its_machines_later(account: Account, fakes: Fakes) -> None:
     made = account.launch(2, "token-1")
     assert (made.status, made.body["lifecycleState"]) == (202, "PROVISIONING")
     ocid, pool = made.body["id"], made.body["instancePools"][0]["id"]
@@ -242,20 +244,20 @@ def test_a_cluster_network_is_there_at_once_and_its_machines_later(account: Acco
     assert {spec.shape for spec in fakes.running.values() if spec.fabric_id} == {"BM.GPU4.8"}
 
 
-def test_a_retry_token_makes_one_network_and_is_used_up_with_it(account: Account) -> None:
+def test_a_retry_token_creates_only_one_network_even_after_a_restart_of_the_service(account: Account) -> None:
     first = account.launch(2, "again")
     assert account.launch(2, "again").body["id"] == first.body["id"]
     assert account.launch(2, "another").body["id"] != first.body["id"]
     account.network(first.body["id"], "RUNNING")
     again = Service(account.cloud)
     account.caller = Caller(account.cloud.world, again, account.head)
-    assert account.launch(2, "again").body["id"] == first.body["id"], "a service that was started again knows it, too"
+    assert account.launch(2, "again").body["id"] == first.body["id"], "a restarted service still knows the token"
     assert account.caller.call("DELETE", f"/clusterNetworks/{first.body['id']}").status == 204
     assert account.network(first.body["id"], "TERMINATED")
     account.service = again
 
 
-def test_a_used_token_of_a_network_that_has_ended_is_refused(account: Account) -> None:
+def test_the_retry_token_of_a_terminated_network_is_refused(account: Account) -> None:
     ocid = account.launch(1, "once").body["id"]
     account.network(ocid, "RUNNING")
     account.caller.call("DELETE", f"/clusterNetworks/{ocid}")
@@ -263,7 +265,7 @@ def test_a_used_token_of_a_network_that_has_ended_is_refused(account: Account) -
     assert code(account.launch(1, "once")) == (409, "InvalidatedRetryToken")
 
 
-def test_the_end_of_a_network_ends_all_its_machines_and_it_is_shown_as_ended(account: Account, fakes: Fakes) -> None:
+def test_terminating_a_network_terminates_its_machines_and_it_is_listed_as_terminated(account: Account, fakes: Fakes) -> None:
     ocid = account.launched()["id"]
     members = account.get(f"/clusterNetworks/{ocid}/instances").body
     assert account.caller.call("DELETE", f"/clusterNetworks/{ocid}").status == 204
@@ -275,7 +277,7 @@ def test_the_end_of_a_network_ends_all_its_machines_and_it_is_shown_as_ended(acc
     assert code(account.caller.call("DELETE", f"/clusterNetworks/{ocid}")) == NOT_FOUND
 
 
-def test_a_network_that_is_told_to_end_while_it_starts_ends(account: Account, fakes: Fakes) -> None:
+def test_a_network_can_be_terminated_while_it_starts(account: Account, fakes: Fakes) -> None:
     ocid = account.launch(3).body["id"]
     assert account.caller.call("DELETE", f"/clusterNetworks/{ocid}").status == 204
     account.network(ocid, "TERMINATED")
@@ -302,7 +304,7 @@ def resized(account: Account, network: dict[str, Any], size: int, **tags: str) -
     return account.caller.call("PUT", f"/clusterNetworks/{network['id']}", asked)
 
 
-def test_a_larger_pool_starts_machines_in_the_same_network_and_its_answer_has_no_work_request(
+def test_enlarging_a_pool_starts_machines_in_the_same_network_and_returns_no_work_request(
     account: Account, fakes: Fakes
 ) -> None:
     made = account.launched(1)
@@ -314,12 +316,12 @@ def test_a_larger_pool_starts_machines_in_the_same_network_and_its_answer_has_no
     fakes.may_boot.set()
     grown = account.network(made["id"], "RUNNING")
     assert (grown["instancePools"][0]["size"], grown["freeformTags"]) == (2, {**TAGS, "why": "more"})
-    assert len(fakes.running) == 3  # and the head
+    assert len(fakes.running) == 3  # two machines and the head node
     assert len(account.get(f"/clusterNetworks/{made['id']}/instances").body) == 2
     assert resized(account, made, 2).body["lifecycleState"] == "RUNNING"
 
 
-def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_size_and_its_work_request_says_why(
+def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_requested_size_and_its_work_request_has_the_reason(
     account: Account, fakes: Fakes
 ) -> None:
     made = account.launched(1)
@@ -334,13 +336,13 @@ def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_size_and_its_work_re
     assert error["message"] == "Out of host capacity."
 
 
-def test_a_domain_without_capacity_leaves_another_alone(account: Account, fakes: Fakes) -> None:
+def test_a_domain_without_capacity_does_not_affect_another_domain(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "domain": "Uocm:REHEARSED-AD-2"})
     assert account.launched(1)["lifecycleState"] == "RUNNING"
     assert len(fakes.running) == 2
 
 
-def test_without_capacity_none_of_the_machines_stays_and_the_work_request_says_why(account: Account, fakes: Fakes) -> None:
+def test_without_capacity_no_machine_remains_and_the_work_request_has_the_reason(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1, "times": 1})
     made = account.launch(2)
     account.network(made.body["id"], "TERMINATED")
@@ -349,10 +351,10 @@ def test_without_capacity_none_of_the_machines_stays_and_the_work_request_says_w
     (error,) = account.caller.call("GET", f"/workRequests/{request['id']}/errors").body
     assert error["message"] == "Out of host capacity."
     assert len(fakes.running) == 1
-    assert account.launched(2)["lifecycleState"] == "RUNNING", "the fault struck once"
+    assert account.launched(2)["lifecycleState"] == "RUNNING", "the fault affected only one launch"
 
 
-def test_a_set_of_which_only_a_part_was_launched_stays_until_it_is_ended(account: Account, fakes: Fakes) -> None:
+def test_machines_of_an_incomplete_launch_run_until_they_are_terminated(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1, "partial": True})
     ocid = account.launch(2).body["id"]
     wait_until(lambda: account.get("/workRequests", resourceId=ocid).body[0]["status"] == "FAILED", "the launch has failed")
@@ -363,7 +365,7 @@ def test_a_set_of_which_only_a_part_was_launched_stays_until_it_is_ended(account
     assert len(fakes.running) == 1
 
 
-def test_throttling_silence_and_a_lost_answer_strike_as_often_as_they_are_planted(account: Account) -> None:
+def test_throttling_timeouts_and_lost_answers_occur_as_often_as_they_are_planted(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "ListClusterNetworks", "times": 1},
@@ -401,7 +403,7 @@ def test_lists_come_in_pages(account: Account) -> None:
         ({"compartmentId": "ocid1.compartment.oc1..x"}, NOT_FOUND),
     ],
 )
-def test_what_the_service_refuses_is_refused_at_once(
+def test_invalid_requests_to_the_service_are_refused_at_once(
     account: Account, change: dict[str, Any], expected: tuple[int, str]
 ) -> None:
     assert code(account.launch(2, **change)) == expected
@@ -412,7 +414,7 @@ def test_more_machines_than_the_limit_are_refused_at_once(account: Account) -> N
     assert code(account.launch(65)) == (400, "LimitExceeded")
 
 
-def test_what_a_launched_machine_uses_cannot_be_deleted_under_it(account: Account) -> None:
+def test_resources_that_a_launched_machine_uses_cannot_be_deleted(account: Account) -> None:
     account.launched()
     with pytest.raises(
         ServiceError, match=r"409-Conflict, The Instance Configuration .* is associated to one or more Instance Pools"
@@ -422,9 +424,7 @@ def test_what_a_launched_machine_uses_cannot_be_deleted_under_it(account: Accoun
         account.cloud.delete(account.stack.ids["private"])
 
 
-def test_the_metadata_service_wants_its_header_and_hides_version_one_where_it_is_disabled(
-    account: Account, fakes: Fakes
-) -> None:
+def test_the_metadata_service_requires_its_header_and_version_one_can_be_disabled(account: Account, fakes: Fakes) -> None:
     (folder,) = (fakes.world.path / "hosts").iterdir()
     spec = fakes.running[folder.name]
     kept: dict[str, Any] = {"metadata": dict(spec.metadata)}
@@ -446,7 +446,7 @@ def test_the_metadata_service_wants_its_header_and_hides_version_one_where_it_is
     assert said("/opc/v2/", own)[0] == 404
     assert said("/opc/v2/instance/id", own, "POST")[0] == 405
     assert said("/opc/v1/instance/id", {}) == (200, account.head.id)
-    assert said("/opc/v2/host/", own)[0] == 404, "no RDMA"
+    assert said("/opc/v2/host/", own)[0] == 404, "a host without RDMA has no such path"
     kept["metadata"]["legacy"] = "no"
     assert said("/opc/v1/instance/id", {})[0] == 404
     assert said("/opc/v2/instance/id", own)[0] == 200

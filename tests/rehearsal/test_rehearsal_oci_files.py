@@ -1,4 +1,4 @@
-"""File systems in the stand-in for OCI: servers of the world, data that outlives its server, and what cannot be deleted."""
+"""File systems in the stand-in for OCI: their servers in the world, data that outlives its server, and refused deletions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rehearsal.plugin.errors import ServiceError
 EXPORT, TARGET, LUSTRE = "Export", "MountTarget", "FileStorageLustreFileSystem"
 
 
-def test_an_export_is_a_server_at_its_mount_targets_address_and_lustre_one_of_its_own(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_export_is_served_at_its_mount_targets_address_and_lustre_at_its_own_address(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     records = cloud.store.read().records
     served = fakes.served[stack.ids["files"]]
@@ -28,7 +28,7 @@ def test_an_export_is_a_server_at_its_mount_targets_address_and_lustre_one_of_it
     assert (made["managementServiceAddress"], made["lnet"]) == ("10.0.1.5", "tcp")
 
 
-def test_a_file_system_without_an_export_is_reached_by_nobody_and_keeps_its_data_until_it_is_deleted(
+def test_a_file_system_without_an_export_is_not_served_and_keeps_its_data_until_it_is_deleted(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network().files()
@@ -44,7 +44,7 @@ def test_a_file_system_without_an_export_is_reached_by_nobody_and_keeps_its_data
     assert fakes.kept == set()
 
 
-def test_servers_take_addresses_that_nodes_no_longer_get(cloud: Cloud, fakes: Fakes) -> None:
+def test_addresses_of_file_servers_are_not_given_to_nodes(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     stack.pool()
     assert sorted(spec.address for spec in fakes.running.values()) == ["10.0.1.24", "10.0.1.25"]
@@ -55,7 +55,9 @@ def test_servers_take_addresses_that_nodes_no_longer_get(cloud: Cloud, fakes: Fa
 
 
 @pytest.mark.parametrize(("held", "holder"), [("private", "mounttarget"), ("files", "export")])
-def test_a_resource_that_a_file_system_needs_cannot_be_deleted_before_it(cloud: Cloud, held: str, holder: str) -> None:
+def test_a_subnet_or_file_system_in_use_cannot_be_deleted_and_the_refusal_names_its_user(
+    cloud: Cloud, held: str, holder: str
+) -> None:
     stack = Stack(cloud).network().files()
     with pytest.raises(ServiceError, match=rf"409-Conflict, .* references the \w+ ocid1\.{holder}\."):
         cloud.delete(stack.ids[held])
@@ -64,7 +66,7 @@ def test_a_resource_that_a_file_system_needs_cannot_be_deleted_before_it(cloud: 
         cloud.delete(stack.ids[name])
 
 
-def test_a_subnet_that_holds_only_lustre_cannot_be_deleted_either(cloud: Cloud) -> None:
+def test_a_subnet_with_only_lustre_in_it_cannot_be_deleted(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     for name in ("export", "target"):
         cloud.delete(stack.ids[name])
@@ -72,18 +74,18 @@ def test_a_subnet_that_holds_only_lustre_cannot_be_deleted_either(cloud: Cloud) 
         cloud.delete(stack.ids["private"])
 
 
-def test_a_deleted_mount_target_takes_its_exports_along_and_no_data(cloud: Cloud, fakes: Fakes) -> None:
+def test_deleting_a_mount_target_deletes_its_exports_but_no_data(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     cloud.delete(stack.ids["target"])
     assert stack.ids["export"] not in cloud.store.read().records
     assert fakes.kept == {stack.ids["files"]}
 
 
-def test_an_export_joins_those_of_one_availability_domain(cloud: Cloud) -> None:
+def test_an_export_needs_a_file_system_and_a_mount_target_in_one_availability_domain(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     far = stack.make("FileSystem", "far", availabilityDomain="Uocm:REHEARSED-AD-2").id
     cloud.delete(stack.ids["export"])
-    with pytest.raises(ServiceError, match="an export joins those of one availability domain"):
+    with pytest.raises(ServiceError, match="an export needs both in one availability domain"):
         cloud.create(token(EXPORT), stack.urn(EXPORT, "e"), stack.inputs["export"] | {"fileSystemId": far})
 
 
@@ -95,7 +97,7 @@ def test_a_second_file_system_behind_one_mount_target_is_not_rehearsed(cloud: Cl
         cloud.create(token(EXPORT), stack.urn(EXPORT, "more"), wanted)
 
 
-def test_an_availability_domain_has_two_standard_mount_targets_and_a_narrow_subnet_none(cloud: Cloud) -> None:
+def test_an_availability_domain_allows_two_standard_mount_targets_and_a_small_subnet_has_no_room_for_one(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     wanted = {"subnetId": stack.ids["private"], "availabilityDomain": AD}
     second = stack.make(TARGET, "second", **wanted)
@@ -106,7 +108,7 @@ def test_an_availability_domain_has_two_standard_mount_targets_and_a_narrow_subn
     fast = cloud.create(token(TARGET), stack.urn(TARGET, "fast"), inputs | {"requestedThroughput": "20"})
     assert (fast.outputs()["observedThroughput"], fast.outputs()["reservedStorageCapacity"]) == ("20", "20480")
     narrow = stack.make("Subnet", "narrow", vcnId=stack.ids["vcn"], cidrBlock="10.0.9.0/30", dnsLabel="narrow").id
-    with pytest.raises(ServiceError, match="has not the 3 free addresses"):
+    with pytest.raises(ServiceError, match="does not have the 3 free addresses"):
         cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow, "requestedThroughput": "20"})
 
 
@@ -134,13 +136,13 @@ def test_lustre_grows_in_the_vendors_steps(cloud: Cloud, size: int, words: str |
 def test_lustre_never_shrinks_and_a_large_one_grows_in_large_steps(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 124_800})
-    with pytest.raises(ServiceError, match="124800 and cannot become 114400: a file system never shrinks"):
+    with pytest.raises(ServiceError, match="124800 and cannot become 114400: a file system cannot shrink"):
         cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 114_400})
-    with pytest.raises(ServiceError, match="grows in steps of 41600, not to 135200"):
+    with pytest.raises(ServiceError, match="grows only in steps of 41600, not to 135200"):
         cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 135_200})
 
 
-def test_a_server_that_a_dead_process_was_starting_comes_up(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_file_server_whose_starting_process_died_is_started_by_the_next_process(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     served = dict(fakes.served)
     with cloud.store.change() as database:

@@ -1,4 +1,4 @@
-"""The stand-in cloud as the engine and the SDK see it: data sources, outputs, the protocol, the plugin."""
+"""The stand-in for OCI as the engine and the SDK see it: data sources, outputs and the provider protocol."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_data_source_answers_with_the_names_that_the_sdk_reads(furnished: Stac
     assert all(found), f"{name} found nothing"
 
 
-def test_lookups_find_what_was_made(furnished: Stack) -> None:
+def test_lookups_find_the_created_resources(furnished: Stack) -> None:
     assert asked(furnished, "getServices")["services"][0]["cidrBlock"] == SERVICE_CIDR
     members = asked(furnished, "getClusterNetworkInstances")["instances"]
     assert [one["shape"] for one in members] == ["BM.GPU4.8"] * 2
@@ -115,7 +115,7 @@ def test_lookups_find_what_was_made(furnished: Stack) -> None:
     assert asked(furnished, "getInstance")["region"] == REGION
 
 
-def test_a_network_that_exists_is_shown_with_its_ways_out_its_addresses_and_its_rules(furnished: Stack) -> None:
+def test_an_existing_network_is_shown_with_its_routes_its_addresses_and_its_rules(furnished: Stack) -> None:
     ids, found = furnished.ids, asked(furnished, "getSubnet")
     assert (found["vcnId"], found["cidrBlock"], found["subnetDomainName"]) == (
         ids["vcn"],
@@ -127,7 +127,7 @@ def test_a_network_that_exists_is_shown_with_its_ways_out_its_addresses_and_its_
     ways = [(rule["destination"], rule["destinationType"], rule["networkEntityId"]) for rule in tables[found["routeTableId"]]]
     assert ways == [("0.0.0.0/0", "CIDR_BLOCK", ids["nat"]), (SERVICE_CIDR, "SERVICE_CIDR_BLOCK", ids["sgw"])]
     lists = {one["id"]: one for one in asked(furnished, "getSecurityLists")["securityLists"]}
-    assert len(lists) == 3, "the VCN has one of its own"
+    assert len(lists) == 3, "two of the stack, and the VCN's default list"
     (inside,) = lists[found["securityListIds"][0]]["ingressSecurityRules"]
     assert (inside["protocol"], inside["source"], inside["sourceType"], inside["tcpOptions"]) == (
         *("all", "10.0.0.0/16", "CIDR_BLOCK"),
@@ -204,13 +204,13 @@ def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: An
         ),
     ],
 )
-def test_inputs_have_what_the_vendors_provider_fills_in_where_nothing_is_said(served: Any, kind, given, filled) -> None:
+def test_inputs_that_are_not_set_get_the_vendors_providers_defaults(served: Any, kind, given, filled) -> None:
     urn = f"urn:pulumi:dev::p::{token(kind)}::one"
     checked = served.Check(provider_pb2.CheckRequest(urn=urn, news=wire.dumps(given)))
     assert wire.loads(checked.inputs) == filled
 
 
-def test_every_default_is_of_a_property_that_the_sdk_has() -> None:
+def test_every_default_belongs_to_a_property_of_the_sdk() -> None:
     for kind, filled in DEFAULTS.items():
         for path, value in filled.items():
             text = SDK.inputs(kind)
@@ -222,7 +222,7 @@ def test_every_default_is_of_a_property_that_the_sdk_has() -> None:
             assert isinstance(value, str | int | bool)
 
 
-def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_words(cloud: Cloud, served: Any) -> None:
+def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_message(cloud: Cloud, served: Any) -> None:
     stack = Stack(cloud).network()
     conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).id
     faults(cloud, {"kind": "capacity", "after": 0})

@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
-#: What a controller does with its programs, and what it gets.
+#: Launches, adds and terminates machines with the controller's own code, and prints what it got.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.cloud import BusyError, CloudError, Launch
 from scheduler.elastic.oci import Oci
@@ -63,7 +63,7 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 
 
 class Account:
-    """A world with a controller, and hosts in subnets with fewer routes out."""
+    """A world with a controller, and hosts that reach a NAT and a service gateway, only a service gateway, or no gateway."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -107,7 +107,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, *failing: str) -> Any:
-        """Run the controller's programs on the head; return what they got; for a launch that is `failing`, only the reason."""
+        """Run CONTROLLER on the head and return its answer; with a token in `failing`, why that launch fails."""
         controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]
@@ -130,7 +130,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         end_world(World.at(folder / "world"))
 
 
-def test_a_controllers_programs_launch_list_and_end_real_machines_as_an_instance_principal(account: Account) -> None:
+def test_a_controllers_programs_launch_list_and_terminate_real_machines_as_an_instance_principal(account: Account) -> None:
     launched, there, one, failed = account.controller()
     assert (launched, failed) == ([[], []], {})
     assert sorted(machine[2] for machine in there) == ["10.0.1.2", "10.0.1.3"]
@@ -144,13 +144,13 @@ def test_a_controllers_programs_launch_list_and_end_real_machines_as_an_instance
     assert kinds().count("Instance") == 4
 
 
-def test_a_controllers_programs_are_told_why_a_launch_failed(account: Account) -> None:
+def test_a_controllers_programs_get_the_reason_why_a_launch_failed(account: Account) -> None:
     faults(account.stack.cloud, {"kind": "capacity", "after": 1})
     assert account.controller("no-room") == {"no-room": "InternalError: Out of host capacity."}
     faults(account.stack.cloud)
 
 
-def test_a_host_that_is_in_no_dynamic_group_has_an_identity_and_no_rights(account: Account) -> None:
+def test_a_host_in_no_dynamic_group_has_an_identity_but_no_rights(account: Account) -> None:
     asked = "from scheduler.elastic import oci_identity as i, http_client as h; import time\n"
     asked += f"u = '{API}?compartmentId={COMPARTMENT}'\n"
     asked += f"s = i.own('{REGION}', h.send); a = h.send('GET', u, s.headers('GET', u, b'', time.time()), b'', 20)\n"
@@ -163,20 +163,18 @@ def test_a_host_that_is_in_no_dynamic_group_has_an_identity_and_no_rights(accoun
 
 
 @pytest.mark.parametrize(("name", "reaches"), [("in", True), ("services", True), ("nowhere", False)])
-def test_the_api_is_reached_through_a_nat_or_a_service_gateway_and_by_no_other_way(
-    account: Account, name: str, reaches: bool
-) -> None:
+def test_the_api_is_reached_only_through_a_nat_or_a_service_gateway(account: Account, name: str, reaches: bool) -> None:
     status, said = account.inside(account.hosts[name], *CURL, "--output", "/dev/null", "--write-out", "%{http_code}", API)
     assert (status == 0, said) == (reaches, "401" if reaches else "000")
 
 
-def test_a_host_takes_the_services_for_genuine_and_nothing_else(account: Account) -> None:
+def test_a_host_trusts_only_the_certificates_of_the_rehearsed_services(account: Account) -> None:
     host = account.hosts["in"]
     assert account.inside(host, *CURL, API.replace("iaas", "auth"))[0] == 0
     assert account.inside(host, *CURL, "--resolve", "example.com:443:240.0.0.10", "https://example.com/")[0] == 60
 
 
-def test_the_authoritys_keys_are_the_worlds_own_and_the_service_is_on_the_rehearsed_internet(account: Account) -> None:
+def test_the_worlds_authority_and_identities_are_private_and_the_api_runs_on_the_rehearsed_internet(account: Account) -> None:
     assert (account.world.path / "authority").stat().st_mode & 0o077 == 0
     assert (account.world.path / "identities").stat().st_mode & 0o077 == 0
     assert wires.pids(account.world.netns(network.OPERATOR)), "the service runs on the rehearsed Internet"

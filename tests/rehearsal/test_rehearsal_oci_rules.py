@@ -1,4 +1,4 @@
-"""The stand-in cloud refuses what the vendor would refuse, replaces what its provider replaces, and no more."""
+"""The stand-in for OCI refuses exactly what OCI refuses, and replaces exactly what the OCI provider replaces."""
 
 from __future__ import annotations
 
@@ -61,16 +61,16 @@ REFUSED = [
     ("RouteTable", "out", "routeRules.0.destinationType", "SERVICE_CIDR_BLOCK", "must be one of all-rhs-services"),
     ("RouteTable", "out", "routeRules.0.destination", "10.0.0.1/8", "without host bits"),
     ("SecurityList", "open", "ingressSecurityRules.1.protocol", "tcp", "a protocol's number as a string"),
-    ("SecurityList", "open", "ingressSecurityRules.1.protocol", "17", "goes with protocol '6'"),
-    ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.max", 21, "which is no range"),
+    ("SecurityList", "open", "ingressSecurityRules.1.protocol", "17", "is only for protocol '6'"),
+    ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.max", 21, "which is not a range"),
     ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.max", None, "needs both"),
     ("SecurityList", "open", "ingressSecurityRules.1.tcpOptions.min", 0, "from 1 to 65535"),
     ("SecurityList", "open", "ingressSecurityRules.1.source", "anywhere", "must be an IPv4 CIDR"),
     # Instances: rules that only the service knows.
     ("Instance", "bastion", "availabilityDomain", "Uocm:REHEARSED-AD-9", "404"),
-    ("Instance", "bastion", "shape", "VM.Standard.E9.Flex", "is not one that this region offers"),
+    ("Instance", "bastion", "shape", "VM.Standard.E9.Flex", "is not offered in this region"),
     ("Instance", "bastion", "shape", "BM.GPU4.8", "is not valid for image ocid1.image.oc1..rehearsed-ol9"),
-    ("Instance", "bastion", "shapeConfig", None, "needs its ocpus"),
+    ("Instance", "bastion", "shapeConfig", None, "needs ocpus"),
     ("Instance", "bastion", "shapeConfig.ocpus", 127, "takes 1 to 126"),
     ("Instance", "bastion", "shapeConfig.memoryInGbs", 65, "takes 1 to 64"),
     ("Instance", "bastion", "sourceDetails.sourceId", "ocid1.image.oc1..none", "404"),
@@ -80,9 +80,9 @@ REFUSED = [
     ("Instance", "bastion", "createVnicDetails.hostnameLabel", "bastion-1", "is taken in subnet"),
     ("Instance", "bastion", "createVnicDetails.hostnameLabel", "under_score", "RFC 952"),
     ("Instance", "bastion", "createVnicDetails.nsgIds", ["ocid1.nsg"], "501-NotRehearsed"),
-    ("Instance", "bastion", "metadata.ssh_authorized_keys", "ssh-ed25519 AAAA operator", "no public SSH key"),
+    ("Instance", "bastion", "metadata.ssh_authorized_keys", "ssh-ed25519 AAAA operator", "not a public SSH key"),
     ("Instance", "bastion", "metadata.user_data", "#cloud-config", "is not base64"),
-    ("Instance", "bastion", "metadata.user_data", "QUJD" * 8001, "may have 32000"),
+    ("Instance", "bastion", "metadata.user_data", "QUJD" * 8001, "the maximum is 32000"),
     ("Instance", "bastion", "agentConfig.pluginsConfigs.0.name", "Compute HPC RDMA Authentification", "must be one of"),
     ("Instance", "bastion", "agentConfig.pluginsConfigs.0.desiredState", "enabled", "ENABLED, DISABLED"),
     ("InstanceConfiguration", "conf", "instanceDetails.instanceType", "block", "must be one of compute"),
@@ -109,10 +109,10 @@ REFUSED = [
     ("MountTarget", "target", "ipAddress", "10.0.1.2", "is taken"),
     ("MountTarget", "target", "hostnameLabel", "under_score", "RFC 952"),
     ("MountTarget", "target", "nsgIds", ["ocid1.nsg"], "501-NotRehearsed"),
-    ("Export", "export", "path", "fss", "a path from / on"),
-    ("Export", "export", "path", "/fss/", "a path from / on"),
-    ("Export", "export", "path", "/a/../b", "a path from / on"),
-    ("Export", "export", "path", "/fss/deeper", "contain each other"),
+    ("Export", "export", "path", "fss", "an absolute path"),
+    ("Export", "export", "path", "/fss/", "an absolute path"),
+    ("Export", "export", "path", "/a/../b", "an absolute path"),
+    ("Export", "export", "path", "/fss/deeper", "overlap"),
     ("Export", "export", "fileSystemId", "ocid1.filesystem.oc1.rhs.none", "404"),
     ("Export", "export", "exportSetId", "ocid1.exportset.oc1.rhs.none", "404"),
     ("Export", "export", "path", "/other", "is in the export set already"),
@@ -120,19 +120,19 @@ REFUSED = [
     ("Export", "export", "exportOptions.0.access", "READ", "must be one of READ_WRITE, READ_ONLY"),
     ("Export", "export", "exportOptions.0.identitySquash", None, "identitySquash is not NONE"),
     ("Export", "export", "compartmentId", COMPARTMENT, "is not a property of Export"),
-    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 20_800, "from 31200 on in steps of 10400"),
-    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 32_000, "from 31200 on in steps of 10400"),
-    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 520_000, "has not the 312 free addresses"),
+    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 20_800, "at least 31200, in steps of 10400"),
+    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 32_000, "at least 31200, in steps of 10400"),
+    ("FileStorageLustreFileSystem", "lustre", "capacityInGbs", 520_000, "does not have the 312 free addresses"),
     ("FileStorageLustreFileSystem", "lustre", "performanceTier", "MBPS_PER_TB_300", "MBPS_PER_TB_125, MBPS_PER_TB_250"),
     ("FileStorageLustreFileSystem", "lustre", "fileSystemName", "too-long-a-name", "at most 8"),
     ("FileStorageLustreFileSystem", "lustre", "rootSquashConfiguration.identitySquash", "ROOT", "501-NotRehearsed"),
     ("FileStorageLustreFileSystem", "lustre", "rootSquashConfiguration", None, "rootSquashConfiguration is missing"),
     ("FileStorageLustreFileSystem", "lustre", "subnetId", "ocid1.subnet.oc1.rhs.none", "404"),
-    ("DynamicGroup", "group", "compartmentId", COMPARTMENT, "where dynamic groups live"),
+    ("DynamicGroup", "group", "compartmentId", COMPARTMENT, "dynamic groups exist only there"),
     ("DynamicGroup", "group", "matchingRule", "instances in c", "matchingRule"),
     ("DynamicGroup", "group", "name", "my group", "hyphens, periods and underscores"),
     ("Policy", "policy", "statements.0", "Allow dynamic-group nodes to manage all-resources", "cannot be parsed"),
-    ("Policy", "policy", "statements.0", "Allow group a to manage instance-families in tenancy", "no resource type"),
+    ("Policy", "policy", "statements.0", "Allow group a to manage instance-families in tenancy", "not a resource type"),
     ("Policy", "policy", "statements.0", "Allow dynamic-group nodes to write instances in tenancy", "cannot be parsed"),
     ("Policy", "policy", "statements.0", "Allow group a to use vnics in compartment elsewhere", "which does not exist"),
 ]  # fmt: skip
@@ -162,7 +162,7 @@ def test_an_unknown_input_is_accepted_at_any_path(furnished: Stack) -> None:
             assert said <= known, f"{noun}: unknown {path} must not be judged"
 
 
-def test_a_secret_is_opened_and_an_unset_output_is_unknown() -> None:
+def test_a_secret_is_unwrapped_and_an_unset_output_is_unknown() -> None:
     signature = "4dabf18193072939515e22adb298388d"
     secret = {signature: "1b47061264138c4ac30d75fd1eb44270", "value": {"a": [1, 2.5, True, "x"]}}
     output = {signature: "d0e6a833031e9bbcd3f4e8bde6ca49a4"}
@@ -187,7 +187,7 @@ def test_iam_statements_from_the_vendors_documentation_are_accepted(furnished: S
     assert not matches("any {request.user.name 'x'}", _CONDITION)
 
 
-def test_a_policy_for_a_group_that_does_not_exist_is_refused_only_when_it_is_made(cloud: Cloud) -> None:
+def test_a_policy_for_a_missing_group_is_refused_only_at_creation(cloud: Cloud) -> None:
     inputs = {
         "compartmentId": COMPARTMENT,
         "name": "p",
@@ -243,7 +243,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert changes(token(noun), old, copy.deepcopy(old)).changed == []
 
 
-def test_every_row_of_shapes_agrees_with_itself() -> None:
+def test_every_row_of_shapes_is_consistent() -> None:
     for shape in SHAPES.values():
         assert bool(shape.gpu) == bool(shape.gpus), shape.name
         assert bool(shape.ports) == bool(shape.port_rate_bits_per_s), shape.name

@@ -14,7 +14,7 @@ from tools.stage import ROOT
 
 
 @pytest.mark.parametrize("name", ["aws", "oci"])
-def test_the_plugin_prints_its_port_and_stops_quietly(name: str, tmp_path: Path) -> None:
+def test_a_plugin_prints_its_port_and_stops_without_further_output_when_it_is_interrupted(name: str, tmp_path: Path) -> None:
     environment = {**os.environ, "BUSBAR_WORLD": str(tmp_path / "world"), "BUSBAR_PYTHON": sys.executable}
     plugin = subprocess.Popen(
         [ROOT / f"rehearsal/entry/bin/pulumi-resource-{name}", "127.0.0.1:1"],
@@ -25,11 +25,11 @@ def test_the_plugin_prints_its_port_and_stops_quietly(name: str, tmp_path: Path)
     )
     assert plugin.stdout is not None
     assert plugin.stdout.readline().strip().isdecimal()
-    for _ in range(200):  # as of somebody who presses Ctrl-C again and again: one signal interrupts the work of another
+    for _ in range(200):  # as if somebody pressed Ctrl-C again and again: one signal interrupts the handler of another
         plugin.send_signal(signal.SIGINT)
     rest, said = plugin.communicate(timeout=60)
     assert (plugin.returncode, rest, said) == (0, "", "")
-    assert not (tmp_path / "world").exists(), "looking changes nothing"
+    assert not (tmp_path / "world").exists(), "a plugin that gets no request creates nothing"
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def test_the_plugin_prints_its_port_and_stops_quietly(name: str, tmp_path: Path)
         ("oci", "oci:FileStorage/fileSystem:FileSystem", "pulumi_oci.filestorage.FileSystem"),
     ],
 )
-def test_reading_an_sdks_types_leaves_the_sdk_intact_for_the_program(cloud: str, token: str, resource: str) -> None:
+def test_reading_the_types_of_an_sdk_does_not_change_the_sdk_for_the_program(cloud: str, token: str, resource: str) -> None:
     read = f"from rehearsal.{cloud}.sdk import SDK; SDK.inputs({token!r}); import pulumi_{cloud}; print({resource})"
     found = subprocess.run([sys.executable, "-c", read], cwd=ROOT, text=True, capture_output=True, check=False)
     assert found.returncode == 0, found.stderr

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.rehearsal
 
 AWS = [one.shape(efa=one.efa > 0) for one in INSTANCES.values() if one.gpu]
 ROWS = [row for row in [*SHAPES.values(), *SERVERS.values(), *AWS] if row.gpus]
-#: A network, host name and folders of its own, until the shell exits. getaddrinfo works only with an address beside lo's.
+#: Runs slurmctld with its own network, host name and folders. getaddrinfo works only if there is an address besides lo's.
 SCRIPT = r"""
 hostname head
 ip link set lo up
@@ -74,7 +74,7 @@ def members(prefix: str, first: int, count: int) -> list[Node]:
 
 
 def ran(folder: Path, cluster: Cluster, *question: str) -> list[str]:
-    """Start slurmctld on the cluster's files; return its answers to plain `sinfo` and then to `question`."""
+    """Start slurmctld on the cluster's files; return the lines that `sinfo` and then the command `question` print."""
     for name, text in files(cluster).items():
         (folder / name).write_text(text)
     words = ["unshare", "--mount", "--net", "--uts", "bash", "-c", SCRIPT, "bash", str(folder), *(question or ("true",))]
@@ -97,7 +97,7 @@ def label(row: Shape) -> str:
 
 
 @pytest.mark.parametrize("count", [1, len(ROWS), 1000])
-def test_slurmctld_takes_the_files_of_every_gpu_shape_at_any_number_of_existing_nodes(tmp_path: Path, count):
+def test_slurmctld_accepts_the_files_of_every_gpu_shape_at_any_number_of_existing_nodes(tmp_path: Path, count):
     each = [(row, len(range(at, count, len(ROWS)))) for at, row in enumerate(ROWS)]
     sets = [NodeSet(f"set{at}", hardware(row), members("n", at * 1000, size)) for at, (row, size) in enumerate(each) if size]
     cluster = Cluster("busbar", "head", "10.255.0.1", [Queue("compute", sets, default=True)], cgroups=True)
@@ -108,7 +108,7 @@ def test_slurmctld_takes_the_files_of_every_gpu_shape_at_any_number_of_existing_
 
 
 @pytest.mark.parametrize("most", [1, 1000])
-def test_slurmctld_takes_the_files_of_every_gpu_shape_in_a_queue_of_static_and_dynamic_nodes(tmp_path: Path, most):
+def test_slurmctld_accepts_the_files_of_every_gpu_shape_in_a_queue_of_static_and_dynamic_nodes(tmp_path: Path, most):
     queues = []
     wanted = Counter[tuple[str, str]]()
     for at, row in enumerate(ROWS):
@@ -138,7 +138,7 @@ def test_slurmctld_takes_the_files_of_every_gpu_shape_in_a_queue_of_static_and_d
     assert "OverSubscribe=EXCLUSIVE " in said[-1]
 
 
-def test_slurmctld_knows_which_nodes_it_may_end_and_which_are_near_each_other(tmp_path: Path):
+def test_slurmctld_knows_which_nodes_it_may_power_down_and_which_are_near_each_other(tmp_path: Path):
     row = SHAPES["BM.GPU.H100.8"]
     static = [Node(f"gpu-st-h100-{at}", f"a{at}", f"10.0.0.{at}", ("island", f"block{at // 4}")) for at in range(1, 8)]
     queue = Queue("gpu", [NodeSet("h100", hardware(row), static, 40, ("rdma",))], default=True, idle_min=7)

@@ -96,7 +96,7 @@ def test_files_written_by_one_host_are_read_by_all_others_and_the_mount_list_nam
         (NFS.replace(" /mnt", " /nowhere"), "mount point"),
     ],
 )
-def test_a_failed_mount_is_refused_in_the_clients_words(stage, command, why):
+def test_a_failed_mount_shows_the_message_of_the_client(stage, command, why):
     done = stage.inside("three", command)
     assert done.returncode != 0
     assert why in done.stderr
@@ -115,18 +115,18 @@ def test_without_a_rule_for_its_port_a_mount_fails_after_a_bounded_wait(stage):
     assert stage.inside("three", f"{LUSTRE_MOUNT}; umount /srv /mnt").returncode == 0
 
 
-def test_a_client_comes_from_a_privileged_port_and_a_stranger_sees_nothing(stage, systems):
+def test_a_file_server_admits_hosts_of_its_network_but_no_other_address_and_its_ports_are_open(stage, systems):
     ask = json.dumps({"export": "/fsx/", "at": "/mnt", "flags": []})
     knock = f"exec 3<>/dev/tcp/10.0.1.201/2049; echo '{ask}' >&3; head -1 <&3"
     assert stage.inside("three", knock).stdout == "{}\n", "a host of the VPC is let in"
     stage.inside("three", "umount /mnt")
     into = [*wires.inside(storage.namespace(stage.world, systems[0].id)), "bash", "-c", knock]
-    assert "access denied" in wires.call(into), "no host has the address of the other server"
+    assert "access denied" in wires.call(into), "the address of the other server belongs to no host"
     ports = "for p in 988 1018 1023; do (</dev/tcp/10.0.1.200/$p) && echo $p; done"
     assert stage.inside("three", ports).stdout == "988\n1018\n1023\n"
 
 
-def test_a_host_that_ends_takes_its_mounts_along_and_leaves_the_data_to_the_others(stage, systems):
+def test_when_a_host_ends_its_mounts_end_and_the_data_remain_for_the_others(stage, systems):
     again = replace(host("gone", 40, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
     hosts.boot(stage.world, again)
     stage.ready("gone")
@@ -136,9 +136,9 @@ def test_a_host_that_ends_takes_its_mounts_along_and_leaves_the_data_to_the_othe
     assert stage.inside("one", f"{LUSTRE_MOUNT}; cat /srv/mine; umount /srv").stdout == "mine\n"
 
 
-def test_a_stopped_file_system_disappears_from_its_clients_and_the_machine(stage, systems):
+def test_a_stopped_file_system_disappears_from_its_clients_and_from_the_rehearsing_machine(stage, systems):
     assert stage.inside("one", f"{NFS}; touch /mnt/kept").returncode == 0
-    assert start_home(stage.world) == systems[1], "one that runs is left as it is"
+    assert start_home(stage.world) == systems[1], "a running file system is left as it is"
     assert stage.inside("one", "ls /mnt").stdout == "kept\n"
     storage.stop(stage.world, HOME)
     storage.stop(stage.world, HOME)
@@ -192,7 +192,7 @@ def test_saved_data_are_restored_with_their_owners_and_modes(stage, files):
     assert not (stage.world.path / "kept").exists()
 
 
-def test_an_export_admits_its_clients_alone_and_other_ones_count_at_once(stage, files):
+def test_an_export_admits_only_its_clients_and_a_change_takes_effect_at_once(stage, files):
     assert stage.inside("one", f"{FSS_MOUNT} && umount /mnt").returncode == 0
     start_files(stage.world, ("10.0.1.12",))
     assert "access denied by server" in stage.inside("one", FSS_MOUNT).stderr
@@ -201,7 +201,7 @@ def test_an_export_admits_its_clients_alone_and_other_ones_count_at_once(stage, 
     assert stage.inside("three", ports).stdout == "111\n2048\n2049\n2050\n"
 
 
-def test_a_client_of_oci_needs_the_port_mapper_and_the_mount_service_as_well(stage, files):
+def test_an_nfs_client_on_oci_also_needs_the_ports_of_the_port_mapper_and_the_mount_service(stage, files):
     boot = "#cloud-config\nruncmd:\n- dnf install -y nfs-utils\n"
     hosts.boot(stage.world, replace(host("oracle", 41, "ol8", stage.public_key), user_data=boot.encode()))
     assert stage.ready("oracle") == {"oracle": "status: done"}
@@ -223,6 +223,6 @@ def test_a_client_of_oci_needs_the_port_mapper_and_the_mount_service_as_well(sta
         ({"system": "../x"}, "plain file"),
     ],
 )
-def test_a_file_system_that_cannot_be_is_refused(stage, change, why):
+def test_an_invalid_file_system_is_refused(stage, change, why):
     with pytest.raises(ValueError, match=why):
         start(stage.world, **change)

@@ -81,7 +81,7 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
         assert stage.inside(name, "systemctl start munge").returncode == 5
     refused = stage.inside("oracle", "dnf install -y slurm")
     assert (refused.returncode, "No match for argument slurm" in refused.stdout) == (1, True)
-    assert stage.inside("oracle", "dnf install -y oracle-epel-release-el9").returncode == 1, "another release's"
+    assert stage.inside("oracle", "dnf install -y oracle-epel-release-el9").returncode == 1, "it is for another release"
     assert stage.inside("oracle", "dnf install -y oracle-epel-release-el8").returncode == 0
     installed = stage.inside("oracle", "dnf install -y slurm slurm-slurmctld slurm-slurmd munge")
     assert installed.returncode == 0, installed.stderr
@@ -92,7 +92,7 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
         assert len(stage.inside(name, f"command -v {PROGRAMS}").stdout.split()) == len(PROGRAMS.split())
 
 
-def test_the_machines_own_apt_get_serves_ubuntu_and_says_what_the_vendors_does(stage: Stage) -> None:
+def test_the_machines_own_apt_get_works_on_ubuntu_with_the_vendors_messages(stage: Stage) -> None:
     wrong = stage.inside("ubuntu", "apt-get install --frobnicate munge")
     assert (wrong.returncode, "--frobnicate is not understood" in wrong.stderr) == (100, True)
     absent = stage.inside("ubuntu", "apt-get install -y slurm-of-another-release")
@@ -107,13 +107,13 @@ def test_the_machines_own_apt_get_serves_ubuntu_and_says_what_the_vendors_does(s
     quick = "apt-get -o Acquire::Retries=0 -o Acquire::http::Timeout=1 {} update"
     try:
         network.apply_vcn(stage.world, vcn(routes=()))
-        assert stage.inside("ubuntu", quick.format("")).returncode == 0, "fetching nothing is success"
+        assert stage.inside("ubuntu", quick.format("")).returncode == 0, "apt-get succeeds although it fetched nothing"
         assert stage.inside("ubuntu", quick.format("-o APT::Update::Error-Mode=any")).returncode == 100
     finally:
         network.apply_vcn(stage.world, vcn())
 
 
-def test_what_the_packages_leave_behind_is_what_each_distribution_leaves(stage: Stage) -> None:
+def test_packages_create_the_users_files_and_services_of_their_distribution(stage: Stage) -> None:
     known = "getent passwd slurm munge | cut -d: -f1; ls /etc/slurm; ls /etc/munge; systemctl is-active munge"
     assert stage.inside("oracle", known).stdout.split() == ["munge", "cgroup.conf", "slurm.conf", "inactive"]
     assert stage.inside("ubuntu", known).stdout.split() == ["slurm", "munge", "munge.key", "active"]
@@ -131,7 +131,7 @@ def test_the_packages_units_run_a_real_cluster(stage: Stage, name: str) -> None:
     assert stage.inside(name, "pgrep -x 'slurmctld-wlm|slurmd-wlm|slurmctld|slurmd'").stdout == ""
 
 
-def test_a_timer_starts_its_service_again_after_each_end_and_no_more_once_it_is_stopped(stage: Stage) -> None:
+def test_a_timer_restarts_its_service_after_each_end_until_the_timer_is_stopped(stage: Stage) -> None:
     started = stage.inside("oracle", TIMER % "0")
     assert started.returncode == 0, started.stderr
     ticks = lambda: len(stage.inside("oracle", "cat /tmp/ticks").stdout.split())  # noqa: E731
@@ -145,7 +145,7 @@ def test_a_timer_starts_its_service_again_after_each_end_and_no_more_once_it_is_
     assert ticks() == seen
 
 
-def test_a_oneshot_that_takes_longer_than_it_may_is_ended_and_has_failed(stage: Stage) -> None:
+def test_a_oneshot_service_that_exceeds_its_time_limit_is_stopped_and_has_failed(stage: Stage) -> None:
     stage.inside("ubuntu", TIMER % "0 # " + "systemctl stop tick.timer")
     slow = stage.inside(
         "ubuntu", "sed -i 's/sleep .*/sleep 60\"/' /etc/systemd/system/tick.service; systemctl start tick.service"

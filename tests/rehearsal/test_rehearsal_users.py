@@ -14,7 +14,7 @@ import pytest
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("users")]
 
 ROOT = Path(__file__).parents[2]
-#: A network and homes that the machines share; all is gone when the shell exits, which also reaps processes.
+#: Makes a network and homes that the machines share; all is gone when the shell exits. The shell also reaps processes.
 SCRIPT = r"""
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
@@ -31,7 +31,7 @@ TIMEOUT_S = 420
 
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    """Return the facts, by part."""
+    """Return the facts that each part of tests/users_head.py prints, by the part's name."""
     folder = tmp_path_factory.mktemp("users")
     own = [
         "unshare",
@@ -62,7 +62,7 @@ def facts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]
     return found
 
 
-def test_a_second_set_up_changes_no_file_and_restarts_no_daemon(facts):
+def test_a_second_set_up_of_users_changes_no_file_and_restarts_no_daemon(facts):
     seen = facts["first_set_up"]
     assert (seen["first"], seen["again"]) == ("", "")
     assert seen["same"]
@@ -72,18 +72,18 @@ def test_the_directory_listens_with_tls_on_the_controllers_own_address_only_and_
     assert facts["first_set_up"]["listening"] == ["10.255.0.1:636"]
 
 
-def test_sssd_finds_no_mistake_in_its_configuration(facts):
+def test_sssd_reports_no_mistake_in_its_configuration(facts):
     assert facts["first_set_up"]["sssd"] == "Issues identified by validators: 0"
 
 
-def test_a_user_that_was_added_on_the_controller_is_the_same_one_on_all_machines(facts):
+def test_a_user_added_on_the_controller_is_the_same_user_on_all_machines(facts):
     seen = facts["a_user_everywhere"]
     assert (seen["said"], seen["err"]) == ("user alice: uid 10001, gid 9876, home /home/alice\n", "")
     assert seen["ids"] == ["uid=10001(alice) gid=9876(privilege) groups=9876(privilege)\n"] * 3
     assert seen["entry"] == "alice:*:10001:9876:Alice 山田:/home/alice:/bin/bash\n"
 
 
-def test_a_home_is_its_users_alone_and_has_the_skeleton(facts):
+def test_a_home_is_readable_only_by_its_user_and_has_the_skeleton(facts):
     *modes, bashrc = facts["a_user_everywhere"]["home"].splitlines()
     assert modes[:2] == ["700 alice privilege"] * 2
     assert modes[2:5] == ["600 alice privilege", "600 alice privilege", "644 alice privilege"]
@@ -96,11 +96,11 @@ def test_a_user_logs_in_with_an_ssh_key_to_the_controller_and_to_a_node(facts):
     assert seen["stranger"] != 0
 
 
-def test_a_user_goes_from_machine_to_machine_without_a_password(facts):
+def test_a_user_logs_in_from_machine_to_machine_without_a_password(facts):
     assert facts["a_user_everywhere"]["between"] == ["cpu-st-small-1"]
 
 
-def test_a_user_has_no_sudo_and_changes_no_users(facts):
+def test_a_user_has_no_sudo_and_cannot_change_users(facts):
     seen = facts["a_user_everywhere"]
     assert all(seen["sudo"])
     assert seen["roots_sudo"] == 0
@@ -125,32 +125,33 @@ def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_an
         "taken": "user alice: there is a user of that name already, with uid 10001",
         "local": "user slurm: this machine has a user of that name itself (/etc/passwd)",
         "uid": "--uid 10001: it is the uid of user alice",
-        "root_uid": "--uid 0: a number is from 1000 to 60000; others belong to the system (/etc/login.defs)",
+        "root_uid": "--uid 0: an id is from 1000 to 60000; others belong to the system (/etc/login.defs)",
         "gid": "--gid 12345: no group has that gid; there are 9876 (privilege); `cluster group add` makes others",
         "shell": "--shell /bin/no-such-shell: there is no such program on this machine; give its whole path",
         "key": "--ssh-key: line 1 is no public key such as `ssh-ed25519 AAAA... name`",
         "private": "--ssh-key: this is a private key, which nobody else may have; give the file whose name ends with .pub",
-        "home": "user former: /home/former exists and belongs to number 10077; give that number with --uid to return it to its "
-        "user, or move it away",
+        "home": "user former: /home/former exists and belongs to uid 10077; give that uid with --uid to return the "
+        "folder to its user, or move the folder away",
         "absent": "user bob: there is no such user in the directory",
         "local_absent": "user slurm: there is no such user in the directory; it is a user of this machine only",
         "group_taken": "group privilege: there is a group of that name already",
-        "group_gid": "--gid 9876: it is the number of group privilege",
-        "group_in_use": "group privilege: it is the group of those who may run containers, and new users get it; it stays",
+        "group_gid": "--gid 9876: it is the gid of group privilege",
+        "group_in_use": "group privilege: its members may run containers, and it is the primary group of new users, so it is "
+        "kept",
         "group_absent": "group physics: there is no such group in the directory; see `cluster group list`",
     }.items(),
 )
-def test_a_refusal_is_one_sentence(facts, what, sentence):
+def test_every_refusal_of_the_cluster_command_is_one_sentence(facts, what, sentence):
     assert facts["what_is_refused"][what] == [1, f"cluster: {sentence}"]
 
 
-def test_a_refusal_changes_nothing(facts):
+def test_a_refusal_of_the_cluster_command_changes_nothing(facts):
     seen = facts["what_is_refused"]
     assert seen["same"]
     assert seen["nothing"][0] == 2
 
 
-def test_a_number_whose_home_is_still_there_goes_back_to_its_user_only(facts):
+def test_the_uid_of_an_existing_home_is_given_only_to_its_former_user(facts):
     seen = facts["what_is_refused"]
     assert seen["next"][1].startswith("user bob: uid 10078, ")
     assert seen["back"][1].startswith("user former: uid 10077, ")
@@ -178,12 +179,12 @@ def test_groups_are_added_listed_joined_left_and_deleted(facts):
     ]
 
 
-def test_without_a_login_a_machine_sees_what_it_needs_and_neither_passwords_nor_the_rest(facts):
+def test_without_a_login_a_machine_reads_only_what_it_needs_and_no_passwords(facts):
     seen = facts["what_others_may_see"]
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 
 
-def test_nobody_changes_the_directory_over_the_network_or_reads_it_without_tls_and_the_certificate(facts):
+def test_the_directory_cannot_be_changed_over_the_network_or_read_without_tls_and_the_certificate(facts):
     seen = facts["what_others_may_see"]
     assert seen["by_password"] == 53  # LDAP code: unwilling to perform
     assert "modifications require authentication" in seen["change"]
@@ -191,14 +192,14 @@ def test_nobody_changes_the_directory_over_the_network_or_reads_it_without_tls_a
     assert seen["without_authority"] != 0
 
 
-def test_machines_know_users_while_the_directory_is_away_and_new_ones_after_its_restart(facts):
+def test_machines_know_users_while_the_directory_is_stopped_and_new_users_after_its_restart(facts):
     seen = facts["a_restart_of_the_directory"]
     assert seen["known"].startswith("uid=10079(carol)")
     assert seen["still"] == 0
     assert seen["stopped"].startswith("cluster: the directory does not answer: ")
 
 
-def test_a_user_who_runs_something_is_not_deleted_and_the_sentence_says_what_runs(facts):
+def test_a_user_with_jobs_or_processes_is_not_deleted_and_the_refusal_names_them(facts):
     seen = facts["a_deleted_user"]
     assert seen["with_job"].startswith(f"cluster: user alice: has jobs: {seen['job']} (")
     assert seen["with_process"] == (
@@ -206,7 +207,7 @@ def test_a_user_who_runs_something_is_not_deleted_and_the_sentence_says_what_run
     )
 
 
-def test_a_deleted_user_is_unknown_everywhere_after_a_minute_and_logs_in_nowhere(facts):
+def test_a_deleted_user_is_unknown_on_all_machines_after_a_minute_and_cannot_log_in(facts):
     seen = facts["a_deleted_user"]
     assert seen["login"] != 0
     assert seen["login_there"] != 0
@@ -214,7 +215,7 @@ def test_a_deleted_user_is_unknown_everywhere_after_a_minute_and_logs_in_nowhere
     assert (seen["association"], seen["bobs"].strip()) == ("", "bob|users")
 
 
-def test_a_home_stays_unless_it_is_purged(facts):
+def test_the_home_of_a_deleted_user_is_kept_unless_it_is_purged(facts):
     seen = facts["a_deleted_user"]
     assert seen["home"] == "700 10001\n"
     assert seen["purged"] == "user bob is deleted; the home is deleted, too\n"
@@ -226,36 +227,36 @@ def test_a_new_controller_has_the_users_of_the_old_one(facts):
     assert (seen["second"], seen["same"], seen["carol"]) == ("", True, "carol")
 
 
-def test_a_node_asks_no_directory_whose_certificate_it_was_not_given(facts):
+def test_a_node_uses_only_a_directory_with_the_certificate_that_it_was_given(facts):
     seen = facts["a_new_controller"]
     assert seen["dave_before"] != 0
     assert seen["asked_before"] != 0
     assert (seen["dave_after"], seen["asked_after"]) == ("dave\n", "dn: uid=dave,ou=People,dc=local")
 
 
-def test_a_node_that_joins_again_restarts_nothing(facts):
+def test_a_node_that_joins_again_restarts_no_daemon(facts):
     before, said, after = facts["a_new_controller"]["joined_again"]
     assert before == after
     assert said == "{}\n"
 
 
-def test_a_copy_that_others_could_have_written_gives_no_users(facts):
+def test_no_users_are_restored_from_a_copy_that_others_could_have_written(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
         "/home/.busbar-users/directory.ldif does not belong to root only, so no users are kept in it or taken from it; "
-        "check it, then make it so"
+        "check it, then let only root own and write it"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]
 
 
-def test_nothing_is_written_into_the_folder_of_homes_that_are_not_mounted(facts):
+def test_nothing_is_written_below_the_mount_point_of_homes_that_are_not_mounted(facts):
     seen = facts["homes_that_are_not_mounted"]
-    assert seen["command"] == "cluster: /home is not mounted, and has the homes; mount it first"
-    assert seen["set_up"] == "/home is not mounted, and has the homes; mount it first"
+    assert seen["command"] == "cluster: /home is not mounted, but the homes are in it; mount it first"
+    assert seen["set_up"] == "/home is not mounted, but the homes are in it; mount it first"
     assert not {"eve", ".busbar-users"} & set(seen["left"].split())
 
 
-def test_a_controller_with_the_folders_of_red_hats_packages_has_users_too(facts):
+def test_a_controller_with_the_folders_of_red_hats_packages_also_has_users(facts):
     seen = facts["folders_of_oracle_linux"]
     assert (seen["id"], seen["runs"].strip()) == ("erin\n", "ldap")
     assert seen["data"] == ["ldap", "ldap"]

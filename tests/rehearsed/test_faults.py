@@ -32,7 +32,7 @@ RAIL, HCA = 3, "mlx5_4"
 def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     """Three hosts of four GPUs and four rails each behind a jump host, built but not measured; and their settings.
 
-    The plugin is killed in the middle of the build; the next update continues.
+    The command plugin is killed in the middle of the build, and the next update continues.
     """
     stage, settings = standing_hosts(tmp_path_factory.mktemp("three"), 3, "BM.GPU.GB200.4")
     settings |= {"records": {"history": None}}
@@ -47,7 +47,7 @@ def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
     stage.close()
 
 
-def test_nodes_that_cannot_be_used_are_named_each_with_its_own_reason(stage):
+def test_every_node_that_cannot_be_used_is_named_with_its_own_reason(stage):
     stage.faults({"kind": "boot_fails", "host": 0}, {"kind": "never_answers", "host": 1})
     found = stage.up(measure={"readyTimeout": "40 s"})
     assert found.status != 0
@@ -77,10 +77,10 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     shown = re.findall(r"gpu-2.*, (mlx5_\d): ([\d.e-]+) GB/s", stage.on_host(culprit["next"]))
     (blamed, slow_gb_s), (_, fine_gb_s) = shown
     assert blamed == HCA
-    assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "what the next command measures shows it"
+    assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "the suggested command measures that the rail is slow"
 
 
-def test_the_slow_machine_is_left_out_by_the_documented_command_and_the_others_pass(three):
+def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_others_pass(three):
     """The machine is no longer used, and its rail stays slow. A machine of the user's own is not replaced."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]
@@ -115,7 +115,7 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
     assert "bandwidth: measured a second time" in found.text
 
 
-def test_nccl_that_falls_back_to_tcp_is_short_however_fast_that_is(three):
+def test_a_fallback_of_nccl_to_tcp_is_short_however_fast_it_is(three):
     stage, settings = three
     stage.refault(*({"kind": "tcp_fallback", "host": host} for host in range(3)))
     small = {"search": "0 s", "sizes": {"from": "512K", "to": "1M"}, "iterations": 1, "warmup": 0}
@@ -165,7 +165,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     assert stage.ran()
 
 
-def test_a_cut_connection_in_the_middle_of_a_measurement_loses_nothing(three):
+def test_a_connection_that_is_lost_during_a_measurement_loses_nothing(three):
     stage, settings = three
     before = runs_with(stage, "measuring:")
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}})))
@@ -233,7 +233,7 @@ def kill(stage: Stage, how: str) -> None:
     ],
     ids=["a rank is killed", "a rank is stopped", "a link is cut"],
 )
-def test_a_run_that_breaks_or_hangs_is_a_finding_with_its_cause_and_every_output_is_present(three, run, happens, says):
+def test_a_run_that_breaks_or_hangs_is_reported_with_its_cause_and_its_transcript_is_kept(three, run, happens, says):
     stage, settings = three
     asked = merged(LONG_PLAN, {"measure": {"run": run, "search": "0 s", "timeout": "40 s"}})
     before = runs_with(stage, ROW, DECIDING)

@@ -42,24 +42,24 @@ def built(stage) -> tuple[Stage, Finished]:
 # What is refused before anything is measured
 
 
-def test_a_preview_before_first_contact_says_that_the_machines_have_not_been_asked(stage):
+def test_a_preview_before_first_contact_says_that_the_update_will_detect_the_shape(stage):
     found = stage.preview()
     assert found.status == 0, found
     assert "the shape is detected during the update" in found.text
 
 
-def test_a_key_that_nobody_pinned_is_refused_at_preview(stage):
+def test_an_unpinned_host_key_is_refused_at_preview(stage):
     found = stage.preview(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "gpu-c": "10.20.1.13"}})
     assert found.status != 0
     assert "holds no host key of 10.20.1.13, and nothing is trusted on first use; type 'ssh-keyscan" in found.text
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
-def test_each_host_reports_wrong_gpus_at_once(stage, shape):
+def test_a_named_shape_with_other_gpus_is_refused_at_once_for_each_host(stage, shape):
     found = stage.up(hosts={"shape": shape})
     assert found.status != 0
     for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
-        assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, and shape {shape} has 8 x NVIDIA H200" in found.text
+        assert f"{host}: it has 8 x NVIDIA A100-SXM4-40GB, but shape {shape} has 8 x NVIDIA H200" in found.text
 
 
 def test_a_host_key_that_changed_is_refused_at_once(stage):
@@ -95,7 +95,7 @@ def test_a_dead_rail_and_a_missing_host_are_each_named_at_the_timeout(stage):
 # Outputs of a measured stack
 
 
-def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
+def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_ceiling(built):
     stage, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
@@ -108,7 +108,7 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_wire(built):
     assert [node["name"] for node in outputs["nodes"]] == ["gpu-a", "gpu-b"]
 
 
-def test_nothing_of_a_cloud_is_registered_and_no_key_and_no_agent_is_in_the_state(built):
+def test_no_cloud_resource_is_registered_and_the_state_has_no_private_key_and_no_agent(built):
     stage = built[0]
     kinds = {resource["type"].split(":")[0] for resource in stage.resources()}
     assert kinds == {"pulumi", "command", "busbar"}
@@ -123,7 +123,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_the_detected_type_is_the_named_one_and_naming_it_measures_nothing_again(built):
+def test_the_detected_shape_equals_the_named_one_and_naming_it_does_not_measure_again(built):
     stage = built[0]
     before = stage.outputs()
     found = stage.up(hosts={"shape": "HGX-A100-40GB.8"})
@@ -133,7 +133,7 @@ def test_the_detected_type_is_the_named_one_and_naming_it_measures_nothing_again
     assert after["measured"]["evidence"] == before["measured"]["evidence"]
 
 
-def test_first_contact_added_a_key_and_lines_and_loosened_no_files_mode(built):
+def test_first_contact_added_one_authorized_key_a_key_pair_and_known_hosts(built):
     stage = built[0]
     script = "wc -l < ~/.ssh/authorized_keys; sort ~/.ssh/authorized_keys | uniq -d; ls ~/.ssh"
     config = stage.folder / "ssh_config"
@@ -156,7 +156,7 @@ except OSError as error:
 
 
 def asked(stage: Stage, asker: int, host: int) -> str:
-    """Return one host's result of a query to the exporter of another."""
+    """Query the exporter on `host` from `asker`, and return what the query prints."""
     config = stage.folder / "ssh_config"
     config.write_text(f"Host *\n  UserKnownHostsFile {stage.world}/operator/known_hosts\n  BatchMode yes\n")
     way = ("-F", str(config), "-J", "ubuntu@203.0.113.200", f"ubuntu@10.20.1.{asker}")
@@ -165,7 +165,7 @@ def asked(stage: Stage, asker: int, host: int) -> str:
     return found.text
 
 
-def test_exporters_show_every_rails_bytes_to_their_readers_alone_and_nothing_is_measured_again(built):
+def test_exporters_show_every_rails_bytes_only_to_their_readers_and_nothing_is_measured_again(built):
     stage = built[0]
     before, wanted = stage.outputs(), {"exporter": True, "readFrom": ["10.20.1.12/32"]}
     found = stage.up(monitoring=wanted)
@@ -179,10 +179,10 @@ def test_exporters_show_every_rails_bytes_to_their_readers_alone_and_nothing_is_
         sent = re.findall(r'busbar_rdma_port_xmit_data_bytes_total\{device="(mlx5_\d+)",port="1"\} (\d+)', heard)
         assert len({name for name, count in sent if int(count) > 0}) == 16, heard
         assert 'busbar_rdma_port_state{device="mlx5_0",port="1"} 4' in heard
-    assert "no answer:" in asked(stage, 11, 12), "gpu-a is no reader of gpu-b"
+    assert "no answer:" in asked(stage, 11, 12), "gpu-a is not in readFrom"
 
 
-def test_exporters_are_removed_from_every_host(built):
+def test_exporters_that_are_disabled_are_removed(built):
     stage = built[0]
     found = stage.up(monitoring={"exporter": False})
     assert found.status == 0, found
@@ -202,7 +202,7 @@ def queued(built) -> tuple[Stage, Finished]:
     return stage, stage.pass_by(**SLURM)
 
 
-def test_the_same_plan_runs_in_jobs_of_slurm_and_its_busbw_lands_in_the_same_outputs(queued):
+def test_the_same_plan_runs_in_jobs_of_slurm_with_its_busbw_in_the_same_outputs(queued):
     stage, found = queued
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -216,12 +216,12 @@ def test_the_same_plan_runs_in_jobs_of_slurm_and_its_busbw_lands_in_the_same_out
     assert nodes.count("Gres=gpu:a100:8") == nodes.count("State=IDLE ") == 2
 
 
-def test_people_send_jobs_to_the_same_queue_with_gpus(queued):
+def test_people_can_submit_jobs_with_gpus_to_the_same_queue(queued):
     said = queued[0].on_host("srun -p gpus -N 2 --gres=gpu:a100:8 sh -c 'echo $(hostname) $CUDA_VISIBLE_DEVICES' < /dev/null")
     assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
 
 
-def test_the_munge_key_is_the_same_on_all_machines_and_nowhere_else(queued):
+def test_the_munge_key_is_the_same_on_all_machines_and_in_no_state_output_or_file_of_busbar(queued):
     stage, found = queued
     read = "sudo base64 -w 0 /etc/munge/munge.key"
     first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()
@@ -259,14 +259,14 @@ def test_hosts_that_are_cleared_leave_nothing_behind(built):
     found = stage.destroy()
     assert found.status == 0, found
     assert [one for one in left_of(stage.world) if one.startswith("/run/netns/")], (
-        "a destroy takes no host away that it did not make"
+        "a destroy removes no host that the stack did not create"
     )
     found = stage.command("rehearsal/enter", "--clear-hosts", "true")
     assert found.status == 0, found
     assert left_of(stage.world) == []
 
 
-def test_one_server_alone_is_measured_inside_itself(tmp_path):
+def test_a_single_server_is_measured_without_steps_between_nodes(tmp_path):
     stage = Stage(tmp_path, "hosts", SITES / "server.json")
     try:
         found = stage.up(hosts={"nodes": {"gpu-a": DEFAULT, "gpu-b": DEFAULT, "server": "203.0.113.210"}, "jump": None})

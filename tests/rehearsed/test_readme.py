@@ -1,4 +1,4 @@
-"""Every shell command in README is run here, in a copy of the checkout."""
+"""Every shell command in README is run here in a copy of the checkout, except `make test` and `make figures`."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
         assert done.returncode == 0, "\n".join([command, done.stdout, done.stderr, *verdicts])
         said[command] = done.stdout
     assert "verdict PASS" in said["make up"]
-    assert not [line for text in said.values() for line in text.splitlines() if "from $PATH" in line], "the engine's own noise"
+    assert not [line for text in said.values() for line in text.splitlines() if "from $PATH" in line], "the engine's warnings"
     panes = seen_of["make up"]
     begun = next(number for number, seen in enumerate(panes) if NUMBER.search(seen))
     ended = next(number for number, seen in enumerate(panes) if "acceptance-measure created" in seen)
     measuring = panes[begun:ended]
-    assert len({NUMBER.findall(seen)[-1] for seen in measuring if NUMBER.search(seen)}) > 1, "the number of the size that runs"
-    assert not [seen for seen in measuring if not NUMBER.search(seen)], "it is visible always while it measures"
+    assert len({NUMBER.findall(seen)[-1] for seen in measuring if NUMBER.search(seen)}) > 1, "the number on the screen changes"
+    assert not [seen for seen in measuring if not NUMBER.search(seen)], "a number is visible during the whole measurement"
     block = seen_of["make preview"][-1]
     assert re.search(r"price: .*wire: .*healthy: .*gate: ", block), "a preview's block is on the screen at its end"
     assert "inst-" in said["make ssh"]
@@ -96,8 +96,8 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
-def test_every_command_for_a_real_tenancy_works_as_it_stands(tmp_path, request):
-    """In the rehearsal's tenancy: the two values are filled in, and the plan is the dev stack's. Nobody is there to confirm."""
+def test_every_command_for_a_real_tenancy_works_as_written(tmp_path, request):
+    """Run in the rehearsal's tenancy: both values are filled in, the plan is the dev stack's, and confirmations are skipped."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()

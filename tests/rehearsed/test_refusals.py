@@ -22,7 +22,7 @@ def pools(*changes):
     return {"pools": [first, *(own | {"name": f"more{at}"} | one for at, one in enumerate(others))]}
 
 
-#: What one preview refuses at once: keys and their types, then rules, then facts about the account.
+#: Changes to the stack, and the sentences with which one preview refuses them all at once.
 CASES = {
     "keys and values": (
         {
@@ -88,6 +88,6 @@ def test_all_bad_input_is_refused_at_preview_with_one_sentence_each(world, chang
     for sentence in sentences:
         assert [line for line in said if sentence in line], f"{sentence}\n{found}"
     assert "Traceback" not in found.text
-    assert "from $PATH" not in found.text, "a warning of the engine for each plugin of the rehearsal"
-    assert "an unhandled error" not in found.text, "what the engine adds where the program has shown its error already"
+    assert "from $PATH" not in found.text, "the engine warns about each plugin of the rehearsal"
+    assert "an unhandled error" not in found.text, "the engine adds this to an error that the program has shown already"
     assert world.resources() == []

@@ -38,12 +38,12 @@ def test_the_update_measures_the_nodes_that_always_run_in_a_job_of_their_queue(b
     measured = stage.outputs()["measured"]
     assert (measured["verdict"], measured["rehearsed"]) == ("pass", True)
     assert measured["busbw_gb_s"] > 0
-    assert stage.machines("oci") == 3, "the login node and two"
+    assert stage.machines("oci") == 3, "the login node and two nodes"
     comments = stage.on_host("scontrol --oneliner show nodes")
     assert comments.count("Comment=entry test: ") == 2, comments
 
 
-def test_machines_with_a_slow_fabric_never_join_sinfo_says_what_was_measured_and_they_end(built):
+def test_machines_with_a_slow_fabric_never_join_and_sinfo_shows_their_busbw_before_they_are_terminated(built):
     stage, _ = built
     # Running machines keep their rates.
     stage.faults(*({"kind": "slow_host", "host": index, "factor": 0.3} for index in range(10)))
@@ -52,12 +52,12 @@ def test_machines_with_a_slow_fabric_never_join_sinfo_says_what_was_measured_and
     found = re.findall(r"entry test: (\S+) GB/s with compute-dy-gpu-[34], (\S+) wanted; slow \w+", said)
     assert len(found) == 2, said
     assert all(float(busbw) < float(wanted) for busbw, wanted in found)
-    until(stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and stage.machines("oci") == 3, "they end")
+    until(stage, f"squeue -h -j {job} -o %T", lambda said: said.strip() == "PENDING" and stage.machines("oci") == 3, "both end")
     stage.on_host(f"scancel {job}")
     stage.faults()
 
 
-def test_destroying_ends_them(built):
+def test_a_destroy_terminates_nodes_that_always_run(built):
     stage, _ = built
     done = stage.destroy()
     assert done.status == 0, done

@@ -50,13 +50,13 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     found = stage.pass_by(**STORY)
     assert found.status == 0, found
     yield stage, found
-    if stage.resources():  # so that protected resources can be deleted
+    if stage.resources():  # this update lifts the protection of resources, so that they can be deleted
         stage.up(**nodes(static=0))
     stage.close(retained=True)
     cleanup.demolish(World.at(stage.world))
 
 
-def test_an_update_ends_in_a_pass_near_the_wire(built):
+def test_an_update_ends_in_a_pass_near_the_ceiling(built):
     outputs = built[0].outputs()
     assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == ("pass", "aws", "p5.48xlarge")
     # Other stacks run at the same time; tests/rehearsal/test_rehearsal_machines.py shows that 32 rails reach the ceiling.
@@ -79,7 +79,7 @@ def test_all_32_rails_of_both_nodes_carried_the_bytes(built):
         assert max(rails) < 1.1 * min(rails)
 
 
-def test_the_transport_is_proven_by_counters_and_by_what_the_plugin_said(built):
+def test_the_transport_is_proven_by_counters_and_by_the_plugins_log(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
     assert any("NCCL used provider efa" in text and "with 32 devices" in text for text in transport["proof"])
@@ -138,15 +138,15 @@ def test_tags_time_zone_an_exporter_and_another_login_node_replace_no_machine_an
     found = stage.build(**CHANGED)
     assert found.status == 0, found
     assert machines(stage) == before
-    assert stage.ever_booted() == booted + 1, "only the login node is another one"
+    assert stage.ever_booted() == booted + 1, "only the login node is replaced"
     login = stage.outputs()["ssh"].split()[2]
     for target in re.findall(r'targets: \["([\d.:]+)"\]', stage.outputs()["monitoring"]):
         ask = f"from urllib.request import urlopen; print(urlopen('http://{target}/metrics', timeout=5).read().decode())"
         heard = stage.on_host(f'python3 -IS -c "{ask}"', login)
-        assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node is their reader"
+        assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node may read them"
 
 
-def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_taken_into_the_state(built):
+def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_imported_into_the_state(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
     three = merged(CHANGED, nodes(static=3))
@@ -155,7 +155,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_t
     stage.faults()
     refused = stage.build(**three)
     assert refused.status != 0
-    assert "runs in this stack's name and is not in its state" in refused.text, refused
+    assert "runs under this stack's name but is not in its state" in refused.text, refused
     taken = stage.mend()
     assert taken.status == 0, taken
     assert machines(stage)[:2] == before
@@ -163,7 +163,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_t
     assert stage.ever_booted() == booted + 1
 
 
-def test_one_slow_efa_device_on_three_machines_is_identified_by_its_nearest_gpu(built):
+def test_one_slow_efa_device_of_three_machines_is_narrowed_down_to_the_rails_of_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be replaced
@@ -175,18 +175,18 @@ def test_one_slow_efa_device_on_three_machines_is_identified_by_its_nearest_gpu(
     assert (culprit["kind"], culprit["nodes"]) == ("rail", [outputs["nodes"][1]["name"]])
     assert culprit["rails"] == ["rdmap130s0", "rdmap131s0", "rdmap132s0", "rdmap133s0"]
     assert any("the rails of GPU 3 on all nodes together" in reason for reason in outputs["measured"]["reasons"])
-    assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "the login node of before"
+    assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "only the login node is replaced"
 
 
-def test_the_slow_machine_is_left_out_and_one_is_replaced_and_only_that_one_is_rented(built):
-    """Its rail stays slow, but that does not matter. The preview lists number, price and name of both terminated machines."""
+def test_the_slow_machine_is_left_out_another_is_replaced_and_only_its_replacement_is_rented(built):
+    """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
     outputs, resources = stage.outputs(), stage.resources()
     (culprit,) = outputs["measured"]["search"]["culprits"]
     (name,) = culprit["nodes"]
     (address,) = [node["address"] for node in outputs["nodes"] if node["name"] == name]
-    # Any number may be the faulty one: the fault is planted by the order of boots, and machines boot at the same time.
+    # The slow machine may have any number: a fault is planted by the order of boots, and machines boot at the same time.
     slow = instance_at(resources, address)["id"]
     stays, gone = [machine for machine in ran if machine != slow]
     file = stage.configure(**merged(STORY, nodes(static=3)))
@@ -245,7 +245,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
-    """It mounts the first one's file systems; the failed step is named, and only the login node is replaced."""
+    """It mounts the first stack's file systems. The step that failed is named, and only the second login node is replaced."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]
@@ -262,7 +262,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
     node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
     assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
-    # Existing roles, here the first stack's, instead of new ones.
+    # With an existing instance profile, here the first stack's, the second stack's own role would be deleted.
     (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
     write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
     roled = stage.beside("preview")
@@ -270,7 +270,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert re.search(r"- +aws:iam:Role ", roled.text), roled
     gone = stage.beside("destroy", "--yes", "--skip-preview")
     assert gone.status == 0, gone
-    assert sorted(stage.sold("aws")) == sold, "nothing of the first stack's went with the second"
+    assert sorted(stage.sold("aws")) == sold, "the destroy of the second stack deleted nothing of the first"
     assert machines(stage) == before
 
 
@@ -287,7 +287,7 @@ def test_a_destroy_refuses_to_delete_data_unless_allowed_and_still_terminates_ma
     assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
 
 
-def test_a_file_system_that_is_retained_stays_with_its_network_and_the_other_goes(built):
+def test_a_retained_file_system_is_kept_with_its_network_and_the_other_is_deleted(built):
     """No machine has to be rented to change what a destroy does."""
     stage = built[0]
     storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}

@@ -46,7 +46,7 @@ def targeted(reservation: str, **machines: Any) -> dict[str, Any]:
 
 
 def queues(*machines: dict[str, Any]) -> dict[str, Any]:
-    """Return a queue for each of these changes to machines; the first is the stack's own."""
+    """Return changes with one queue for each of these changes to machines; the first is the stack's own queue."""
     own = {"name": "p5", "type": "p5.48xlarge", "static": 2, "placement": "managed"}
     first, *others = (one["queues"][0]["machines"][0] for one in machines)
     more = [{"name": f"queue-{at}", "machines": [own | one]} for at, one in enumerate(others)]
@@ -59,7 +59,7 @@ RESERVED = (
     "reservation-unknown reservation-type reservation-in-group reservation-size reservation-kind reservation-pool "
     "group-without-reservation placement-missing"
 )
-#: Changed keys, and the rules that they break, all at once: first those that need no account.
+#: Changed keys, and the rules that one preview reports for them; those of the first case need no account.
 BROKEN = [
     (
         {
@@ -101,7 +101,7 @@ DOUBTED = (
     | {"storage": {"lustre": {"mount": "/scratch/fast"}}, "suppress": ["efa-cards"]},
     "efa-off mount-scratch destroy-deletes-data group-beside-reservation placement-block not-nvidia",
 )
-#: The queue whose machines would be measured.
+#: The plan, and the pool that would be measured.
 NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 
@@ -110,8 +110,8 @@ def rules_in(text: str) -> set[str]:
     return {found for line in text.splitlines() for found in re.findall(r" \[([a-z-]+)\]$", line.strip())}
 
 
-def test_the_stack_file_for_an_account_needs_nothing_but_networks(tmp_path):
-    """Region and credentials are from the environment, and the key is the operator's usual one; nothing else is set."""
+def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(tmp_path):
+    """Region and credentials are from the environment, and the public key is the operator's usual one."""
     stage = Stage(tmp_path, "aws")
     try:
         (tmp_path / ".ssh").mkdir()
@@ -124,7 +124,7 @@ def test_the_stack_file_for_an_account_needs_nothing_but_networks(tmp_path):
             assert found.status == 0, found
             said = "aws.zone is not set: it is ap-northeast-1a, the first zone that offers m5.8xlarge and p5.48xlarge."
             assert said in found.text
-            assert "(2 x p5.48xlarge)" in found.text, "the gate"
+            assert "(2 x p5.48xlarge)" in found.text, "the gate is that of these machines"
     finally:
         stage.close()
 

@@ -16,7 +16,7 @@ from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTAINED]
 
-#: Four rails carry as much as thirty-two in this rehearsal, with less load.
+#: A machine type with four rails: they are enough for these tests, with less load than thirty-two.
 FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
 FOUR, SMALL = merged(PLAN, {"measure": {"sizes": {"to": "4M"}}}) | FOUR_RAILS, QUICK | FOUR_RAILS
 
@@ -33,13 +33,13 @@ FRAMEWORK = "docker://nvcr.io#nvidia/pytorch:25.06-py3"
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack with a short plan in AWS's own image, after `up`."""
+    """The stack after `up` with a short plan and its ranks in AWS's own container image, and the update's output."""
     stage = Stage(tmp_path_factory.mktemp("container"), "aws-efa")
     yield stage, stage.pass_by(**OFFICIAL)
     stage.close()
 
 
-def test_an_update_with_a_container_ends_in_a_pass_that_says_its_image(built):
+def test_an_update_with_a_container_ends_in_a_pass_that_names_the_image(built):
     stage, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
@@ -62,7 +62,7 @@ def test_the_import_shows_its_progress(built):
     assert "Extracting image layers" in built[1].text
 
 
-def test_the_transport_is_proven_by_counters_and_by_what_the_images_plugin_said(built):
+def test_the_transport_is_proven_by_counters_and_by_the_log_of_the_images_plugin(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
     assert any("NCCL used provider efa" in text and "with 4 devices" in text for text in transport["proof"])
@@ -80,7 +80,7 @@ def test_the_image_is_on_the_shared_file_system_and_is_unpacked_on_every_nodes_d
         assert shown[1].endswith(shown[0])
 
 
-def test_an_image_without_the_plugin_is_short_and_the_search_starts_its_ranks_in_it_too(built):
+def test_an_image_without_the_plugin_is_short_and_the_search_also_runs_in_it(built):
     """On Amazon Linux, without a shared file system: the head node copies the image to every node."""
     stage = built[0]
     system = {"image": AMAZON_LINUX, "imageFamily": "al2023"}

@@ -42,7 +42,7 @@ def carried(stage: Stage) -> dict[str, int]:
     return {one["ifname"]: int(one["stats64"]["tx"]["bytes"]) for one in links}
 
 
-def test_two_pods_are_measured_over_their_rail_and_pass(built):
+def test_two_pods_are_measured_over_their_rail_and_the_verdict_is_a_pass(built):
     stage, found = built
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -52,12 +52,12 @@ def test_two_pods_are_measured_over_their_rail_and_pass(built):
     assert " kubectl --namespace busbar exec " in stage.outputs()["ssh"].replace("'", " ")
 
 
-def test_the_rail_is_reached_by_itself_and_what_no_device_is_there_for_is_said(built):
+def test_the_rail_is_reached_by_tcp_and_the_missing_rdma_device_is_reported(built):
     stage, _ = built
     (proofs,) = [one for one in stage.outputs()["measured"]["checks"] if one["name"] == "proofs"]
     assert proofs["state"] == "skipped"
     reached, unmeasured = proofs["why"]
-    assert reached == "2 rails were reached by address, and 0 measured"
+    assert reached == "2 rails were reached by address, and 0 were measured"
     assert unmeasured.startswith("irdma0 from gpu0 to gpu1: not measured: there is no /dev/infiniband/uverbs0, so no program ")
 
 
@@ -70,14 +70,14 @@ def test_the_rail_carries_the_bytes_and_the_default_network_hardly_any(built):
     assert moved["eth0"] < moved["net1"] / 100, moved
 
 
-def test_the_rails_counters_are_those_of_the_device_in_the_pod(built):
+def test_the_counters_of_a_rail_are_read_from_the_device_in_the_pod(built):
     stage, _ = built
     counter = "/sys/class/infiniband/irdma0/ports/1/hw_counters/ip4OutOctets"
     for node in ("gpu0", "gpu1"):
         assert int(inside(stage, node, f"cat {counter}")) > 10**6
 
 
-def test_a_pod_fills_its_wire_as_its_node_does(built):
+def test_a_pod_has_the_tcp_settings_of_its_node(built):
     stage, _ = built
     for name in ("tcp_congestion_control", "tcp_rmem", "tcp_wmem"):
         path = f"/proc/sys/net/ipv4/{name}"
@@ -95,7 +95,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 
 def scraped(stage: Stage, node: str, of: str) -> str:
-    """Return the answer of the exporter in `of`'s pod to the pod of `node`."""
+    """Query the exporter in the pod on node `of` from the pod on `node`, and return its answer."""
     (address,) = [one["status"]["podIP"] for one in ours(stage) if one["spec"]["nodeName"] == of]
     program = f"import urllib.request as u; print(u.urlopen('http://{address}:9879/metrics', timeout=5).read().decode())"
     (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
@@ -103,10 +103,10 @@ def scraped(stage: Stage, node: str, of: str) -> str:
     return cluster.kubectl(world, "sitejump", "--namespace", "busbar", "exec", name, "--", "python3", "-IS", "-c", program)
 
 
-def test_the_exporter_shows_the_counters_of_the_devices_in_the_pods_to_those_who_may_read(built):
+def test_the_exporter_shows_the_counters_of_devices_in_pods_only_to_its_readers(built):
     stage, _ = built
     before = pods(stage)
-    # Only the first node's part of the pods' network.
+    # The readers are only the first node's part of the pods' network.
     wanted = merged(stage.passed, {"monitoring": {"exporter": True, "readFrom": ["10.244.1.0/24"]}})
     found = stage.up(**wanted)
     assert found.status == 0, found
@@ -129,18 +129,18 @@ def test_the_exporter_shows_the_counters_of_the_devices_in_the_pods_to_those_who
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another cluster": (
         {"server": "https://10.20.0.9:6443"},
-        "kubernetes.server is https://10.20.0.9:6443, and the kubeconfig on the control plane's host leads to https://10.20.0.2",
+        "kubernetes.server is https://10.20.0.9:6443, but the kubeconfig on the control plane's host leads to https://10.20",
     ),
     "a node that is not there": (
         {"nodes": ["gpu0", "gpu9"]},
         "kubernetes.nodes has gpu9, which the cluster does not have; it has gpu0, gpu1",
     ),
-    "more GPUs than there are": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, and kubernetes.gpus is 2"),
+    "more GPUs than there are": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, but kubernetes.gpus is 2"),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_cluster_cannot_give_is_refused_and_the_pods_stay(built, name):
+def test_a_request_that_the_cluster_cannot_satisfy_is_refused_and_the_pods_stay(built, name):
     stage, _ = built
     before = pods(stage)
     changes, sentence = REFUSED[name]
@@ -178,8 +178,8 @@ def test_a_user_without_permissions_is_told_what_is_missing(built):
     assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch serviceaccounts" in found.text
 
 
-def test_pods_that_are_gone_are_contacted_built_and_measured_anew_and_their_evidence_outlives_them(built):
-    # Only once: each time that pods of a Job are lost, the cluster waits twice as long before it creates the next ones.
+def test_replaced_pods_are_contacted_built_and_measured_again_and_the_evidence_of_the_former_pods_is_kept(built):
+    # Pods are deleted only once: each time that a Job loses pods, the cluster waits twice as long before it creates new ones.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]
     kubectl(stage, "--namespace busbar delete pods --all --wait")
@@ -217,7 +217,7 @@ def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
     assert back.status == 0, back
 
 
-def test_a_kubeconfig_of_the_operators_machine_serves_as_well_and_changing_over_ends_no_pod(built, operators):
+def test_a_kubeconfig_on_the_operators_machine_also_works_and_switching_to_it_replaces_no_pod(built, operators):
     stage, _ = built
     before = pods(stage)
     found = stage.up(**merged(stage.passed, {"kubernetes": operators}))
@@ -247,14 +247,14 @@ def workers(stage: Stage) -> dict[str, str]:
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in ours(stage) if "launcher" not in one["metadata"]["name"]}
 
 
-def test_an_mpi_job_is_refused_where_no_operator_is_and_its_workers_are_measured_where_one_is(built):
+def test_an_mpi_job_is_refused_without_mpi_operator_and_measured_with_it(built):
     stage, _ = built
     before = pods(stage)
     wanted = merged(stage.passed, {"kubernetes": {"job": "MPIJob"}})
     found = stage.up(**wanted)
     assert found.status != 0
     assert (
-        "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not "
+        "kubernetes.job is MPIJob, but the cluster does not know MPIJob of kubeflow.org/v2beta1: MPI Operator is not "
         in found.text
     )
     assert pods(stage) == before
@@ -284,7 +284,7 @@ def test_an_mpi_job_is_refused_where_no_operator_is_and_its_workers_are_measured
     assert not kubectl(stage, "--namespace busbar get mpijobs,pods -o name").count("worker")
 
 
-def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):
+def test_destroy_removes_only_the_objects_of_the_stack(built):
     stage, _ = built
     kubectl(stage, "--namespace busbar create configmap theirs --from-literal=a=b")
     found = stage.destroy()
@@ -294,11 +294,11 @@ def test_destroy_removes_what_is_ours_and_keeps_what_is_not(built):
     assert left == ["configmap/kube-root-ca.crt", "configmap/theirs"]
 
 
-def test_an_object_of_somebody_else_is_never_overwritten(built):
+def test_a_foreign_object_is_never_overwritten(built):
     stage, _ = built
     kubectl(stage, "--namespace busbar create service clusterip busbar-ranks --tcp=80:80")
     before = kubectl(stage, "--namespace busbar get service busbar-ranks -o json")
     found = stage.up(**stage.passed)
     assert found.status != 0
-    assert "where an object of a needed name is there already and was left as it is: " in found.text
+    assert "where an object with a needed name already exists; it was not changed: " in found.text
     assert kubectl(stage, "--namespace busbar get service busbar-ranks -o json") == before

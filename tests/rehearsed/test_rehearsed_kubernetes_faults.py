@@ -21,7 +21,7 @@ from rehearsal.world.world import World
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes-faults")]
-#: After this silence kube-controller-manager marks a node NotReady (--node-monitor-grace-period), with some margin.
+#: How long kube-controller-manager waits before it marks a silent node NotReady (--node-monitor-grace-period), and a margin.
 NOT_READY_S = 90
 
 
@@ -54,7 +54,7 @@ def is_ready(stage: Stage, node: str) -> bool:
 
 
 def heals(stage: Stage) -> None:
-    """The fault is removed: the stack is as before, and measured again."""
+    """Check that, now that the fault is removed, the stack is measured again and passes."""
     found = again(stage)
     assert found.status == 0, found
     assert stage.outputs()["measured"]["verdict"] == "pass"
@@ -89,7 +89,7 @@ class Beside:
         return self._found[0]
 
 
-def test_a_node_whose_kubelet_is_silent_is_named_and_its_pod_stays(stage):
+def test_a_node_whose_kubelet_does_not_answer_is_named_and_its_pod_stays(stage):
     before = pods(stage)
     on_node(stage, 1, "pkill -STOP -x kubelet")
     try:
@@ -129,7 +129,7 @@ def test_a_rail_whose_definition_somebody_deleted_is_named(stage):
     heals(stage)
 
 
-def test_a_range_whose_addresses_others_have_is_named(stage):
+def test_a_range_without_free_addresses_is_named(stage):
     others = {str(at): {"id": f"other{at}", "podref": f"default/other{at}"} for at in (1, 2)}
     pool = {"range": "10.100.101.0/30", "allocations": others}
     about = {"name": "10.100.101.0-30", "namespace": "kube-system"}
@@ -145,7 +145,7 @@ def test_a_range_whose_addresses_others_have_is_named(stage):
 def test_an_interface_that_the_nodes_do_not_have_is_named(stage):
     found = again(stage, kubernetes={"rails": [{"interface": "rdma9", "device": "irdma0", "range": "10.100.100.0/29"}]})
     assert found.status != 0
-    assert "cannot start: the node has no such interface: kubernetes.rails names it" in found.text
+    assert "cannot start: the node lacks an interface that kubernetes.rails names" in found.text
     heals(stage)
 
 
@@ -156,23 +156,23 @@ def test_an_image_that_no_registry_has_is_named(stage):
     heals(stage)
 
 
-def test_a_node_that_shares_its_rdma_devices_is_named_with_the_way_out(stage):
+def test_a_node_that_shares_its_rdma_devices_is_named_with_what_to_do(stage):
     says = "#!/bin/sh\necho netns shared copy-on-fork on\n"
     on_node(stage, 1, f"printf '{says}' >/usr/local/bin/rdma && chmod 755 /usr/local/bin/rdma")
     try:
-        # First contact is made because the pods are new.
+        # The pods are replaced so that the update makes first contact again.
         kubectl(stage, "--namespace busbar delete pods --all --wait")
         found = again(stage)
     finally:
         on_node(stage, 1, "rm /usr/local/bin/rdma")
     assert found.status != 0
     assert "1 of 2 pods are not ready: " in found.text
-    assert "kubernetes.rdma is exclusive, and the node divides no RDMA devices (`rdma system` says netns shared)" in found.text
+    assert "kubernetes.rdma is exclusive, but the node shares its RDMA devices (`rdma system` says netns shared)" in found.text
     heals(stage)
 
 
 def test_a_pod_that_is_evicted_in_a_measurement_leaves_what_it_had_measured_and_the_next_one_passes(stage):
-    # Long enough for an eviction within it: a look takes a second.
+    # 48 looks of about a second each: long enough for an eviction during the measurement.
     update = Beside(lambda: again(stage, measure={"looks": 48}))
     runs = "/home/ubuntu/.busbar/kubernetes/busbar/runs"
     world = World.at(stage.world, stage.scale)
@@ -191,10 +191,8 @@ def test_a_pod_that_is_evicted_in_a_measurement_leaves_what_it_had_measured_and_
     measured = stage.outputs()["measured"]
     assert measured["verdict"] == "unknown"
     why = measured["reasons"][0]
-    assert why.startswith(
-        f"the pod on gpu0 is gone: {name} ended (EvictionByEvictionAPI: Eviction API: evicting); what it had "
-    )
+    assert why.startswith(f"the pod on gpu0 is gone: {name} ended (EvictionByEvictionAPI: Eviction API: evicting); its ")
     (kept,) = copied() - before
-    assert f"is in {kept.rpartition('/')[0]} on the control plane's host" in why
+    assert f"are in {kept.rpartition('/')[0]} on the control plane's host" in why
     assert "float" in hosts.enter(world, "sitejump", ["cat", kept]).stdout
     heals(stage)

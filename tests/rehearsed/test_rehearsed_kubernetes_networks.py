@@ -65,20 +65,20 @@ def theirs(stage: Stage, **annotations: str) -> None:
     kubectl(stage, "--namespace default wait --for=condition=Ready --timeout=60s pod/theirs")
 
 
-def test_without_them_the_cluster_is_refused_with_the_key_that_brings_them(stage):
+def test_a_cluster_without_multus_is_refused_with_the_key_that_installs_it(stage):
     found = stage.up(**ALLOWED)
     assert found.status != 0
     assert "the cluster does not know k8s.cni.cncf.io: Multus is not installed there" in found.text
-    assert "let the stack bring it (kubernetes.secondaryNetworks)" in found.text
+    assert "let the stack do so (kubernetes.secondaryNetworks)" in found.text
 
 
-def test_an_object_of_somebody_else_is_left_as_it_is_and_nothing_of_multus_is_applied(stage):
+def test_a_foreign_object_is_left_unchanged_and_nothing_of_multus_is_applied(stage):
     kubectl(stage, "create clusterrole multus --verb=get --resource=pods")
     before = kubectl(stage, "get clusterrole multus --output json")
     found = stage.up(**merged(BRINGS, {"kubernetes": {"secondaryNetworks": {"install": ["multus"]}}}))
     assert found.status != 0
     assert (
-        "kubernetes.secondaryNetworks.install has multus, and the cluster has it already, which was left as it is "
+        "kubernetes.secondaryNetworks.install has multus, but the cluster already has it, and it was not changed "
         "(clusterrole.rbac.authorization.k8s.io multus)"
     ) in found.text
     assert kubectl(stage, "get clusterrole multus --output json") == before
@@ -86,7 +86,7 @@ def test_an_object_of_somebody_else_is_left_as_it_is_and_nothing_of_multus_is_ap
     kubectl(stage, "delete clusterrole multus")
 
 
-def test_pods_get_their_rails_from_what_the_stack_has_brought_and_pass(stage):
+def test_pods_get_their_rails_from_the_installed_multus_and_pass(stage):
     found = stage.pass_by(**BRINGS)
     assert found.status == 0, found
     assert "Multus 4.1.4 comes with 6 objects: 1 CustomResourceDefinition" in found.text
@@ -105,7 +105,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert pods(stage) == before
 
 
-def test_what_others_use_outlives_the_stack_and_goes_on_working(stage):
+def test_a_secondary_network_that_others_use_is_kept_after_the_stack_and_still_works(stage):
     rail = {"type": "host-device", "device": "rdma0", "ipam": {"type": "whereabouts", "range": "10.100.109.0/29"}}
     spec = {"config": json.dumps({"cniVersion": "0.3.1", "name": "fast", "plugins": [rail]})}
     about = {"name": "fast", "namespace": "default"}
@@ -115,7 +115,7 @@ def test_what_others_use_outlives_the_stack_and_goes_on_working(stage):
     assert found.status == 0, found
     for title in ("Multus", "whereabouts"):
         assert (
-            f"{title} is left in the cluster, for it is in use, and pods would lose their network: "
+            f"{title} is left in the cluster, because it is in use and pods would lose their network: "
             "networkattachmentdefinition default/fast"
         ) in found.text
     assert len(ours(stage)) == 6 + 7
@@ -124,7 +124,7 @@ def test_what_others_use_outlives_the_stack_and_goes_on_working(stage):
     assert "10.100.109." in json.loads(held)["metadata"]["annotations"]["k8s.v1.cni.cncf.io/network-status"]
 
 
-def test_once_nobody_uses_them_they_are_removed_and_nodes_start_pods_as_before(stage):
+def test_unused_secondary_networks_are_removed_and_nodes_start_pods_as_before(stage):
     kubectl(stage, "--namespace default delete pod theirs --wait")
     kubectl(stage, "--namespace default delete network-attachment-definitions fast")
     found = stage.pass_by(**BRINGS)
@@ -143,5 +143,5 @@ def test_a_registry_that_the_nodes_do_not_reach_is_named_with_the_node(stage):
     wanted = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": brings}, "measure": {"readyTimeout": "25 s"}})
     found = stage.up(**wanted)
     assert found.status != 0
-    assert "Multus is applied, and does not stay up on gpu0, gpu1 within 25 s: kube-multus-ds-" in found.text
+    assert "Multus is applied, but does not stay up on gpu0, gpu1 within 25 s: kube-multus-ds-" in found.text
     assert "ImagePull" in found.text

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci-files")]
 HOLDERS = {"FileSystem", "FileStorageLustreFileSystem"}
 #: The dev stack's own image is too old for any Lustre client.
 OL8 = {"image": "ocid1.image.oc1..rehearsed-ol8-gpu", "imageFamily": "ol8"}
-#: Imported from Object Storage by the update.
+#: Another shape, with an image that the update imports from Object Storage.
 UBUNTU = {"oci": {"pools": [{"shape": "BM.GPU.H100.8", "image": "ubuntu2404-nv580", "imageFamily": DEFAULT}]}}
 
 
@@ -48,13 +48,13 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
     cleanup.demolish(world)
 
 
-def test_a_rate_that_the_accounts_limits_forbid_is_refused_at_preview(stage):
+def test_a_throughput_that_the_accounts_limits_forbid_is_refused_at_preview(stage):
     found = stage.preview(**files(throughput="80 Gbit/s"))
     assert found.status != 0
     assert "Request a service limit increase" in found.text, found
 
 
-def test_an_image_without_the_lustre_client_is_named_by_the_step_that_failed(stage):
+def test_a_first_boot_on_an_image_without_a_lustre_client_names_the_step_that_failed(stage):
     # The stack file names the wrong operating system for the image, and no account is queried.
     unasked = {
         "preflight": False,
@@ -81,19 +81,19 @@ def test_files_written_by_one_node_are_read_by_the_other(stage):
 
 
 def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):
-    """Another time limit repeats first contact; the machines have booted, so it need not be long."""
+    """A changed readyTimeout repeats first contact; it may be short, because the machines have booted already."""
     stage.refault({"kind": "rail_unauthenticated", "host": 1, "rail": 3})
     found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})
     stage.refault()
     assert found.status != 0
-    rail = "1 of 16 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_3"
+    rail = "1 of 16 rails are not authenticated (802.1X; wpa_cli status), so they carry no traffic: mlx5_3"
     assert rail in " ".join(found.text.split()), found
     again = stage.build(**files(mount="/data"))
     assert again.status == 0, again
 
 
 def test_another_mount_point_gives_new_nodes_with_the_same_data_and_does_not_share_the_login_users_home(stage):
-    """Also with another shape and an imported image: every rail of the new nodes carries its bytes."""
+    """The new nodes also have another shape and an imported image; every rail of theirs carries its bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))
     assert found.status == 0, found
@@ -114,7 +114,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert not found.changes(), found
 
 
-def test_only_the_choice_lets_a_destroy_delete_data_and_what_is_retained_keeps_its_network(stage):
+def test_a_destroy_deletes_data_only_if_the_stack_file_says_so_and_keeps_the_network_of_retained_data(stage):
     found = stage.destroy()
     assert found.status != 0
     refused = set(re.findall(r":(\w+)::[\w-]+\" cannot be deleted\s+because it is protected", found.text))

@@ -54,7 +54,7 @@ def test_checks_made_inside_the_container_are_in_the_outputs(built, digest):
     assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
 
 
-def test_the_machine_is_as_the_seeds_first_boot_leaves_it_and_images_are_on_its_own_disks(built):
+def test_the_machine_is_set_up_as_by_the_seeds_first_boot_with_images_on_its_own_disks(built):
     shown = built[0].on_host(
         "date +%Z; findmnt -n -o TARGET /mnt/localdisk; sudo ls /mnt/localdisk/containerd; nvidia-ctk cdi list 2>/dev/null; "
         "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"
@@ -62,7 +62,8 @@ def test_the_machine_is_as_the_seeds_first_boot_leaves_it_and_images_are_on_its_
     assert shown.split() == ["JST", "/mnt/localdisk", "rehearsed", *(f"nvidia.com/gpu={gpu}" for gpu in (*range(8), "all"))]
 
 
-#: How the runner stops a run that takes too long, on the node and with the runner's own program.
+#: Runs `sleep` in the container with the runner's own code and a time limit of 2 s; prints whether the limit was exceeded, and
+#: 1 (from pgrep) for each of `sleep` and nerdctl that no longer runs.
 TOO_LONG = """
 import glob, os, subprocess, sys
 sys.path.insert(0, glob.glob(os.path.expanduser("~/busbar-runner-*.pyz"))[0])
@@ -74,7 +75,7 @@ print(child.late, subprocess.call(["pgrep", "-x", "sleep"]), subprocess.call(["p
 """
 
 
-def test_a_run_that_takes_too_long_is_stopped_with_its_container_although_root_owns_it(built):
+def test_a_run_that_takes_too_long_is_stopped_together_with_its_container_although_root_runs_it(built):
     said = built[0].on_host(f"python3 -IS -c {quote(TOO_LONG)}")
     assert said.splitlines()[-1] == "True 1 1", said
 
@@ -86,7 +87,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_an_image_that_cannot_be_had_is_named_and_no_pass_of_another_image_is_left(built):
+def test_an_image_that_cannot_be_pulled_is_named_and_no_pass_with_another_image_remains(built):
     stage = built[0]
     found = stage.up(**ranks_in("docker://nvcr.io#nvidia/tensorflow:none"))
     assert found.status != 0

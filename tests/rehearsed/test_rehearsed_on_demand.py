@@ -21,11 +21,11 @@ from tools.stage import SHORT_PLAN, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
-#: Stacks by their clouds, and what Slurm shows of each before a job.
+#: Clouds with an on-demand stack, and Slurm's line about its nodes before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
 #: The test job's nodes, which the next job requests by name; otherwise Slurm could start others while the first job ends.
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
-#: Prefixes of the names of switches that the cloud has put machines below.
+#: Beginnings of topology.conf's lines for switches whose nodes the cloud has placed.
 PLACES = {"oci": "SwitchName=cluster-network_", "aws": "SwitchName=cluster-nn_"}
 #: Images of the rehearsed registries as Pyxis takes them, and a folder that each contains.
 IMAGES = {
@@ -64,7 +64,7 @@ def ran_test_job(stage: Stage) -> str:
     return stage.on_host(f"cat /home/.busbar/nccl-test-{number[1]}.out")
 
 
-def test_an_update_rents_no_node_and_says_how_to_measure(built, cloud):
+def test_an_update_of_an_on_demand_stack_rents_no_node_and_says_how_to_measure(built, cloud):
     stage, found = built
     assert found.status == 0, found
     (why,) = stage.outputs()["measured"]["reasons"]
@@ -82,7 +82,7 @@ def test_a_job_starts_its_nodes_and_its_log_has_the_bandwidth(built, cloud):
     assert "the result is kept; the next `pulumi up` exports it" in log
 
 
-def test_the_jobs_nodes_passed_their_test_before_and_slurm_shows_its_number(built):
+def test_new_nodes_passed_their_entry_test_and_slurm_shows_the_busbw_of_that_test(built):
     stage, _ = built
     said = stage.on_host("scontrol --oneliner show nodes")
     told = re.findall(r"Comment=entry test: (\S+) GB/s with (\S+), (\S+) wanted", said)
@@ -92,9 +92,9 @@ def test_the_jobs_nodes_passed_their_test_before_and_slurm_shows_its_number(buil
         assert "-dy-" in partner
 
 
-def test_slurm_knows_that_the_jobs_nodes_are_near_each_other_as_the_cloud_says(built, cloud):
+def test_slurm_knows_from_the_cloud_that_the_jobs_nodes_are_near_each_other(built, cloud):
     stage, _ = built
-    shown = until(stage, "scontrol show topology", lambda found: PLACES[cloud] in found, "the machines have a place")
+    shown = until(stage, "scontrol show topology", lambda found: PLACES[cloud] in found, "the topology has the machines")
     (leaf,) = [line for line in shown.splitlines() if PLACES[cloud] in line and "Level=0" in line]
     assert leaf.endswith(f"Nodes={NODES[cloud]}"), shown
 
@@ -124,7 +124,7 @@ ssh -q -o StrictHostKeyChecking=no -i alice alice@localhost 'sbatch -N2 --wrap "
 """
 
 
-def test_a_user_who_is_added_on_the_login_node_runs_jobs_on_nodes_that_are_there_already_and_has_no_root(built):
+def test_a_new_user_runs_jobs_on_running_nodes_and_has_no_root(built):
     stage, _ = built
     said = stage.on_host(ALICE)
     number = re.search(r"Submitted batch job (\d+)", said)
@@ -142,12 +142,12 @@ sinfo -h -o %P
 """
 
 
-def test_a_user_submits_jobs_on_a_login_node_beside_the_controller_that_has_none_of_its_rights(built, cloud):
+def test_a_user_submits_jobs_on_a_login_node_without_the_controllers_rights(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
     there = f"{operator}@{own['address']}"
-    assert stage.on_host("cat /etc/ssh/ssh_host_ed25519_key.pub", there).startswith(own["host_key"]), "it is pinned"
+    assert stage.on_host("cat /etc/ssh/ssh_host_ed25519_key.pub", there).startswith(own["host_key"]), "the key in the outputs"
     (inside,) = [one["outputs"]["privateIp"] for one in stage.resources() if one["urn"].endswith("::cluster-login-1-instance")]
     asks = SUBMITS.format(nodes=NODES[cloud], node=NODES[cloud].replace("[1-2]", "1"))
     said = stage.on_host(f"ssh -q -o StrictHostKeyChecking=no -i alice alice@{inside} {quote(asks)} 2>&1")
@@ -162,7 +162,7 @@ sbatch -N1 -w {node} --wait --output=log --wrap 'cat ~/shared/note; stat -c %U,%
 """
 
 
-def test_what_the_login_user_writes_into_the_shared_folder_is_on_login_nodes_nodes_and_controller_alike(built, cloud):
+def test_files_in_the_login_users_shared_folder_are_the_same_on_all_machines(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
@@ -177,7 +177,7 @@ def test_what_the_login_user_writes_into_the_shared_folder_is_on_login_nodes_nod
 OWN = "touch ~/.ssh/own ~/.busbar/own; echo one > ~/beside; cmp /etc/skel/.bashrc ~/.bashrc"
 
 
-def test_the_login_user_has_one_home_where_the_stack_file_says_so_and_on_each_machine_keys_of_its_own(built, cloud):
+def test_the_login_user_can_have_one_home_on_all_machines_with_separate_ssh_keys(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
@@ -189,7 +189,7 @@ def test_the_login_user_has_one_home_where_the_stack_file_says_so_and_on_each_ma
     assert (stage.on_host(f"srun -w {node} cat ~/beside 2>&1 || true") == "one\n") is (cloud == "aws")
 
 
-def test_a_program_that_root_of_a_login_node_leaves_on_the_homes_makes_nobody_root_of_the_controller(built, cloud):
+def test_a_setuid_program_on_the_homes_gives_nobody_root_on_the_controller(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
@@ -198,7 +198,7 @@ def test_a_program_that_root_of_a_login_node_leaves_on_the_homes_makes_nobody_ro
     assert stage.on_host("/home/.shared/id -nu").strip() == operator
 
 
-def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_outlives_its_job(built, cloud):
+def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains_after_its_job(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]
     run = f"srun -N2 -w {NODES[cloud]}"
@@ -221,15 +221,15 @@ def test_the_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(bui
         assert {row[3] for row in jobs if row[2] == "alice"} == {"users"}, jobs
 
 
-def test_idle_nodes_leave(built, cloud):
+def test_idle_nodes_are_terminated(built, cloud):
     if cloud == "aws":
-        return  # the next test needs them
+        return  # the test of the destroy needs them
     stage, _ = built
     assert stage.machines(cloud) == 4, "a node ended before it was idle for a minute"
     until(stage, "sinfo -h -N -o %N,%T", lambda _: stage.machines(cloud) == 2, "the machines of idle nodes end")
 
 
-def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_nothing_is_rented(built, cloud):
+def test_without_capacity_the_job_waits_nothing_is_rented_and_sinfo_shows_the_clouds_message(built, cloud):
     if cloud == "aws":
         return  # the next test needs its machines
     stage, _ = built
@@ -245,7 +245,7 @@ def test_without_capacity_sinfo_says_why_in_the_clouds_words_the_job_waits_and_n
     stage.faults()
 
 
-def test_destroying_ends_nodes_that_a_job_still_uses(built, cloud):
+def test_a_destroy_terminates_nodes_that_a_job_still_uses(built, cloud):
     stage, _ = built
     if cloud == "aws":
         stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap 'sleep 600'")

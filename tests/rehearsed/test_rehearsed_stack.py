@@ -37,7 +37,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def built(stage) -> tuple[Stage, Finished]:
-    """The same, after `up`."""
+    """The dev stack after `up`, and the update's output."""
     found = stage.pass_by()
     assert found.status == 0, found
     return stage, found
@@ -51,7 +51,7 @@ def stdouts(stage: Stage) -> dict[str, str]:
 # Failures while machines are created
 
 
-def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_known(stage):
+def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_in_the_state(stage):
     stage.faults({"kind": "capacity", "after": 1})
     found = stage.up()
     assert found.status != 0
@@ -69,8 +69,8 @@ def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next
     assert stage.up().status != 0
     refused = stage.up()
     assert refused.status != 0
-    assert "runs in this stack's name and is not in its state: an update that was killed has made it" in refused.text, refused
-    assert "`python -m tools.take_in dev` takes it into the state" in refused.text
+    assert "runs under this stack's name but is not in its state: an update that was killed created it" in refused.text, refused
+    assert "`python -m tools.take_in dev` imports it into the state" in refused.text
     taken = stage.mend()
     assert taken.status == 0, taken
     (network,) = [one["id"] for one in stage.resources() if one["type"].endswith(":ClusterNetwork")]
@@ -79,10 +79,10 @@ def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next
 
 
 def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named(stage):
-    """With the rule in place the next update continues where this one stopped."""
+    """The next test's update, with the rule in place, continues where this one stopped."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
-    assert stage.ever_booted() == before, "the network that was taken in is the one that goes on"
+    assert stage.ever_booted() == before, "the imported cluster network is used, and no machine boots"
     assert found.status != 0
     assert "cannot reach inst-" in found.text
     assert "must allow all protocols from the nodes' network" in found.text
@@ -91,7 +91,7 @@ def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named
 # Outputs of a measured stack
 
 
-def test_an_update_ends_in_a_measured_bandwidth_near_the_wire(built):
+def test_an_update_ends_in_a_measured_bandwidth_near_the_ceiling(built):
     outputs = built[0].outputs()
     assert outputs["measured"]["verdict"] == "pass"
     assert outputs["measured"]["rehearsed"] is True
@@ -117,14 +117,14 @@ def test_all_sixteen_rails_of_both_nodes_carried_the_bytes(built):
         assert devices["enp45s0f0"] < min(rails)
 
 
-def test_the_transport_is_proven_by_counters_and_by_what_nccl_said(built):
+def test_the_transport_is_proven_by_counters_and_by_nccls_log(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
     assert transport["said"]["networks"] == {"IB": 16}
     assert "had to); NCCL named IB" in transport["proof"][0]
 
 
-def test_every_run_is_kept_once_and_drawn(built):
+def test_a_run_is_kept_in_the_history_with_its_evidence_and_drawn_in_the_report(built):
     stage = built[0]
     assert len(list((stage.folder / "history").rglob("*.json"))) >= 1
     evidence = stage.outputs()["measured"]["evidence"]
@@ -162,11 +162,11 @@ def test_an_unchanged_update_whose_history_store_is_gone_passes_unchanged_with_a
         away.rename(store)
     assert found.status == 0, found
     assert not found.changes(), found
-    assert f"records.history is {store}, and there is no such folder" in " ".join(found.text.split())
+    assert f"records.history is {store}, but there is no such folder" in " ".join(found.text.split())
     assert stage.outputs()["measured"]["verdict"] == "pass"
 
 
-def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_what_changes(built, reviewed):
+def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_the_changes(built, reviewed):
     stage = built[0]
     changes = {"oci": {"pools": [{"nodes": 3}]}, "records": {"pricePerNodeHour": "30 USD"}, "accept": {"gate": "160 GB/s"}}
     found = stage.command(*stage.engine("preview", "--json", **changes))
@@ -198,7 +198,7 @@ def test_existing_subnets_are_looked_up_and_their_gaps_are_reported_before_anyth
     right = refused("public", "private")
     assert "oci.network.existing." not in right
     assert "2 running nodes would be terminated (price unknown); set oci.allowReplace to 2" in right, (
-        "another subnet is other machines"
+        "another subnet means other machines"
     )
 
 
@@ -211,7 +211,7 @@ def test_no_private_key_no_token_and_no_environment_is_in_state_or_outputs(built
     assert operator not in text
 
 
-def test_the_evidence_has_what_each_step_printed_and_its_exact_result_without_a_ranks_environment(built):
+def test_the_evidence_has_the_output_and_the_json_result_of_each_step_without_environments(built):
     stage = built[0]
     measured = stage.outputs()["measured"]
     unpacked = f"gzip -dc {measured['evidence']['path']}"
@@ -254,7 +254,7 @@ def test_the_login_node_reads_the_exporters_through_the_nodes_firewall_and_nothi
         assert len(re.findall(r"busbar_rdma_port_xmit_data_bytes_total\{\S+ [1-9]", found.text)) == 16, found
 
 
-def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
+def test_another_team_reads_the_bandwidth_by_a_stack_reference(built, tmp_path):
     stage = built[0]
     folder = ROOT / "examples" / "consumer"
     config = tmp_path / "Pulumi.reader.yaml"
@@ -282,7 +282,7 @@ def test_another_team_reads_the_bandwidth_by_reference(built, tmp_path):
 
 
 def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_every_output_present(built):
-    """A higher `measure.run` measures again and builds nothing; single operations and looks are judged if they are planned."""
+    """A higher `measure.run` measures again and builds nothing; individual operations and looks are judged if planned."""
     stage = built[0]
     outputs, before = stage.outputs(), stdouts(stage)
     assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
@@ -311,7 +311,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
     (reason,) = [one for one in measured["reasons"] if "GPUDirect RDMA" in one]
     assert f"connections on {second['name']}: their bytes went through host memory" in reason
     checks = {one["name"]: one for one in measured["checks"]}
-    assert "5 single operations vary by" in " ".join(checks["spread"]["why"])
+    assert "5 individual operations vary by" in " ".join(checks["spread"]["why"])
     # This machine runs other tests, so its evenness cannot be asserted.
     assert {checks[name]["state"] for name in ("spread", "looks")} <= {"pass", "short", "unknown"}
     # The measurement stays; only the acceptance is repeated, and it must not pass on the old number.
@@ -336,7 +336,7 @@ def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_previe
     found = stage.up(oci=changes)
     assert found.status == 0, found
     after = stage.outputs()
-    assert after["nodes"] == before["nodes"], "names and addresses of the same machines"
+    assert after["nodes"] == before["nodes"], "the machines are the same, with the same names and addresses"
     assert after["ssh"] != before["ssh"], "another login node"
     assert after["measured"]["verdict"] == "pass"
 
@@ -345,8 +345,8 @@ def of_pool(nodes: int) -> dict[str, Any]:
     return {"oci": ANOTHER_LOGIN | {"pools": [{"nodes": nodes}]}}
 
 
-def test_the_slow_node_of_three_is_replaced_up_to_a_pass_and_only_that_one_is_rented(built):
-    """By the documented command: the vendor's CLI terminates the node, and its pool creates another one."""
+def test_after_a_replacement_of_the_slow_node_all_three_pass_and_only_the_replacement_is_rented(built):
+    """The documented command is used: the vendor's CLI terminates the node, and its pool creates another one."""
     stage = built[0]
     first, booted = stage.outputs()["nodes"], stage.ever_booted()
     stage.refault({"kind": "slow_host", "host": stage.launch_index(first[1]["name"]), "factor": 0.4})
@@ -354,7 +354,7 @@ def test_the_slow_node_of_three_is_replaced_up_to_a_pass_and_only_that_one_is_re
     assert found.status != 0
     (culprit,) = stage.outputs()["measured"]["search"]["culprits"]
     assert (culprit["kind"], culprit["nodes"]) == ("node", [first[1]["name"]])
-    assert stage.ever_booted() == booted + 1, "the third"
+    assert stage.ever_booted() == booted + 1, "only the third node was rented"
     three = {one["name"] for one in stage.outputs()["nodes"]}
     stage.faults()  # applies to machines created from now on: the one that replaces the slow one is good
     done = stage.replace(first[1]["name"])
@@ -364,10 +364,10 @@ def test_the_slow_node_of_three_is_replaced_up_to_a_pass_and_only_that_one_is_re
     outputs = stage.outputs()
     assert (outputs["measured"]["verdict"], len(outputs["nodes"])) == ("pass", 3)
     assert len({one["name"] for one in outputs["nodes"]} & (three - {first[1]["name"]})) == 2
-    assert stage.ever_booted() == booted + 2, "another one in the slow one's place"
+    assert stage.ever_booted() == booted + 2, "only the replacement of the slow node was rented"
 
 
-def test_a_node_is_left_out_by_the_documented_command_and_the_others_pass(built):
+def test_a_node_is_left_out_with_the_documented_command_and_the_others_pass(built):
     stage = built[0]
     before, booted = {one["name"] for one in stage.outputs()["nodes"]}, stage.ever_booted()
     name = max(before)
@@ -384,10 +384,10 @@ def test_a_node_is_left_out_by_the_documented_command_and_the_others_pass(built)
     assert stage.ever_booted() == booted
     refused = stage.exclude(outputs["nodes"][0]["name"])
     assert refused.status != 0
-    assert "has 2 nodes, and a cluster network needs 2; make replace recreates one" in refused.text
+    assert "has 2 nodes, but a cluster network needs 2; make replace recreates one" in refused.text
 
 
-def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_which_is_named_and_needs_a_word_in_the_stack_file(built):
+def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_only_if_the_stack_file_allows_it(built):
     stage = built[0]
     booted, before = stage.ever_booted(), {one["name"] for one in stage.outputs()["nodes"]}
     found = stage.build(**of_pool(3))
@@ -407,8 +407,11 @@ def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_which_is_named_an
     assert stage.ever_booted() == booted + 1
 
 
-def test_the_programs_own_images_are_other_machines_whose_rails_all_carry_the_bytes(built):
-    """Subscribed to by name, and the newest platform image. test_rehearsed_oci_files.py uses another shape."""
+def test_machines_with_the_programs_default_images_replace_the_others_and_use_all_rails(built):
+    """The nodes' image is subscribed to by name; the login node's is the newest platform image.
+
+    test_rehearsed_oci_files.py uses another shape.
+    """
     stage = built[0]
     before = stage.outputs()
     pool = {"shape": "BM.GPU4.8", "imageFamily": DEFAULT, "image": DEFAULT}
@@ -430,7 +433,7 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_
     assert stage.outputs("second")["ssh"] != stage.outputs()["ssh"]
     gone = stage.beside("destroy", "--yes", "--skip-preview")
     assert gone.status == 0, gone
-    assert sorted(stage.sold("oci")) == sold, "nothing of the first stack's went with the second"
+    assert sorted(stage.sold("oci")) == sold, "the destroy of the second stack deleted nothing of the first"
 
 
 def test_destroy_leaves_nothing_behind(built):

@@ -1,4 +1,4 @@
-"""Slurm's database of jobs: the text of its files, and the steps of its set-up; run here on files below a folder."""
+"""Slurm's database of jobs: the text of its files, and the steps of its set-up, run on files in a temporary folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NODES = NodeSet("h100", Hardware(Cores(2, 56, 2), 2_000_000, Gpus("h100", 8, "/d
 CLUSTER = Cluster("busbar", "head", "10.0.0.2", [Queue("gpu", [NODES], default=True)], cgroups=True)
 
 
-def test_a_cluster_without_accounting_has_none_of_its_lines_and_one_with_it_has_no_others():
+def test_accounting_adds_exactly_its_own_lines_to_slurm_conf_and_changes_no_other_file():
     without = files(CLUSTER)
     assert not [line for line in "".join(without.values()).splitlines() if line.startswith(("Accounting", "JobAcct"))]
     having = files(CLUSTER._replace(accounting=True))
@@ -36,12 +36,12 @@ def test_a_cluster_without_accounting_has_none_of_its_lines_and_one_with_it_has_
     }
 
 
-def test_without_control_groups_jobs_are_counted_by_their_processes():
+def test_without_control_groups_the_usage_of_jobs_is_gathered_from_their_processes():
     conf = files(CLUSTER._replace(accounting=True, cgroups=False))["slurm.conf"]
     assert "JobAcctGatherType=jobacct_gather/linux" in conf.splitlines()
 
 
-def test_no_file_has_a_password_and_the_database_has_no_network():
+def test_no_file_has_a_password_and_mariadb_does_not_listen_on_the_network():
     document = accounting.document(CLUSTER, "# mark")
     text = "".join(document.values()) + accounting.statements()
     assert "Pass" not in text
@@ -52,7 +52,7 @@ def test_no_file_has_a_password_and_the_database_has_no_network():
 
 
 class Machine:
-    """A controller on which the programs `has` exist; `calls` are their calls, `answers` the next answers, by name."""
+    """A controller with the programs `has`; `calls` lists the commands run, `answers` the next answers of each program."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.has = {"mariadb", "slurmdbd", "sacctmgr"}
@@ -89,7 +89,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(tmp_path, monkeypatch)
 
 
-def test_the_database_is_there_before_slurmdbd_starts_and_the_cluster_is_added_to_it(machine, tmp_path):
+def test_set_up_creates_the_database_starts_slurmdbd_adds_the_cluster_and_restarts_nothing_a_second_time(machine, tmp_path):
     machine.set_up()
     order = ["systemctl restart mariadb", "mariadb --batch < statements", "systemctl restart slurmdbd.service"]
     at = [machine.calls.index(call) for call in [*order, "sacctmgr --immediate add cluster busbar"]]
@@ -99,7 +99,7 @@ def test_the_database_is_there_before_slurmdbd_starts_and_the_cluster_is_added_t
     assert not [call for call in machine.calls if "restart" in call]
 
 
-def test_a_database_that_starts_slowly_is_waited_for(machine):
+def test_set_up_waits_for_a_mariadb_and_a_slurmdbd_that_start_slowly(machine):
     machine.answers = {
         "mariadb": [(1, "no socket")] * 9 + [(0, "")],
         "sacctmgr": [(1, "refused")] * 9 + [(1, " already exists\n")],
@@ -109,7 +109,7 @@ def test_a_database_that_starts_slowly_is_waited_for(machine):
     assert machine.calls.count("sacctmgr --immediate add cluster busbar") == 10
 
 
-def test_an_old_mariadb_learns_first_to_know_users_by_their_socket(machine):
+def test_an_old_mariadb_gets_the_plugin_unix_socket_before_the_statements_are_run_again(machine):
     machine.answers = {"mariadb": [(1, "ERROR 1524 (HY000): Plugin 'unix_socket' is not loaded"), (0, ""), (0, "")]}
     machine.set_up()
     asked = [call for call in machine.calls if call.startswith("mariadb")]
@@ -119,11 +119,11 @@ def test_an_old_mariadb_learns_first_to_know_users_by_their_socket(machine):
 @pytest.mark.parametrize(
     ("program", "sentence"),
     [
-        ("mariadb", "MariaDB did not take the database within 60 s: it is broken"),
+        ("mariadb", "MariaDB did not create Slurm's database within 60 s: it is broken"),
         ("sacctmgr", "slurmdbd did not answer within 60 s: it is broken; see /var/log/slurm/slurmdbd.log"),
     ],
 )
-def test_a_wait_has_an_end_that_says_what_was_last_heard(machine, program, sentence):
+def test_a_program_that_keeps_failing_ends_the_set_up_with_the_last_line_of_its_output(machine, program, sentence):
     machine.answers = {program: [(1, "first\nit is broken\n")]}
     with pytest.raises(SystemExit) as ended:
         machine.set_up()
@@ -146,7 +146,7 @@ def test_a_missing_program_is_named_with_its_package(machine, program, sentence)
     assert not machine.calls
 
 
-def test_where_the_client_has_its_old_name_that_one_is_used(machine):
+def test_a_mariadb_client_that_is_named_mysql_is_used(machine):
     machine.has = {"mysql", "slurmdbd", "sacctmgr"}
     machine.set_up()
     assert "mysql --batch < statements" in machine.calls

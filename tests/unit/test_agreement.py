@@ -1,4 +1,4 @@
-"""A run that contradicts itself is no measurement: text and JSON agree row by row, and each agrees with itself."""
+"""A run that contradicts itself is not a measurement: text and JSON must agree row by row, and each with itself."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def test_a_real_run_agrees_with_itself():
     assert problems(TEXT, JSON) == []
 
 
-def test_a_contradiction_quotes_both_sides():
+def test_a_contradiction_quotes_the_texts_number_and_the_json_results_number():
     (said,) = problems(TEXT, changed("average_bus_bandwidth.bandwidth", 12.5))
     assert said.startswith("the text's average is ")
     assert said.endswith(" GB/s and the JSON result's 12.5")
 
 
-def test_every_row_of_a_real_transcript_fits_its_elements():
+def test_the_text_of_real_transcripts_does_not_contradict_itself():
     for name in ("oci-2xGPU4.8-ol7.txt", "k8s-2pods-25G.txt"):
         (run,) = parse_text((GOLDEN / name).read_text())
         assert contradictions(run) == [], name
@@ -56,7 +56,7 @@ BEFORE = TEXT.splitlines()[-8]
 HEADER = "#       size         count      type   redop"
 BANNER = "# busbar rehearsal: every rate is scaled by 1/4000\n"
 
-#: Ways in which the text of a run contradicts its JSON result, or itself: what it prints, and the replacement.
+#: Ways in which the text of a run contradicts its JSON result, or itself: a part of the text, and its replacement.
 OF_THE_TEXT = [
     ("24870.8  345.38  345.38       0", "24870.8  345.38  200.38       0"),
     ("24870.8  345.38  345.38       0", "24870.8  200.38  345.38       0"),
@@ -90,7 +90,7 @@ OF_THE_TEXT = [
     ("1350 on         vm", "1350 on      other"),
     ("# Using devices", f"{BANNER}# Using devices"),
 ]
-#: The same for a JSON result: a field, and its replacement.
+#: Ways in which a JSON result contradicts the text, or itself: the path of a field, and its new value.
 OF_THE_JSON = [
     ("results.-1.out_of_place.bus_bw", 200.0),
     ("results.-1.out_of_place.alg_bw", 200.0),
@@ -138,7 +138,7 @@ OF_THE_JSON = [
     ("args.0", "./build/all_gather_perf"),
     ("rehearsal", {"scale": 4000}),
 ]
-#: Rows on which text and JSON agree, but whose numbers do not fit each other or the plan.
+#: Changes on which text and JSON agree, but which contradict the rest of the run or the plan; with the columns of both lists.
 OF_BOTH = [
     ("24870.8  345.38  345.38       0", "49741.7  345.38  345.38       0", "results.-1.out_of_place.time", 49741.6663),
     ("24870.8  345.38  345.38       0", "0.00     345.38  345.38       0", "results.-1.out_of_place.time", 0.0),
@@ -161,39 +161,39 @@ OF_BOTH = [
 
 
 def verdict(text: str, document: dict) -> str:
-    """Return the verdict of a whole measurement with this output of its deciding run."""
+    """Return the verdict on a whole measurement whose deciding run wrote `text` and `document`."""
     said = {"all_reduce.txt": text, "all_reduce.json": json.dumps(document)}
     return judge(line_of(REAL.documents | said, REAL.asked), REAL.asked).verdict
 
 
-def test_the_run_that_these_tests_contradict_passes_unchanged():
+def test_the_run_that_these_tests_change_passes_if_it_is_not_changed():
     assert verdict(TEXT, JSON) == "pass"
 
 
 @pytest.mark.parametrize(("printed", "instead"), OF_THE_TEXT)
-def test_a_text_that_contradicts_the_json_result_is_a_problem(printed, instead):
+def test_a_text_that_contradicts_the_json_result_or_itself_gives_the_verdict_unknown(printed, instead):
     assert printed in TEXT
     assert verdict(TEXT.replace(printed, instead), JSON) == "unknown"
 
 
-def test_a_text_that_ends_in_the_middle_of_its_table_or_holds_two_runs_is_a_problem():
+def test_a_text_that_is_cut_or_has_two_runs_and_a_json_result_without_rows_give_the_verdict_unknown():
     assert verdict(TEXT[: TEXT.index(LAST) + len(LAST)], JSON) == "unknown"
     assert verdict(TEXT + TEXT, JSON) == "unknown"
     assert verdict(TEXT, JSON | {"results": {}}) == "unknown"
 
 
 @pytest.mark.parametrize(("path", "value"), OF_THE_JSON)
-def test_a_json_result_that_contradicts_the_text_or_itself_is_a_problem(path, value):
+def test_a_json_result_that_contradicts_the_text_or_itself_gives_the_verdict_unknown(path, value):
     assert verdict(TEXT, changed(path, value)) == "unknown"
 
 
 @pytest.mark.parametrize(("printed", "instead", "path", "value"), OF_BOTH)
-def test_a_row_whose_numbers_do_not_fit_is_a_problem_although_text_and_json_agree(printed, instead, path, value):
+def test_text_and_json_that_agree_but_contradict_the_rest_of_the_run_or_the_plan_do_not_pass(printed, instead, path, value):
     assert printed in TEXT
     assert verdict(TEXT.replace(printed, instead), changed(path, value)) in {"unknown", "short"}
 
 
-def test_the_kinds_of_contradiction_are_different_ones():
+def test_at_least_90_contradictions_are_listed_and_none_is_listed_twice():
     kinds = [*OF_THE_TEXT, *((path, str(value)) for path, value in OF_THE_JSON), *OF_BOTH]
     assert len({str(kind) for kind in kinds}) == len(kinds) >= 90
 
@@ -214,7 +214,7 @@ def test_a_json_result_nested_too_deeply_is_refused(text):
         parse_json(text)
 
 
-def test_values_checked_only_out_of_place_are_a_problem_if_the_test_checks_both():
+def test_values_checked_only_out_of_place_are_a_problem_if_the_program_checks_in_place_too():
     text = TEXT.replace("24749.5  347.07  347.07       0", "24749.5  347.07  347.07     N/A")
     document = changed("results.-1.in_place.nwrong", None)
     assert any("only out of place" in one for one in problems(text, document))
@@ -222,7 +222,7 @@ def test_values_checked_only_out_of_place_are_a_problem_if_the_test_checks_both(
     assert problems(renamed, changed("args.0", "./build/alltoall_perf", document)) == []
 
 
-def test_every_cycle_is_compared_and_not_only_the_median_one():
+def test_every_cycle_of_a_run_is_compared_not_only_the_median_one():
     rows = [line for line in TEXT.splitlines() if line.strip()[:1].isdigit()]
     twice = TEXT.replace(rows[-1], "\n".join([rows[-1], *rows]))
     document = JSON | {"results": [*JSON["results"], *JSON["results"]]}

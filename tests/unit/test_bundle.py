@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 PLANTED = "planted-token-must-never-leave"
 
 
-def test_the_bundle_has_outputs_runs_and_first_boots_and_no_key_and_no_environment(tmp_path):
+def test_the_bundle_has_outputs_runs_and_first_boot_logs_but_no_key_and_no_environment(tmp_path):
     home, fakes = tmp_path / "home", tmp_path / "bin"
     run = home / ".busbar" / "runs" / "abc"
     for folder in (run, home / ".ssh", fakes):
@@ -37,7 +37,7 @@ def test_the_bundle_has_outputs_runs_and_first_boots_and_no_key_and_no_environme
     }
 
 
-def test_of_a_pod_the_tar_passes_no_terminal_and_no_machine_behind_it_is_asked(tmp_path):
+def test_the_runs_of_a_pod_are_packed_without_a_terminal_and_without_first_boot_logs(tmp_path):
     home, fakes = tmp_path / "home", tmp_path / "bin"
     for folder in (home / ".busbar" / "runs" / "abc", fakes):
         folder.mkdir(parents=True)

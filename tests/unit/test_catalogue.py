@@ -1,4 +1,4 @@
-"""The table of facts is complete and consistent."""
+"""The catalogue is complete and consistent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+def test_the_facts_of_all_machines_are_those_that_were_reviewed(name, reviewed):
     """A digit that is changed by accident is noticed; the catalogue has the source of each fact beside it."""
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
@@ -64,7 +64,7 @@ def test_every_row_is_consistent(shape):
         ("BM.GPU.MI300X.8", 8, 400),
     ],
 )
-def test_line_rates_are_the_vendors_published_ones(name, ports, gbytes_per_s):
+def test_ports_and_line_rates_are_those_that_the_vendor_published(name, ports, gbytes_per_s):
     rdma = SHAPES[name].rdma
     assert (rdma.ports, rdma.node_gbytes_per_s) == (ports, gbytes_per_s)
 
@@ -74,7 +74,7 @@ def test_no_front_end_port_is_among_the_rails():
         assert not front & set(SHAPES[name].rdma.hca)
 
 
-def test_hca_lists_ask_for_exact_names():
+def test_hca_lists_match_only_exact_names():
     assert all(shape.rdma.nccl_ib_hca.startswith("=") for shape in SHAPES.values() if shape.rdma)
 
 
@@ -85,18 +85,18 @@ def test_a_row_that_contradicts_itself_is_refused():
         Shape("X", "GPU", 0, 1, 0, None, None, "nowhere")
 
 
-def test_a_misspelt_shape_finds_its_neighbours():
+def test_a_misspelt_shape_is_answered_with_the_nearest_names():
     assert nearest("BM.GPU4.9", SHAPES)[0] == "BM.GPU4.8"
     assert nearest("bm.gpu.h100.8", SHAPES)[0] == "BM.GPU.H100.8"
     assert len(nearest("nonsense", SHAPES)) == 3
 
 
-def test_a_lustre_client_can_be_had_on_every_image_but_oracle_linux_7():
+def test_a_lustre_client_is_available_on_every_image_except_oracle_linux_7():
     assert {key for key, family in IMAGES.items() if not family.lustre} == {"ol7"}
 
 
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
-def test_every_image_family_says_how_its_rails_get_addresses(family):
+def test_every_image_family_names_its_rail_addressing_its_firewall_and_a_repository_for_nccl_packages(family):
     assert family.rdma in {"ifcfg", "agent"}
     assert family.firewall in {"firewalld", "iptables"}
     assert bool(family.nccl_packages) == bool(family.nccl_repository)
@@ -108,5 +108,5 @@ def test_every_image_has_the_mpi_paths_that_the_vendors_scripts_try():
         assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")
 
 
-def test_slurm_knows_the_processors_of_every_gpu_shape_before_a_node_exists():
+def test_the_processors_of_exactly_the_gpu_shapes_are_known_before_a_node_exists():
     assert set(PROCESSORS) == {row.name for row in SHAPES.values() if row.gpus}

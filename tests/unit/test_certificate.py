@@ -1,4 +1,4 @@
-"""Certificates: what is attested, who signed it, when it expires, and that other programs refuse one that does not hold."""
+"""Certificates: what they attest, who signed them, when they expire, and that other programs refuse invalid ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_same_run_gives_the_same_bytes():
     assert envelope() == envelope() == envelope(**backwards)
 
 
-def test_the_envelope_is_what_dsse_and_in_toto_say():
+def test_the_envelope_conforms_to_dsse_and_in_toto():
     document = envelope()
     payload = base64.b64decode(document["payload"])
     assert document["payloadType"] == "application/vnd.in-toto+json"
@@ -102,7 +102,7 @@ def test_the_envelope_is_what_dsse_and_in_toto_say():
 
 
 @pytest.mark.parametrize("verdict", ["short", "unknown", "skipped", ""])
-def test_nothing_but_a_pass_is_attested(verdict):
+def test_only_a_pass_is_attested(verdict):
     with pytest.raises(CertificateError, match="only a measured pass is attested"):
         statement(replace(ACCEPTANCE, verdict=verdict))
 
@@ -134,7 +134,7 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
 
 
 @pytest.mark.parametrize("path", leaves(statement(ACCEPTANCE)), ids=lambda path: "/".join(map(str, path)))
-def test_whatever_field_is_tampered_with_the_signature_is_bad(path):
+def test_the_signature_is_bad_whichever_field_of_the_statement_is_changed(path):
     said = copy.deepcopy(statement(ACCEPTANCE))
     place: Any = said
     for step in path[:-1]:
@@ -147,7 +147,7 @@ def test_whatever_field_is_tampered_with_the_signature_is_bad(path):
 
 
 @given(data=st.data())
-def test_any_changed_byte_of_the_file_breaks_it(data):
+def test_any_changed_byte_of_the_file_invalidates_the_certificate(data):
     text = bytearray(json.dumps(envelope(), separators=(",", ":")).encode())
     place = data.draw(st.integers(0, len(text) - 1))
     text[place] ^= data.draw(st.integers(1, 255))
@@ -159,7 +159,7 @@ def test_any_changed_byte_of_the_file_breaks_it(data):
 
 
 @given(place=st.integers(0, 10**6), flip=st.integers(1, 255))
-def test_any_changed_byte_of_what_was_signed_breaks_the_signature(place, flip):
+def test_any_changed_byte_of_the_signed_payload_makes_the_signature_bad(place, flip):
     document = envelope()
     payload = bytearray(base64.b64decode(document["payload"]))
     payload[place % len(payload)] ^= flip
@@ -167,7 +167,7 @@ def test_any_changed_byte_of_what_was_signed_breaks_the_signature(place, flip):
 
 
 @given(place=st.integers(0, 63), flip=st.integers(1, 255))
-def test_any_changed_byte_of_the_signature_breaks_it(place, flip):
+def test_any_changed_byte_of_the_signature_makes_the_signature_bad(place, flip):
     document = envelope()
     signature = bytearray(base64.b64decode(document["signatures"][0]["sig"]))
     signature[place] ^= flip
@@ -183,7 +183,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON, _JSON, _JSON)
-def test_no_input_crashes_the_check_or_passes_it(whole, payload, signatures):
+def test_no_input_crashes_the_check_and_no_invalid_input_passes_it(whole, payload, signatures):
     assert check(whole) == ["malformed"]
     typed = {"payloadType": verifier.PAYLOAD, "payload": payload, "signatures": signatures}
     assert check(typed) in (["malformed"], ["bad_signature"])
@@ -212,7 +212,7 @@ def test_another_key_is_a_bad_signature():
     assert check(envelope(), key=OTHER) == ["bad_signature"]
 
 
-def test_a_signature_that_is_said_to_be_of_another_key_is_bad():
+def test_a_signature_that_names_another_key_is_bad():
     (signature,) = envelope()["signatures"]
     assert check(envelope() | {"signatures": [signature | {"keyid": verifier.key_id(OTHER)}]}) == ["bad_signature"]
 
@@ -221,33 +221,33 @@ def test_no_signature_at_all_is_a_bad_signature():
     assert check(envelope() | {"signatures": []}) == ["bad_signature"]
 
 
-def test_a_signature_for_another_payload_type_is_invalid():
+def test_a_certificate_of_another_payload_type_is_malformed():
     assert check(envelope() | {"payloadType": "text/plain"}) == ["malformed"]
 
 
-def test_a_statement_of_another_kind_is_not_an_acceptance():
+def test_a_signed_statement_of_another_predicate_type_is_malformed():
     said = statement(ACCEPTANCE) | {"predicateType": "https://slsa.dev/provenance/v1"}
     assert check(sign(said, KEY)) == ["malformed"]
 
 
-def test_it_expires_at_the_exact_second():
+def test_a_certificate_expires_at_the_exact_second():
     end = STARTED + timedelta(days=30)
     assert check(envelope(), now=end - timedelta(seconds=1)) == []
     assert check(envelope(), now=end) == ["expired"]
     assert check(envelope(valid_days=31), now=end) == []
 
 
-def test_a_certificate_from_the_future_is_not_yet_valid():
+def test_a_certificate_from_more_than_five_minutes_in_the_future_is_not_yet_valid():
     assert check(envelope(), now=STARTED - timedelta(minutes=4)) == []
     assert check(envelope(), now=STARTED - timedelta(minutes=6)) == ["not_yet_valid"]
 
 
-def test_a_changed_input_invalidates_it():
+def test_a_changed_input_invalidates_the_certificate():
     assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs)) == []
     assert check(envelope(), inputs_digest=digest(ACCEPTANCE.inputs | {"image": "image-2"})) == ["other_inputs"]
 
 
-def test_a_rehearsal_holds_only_where_it_is_allowed():
+def test_a_certificate_of_a_rehearsal_is_valid_only_where_rehearsals_are_allowed():
     assert check(envelope(scale=4000)) == ["rehearsed"]
     assert check(envelope(scale=4000), allow_rehearsed=True) == []
 
@@ -258,13 +258,13 @@ def test_a_signed_failure_is_not_a_pass():
     assert check(sign(said, KEY)) == ["not_a_pass"]
 
 
-def test_all_objections_are_reported_at_once():
+def test_all_failures_of_a_check_are_reported_at_once():
     found = check(envelope(scale=2), now=STARTED + timedelta(days=99), inputs_digest="0" * 64)
     assert found == ["expired", "other_inputs", "rehearsed"]
 
 
 @pytest.mark.parametrize("form", [PrivateFormat.PKCS8, PrivateFormat.OpenSSH])
-def test_private_keys_in_both_formats_sign(tmp_path, form):
+def test_private_keys_in_pkcs8_and_openssh_format_can_sign(tmp_path, form):
     path = tmp_path / "key"
     path.write_bytes(KEY.private_bytes(Encoding.PEM, form, NoEncryption()))
     assert sign(statement(ACCEPTANCE), private_key(path)) == envelope()
@@ -277,7 +277,7 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path):
         private_key(path)
 
 
-def test_a_key_that_could_not_sign_is_refused_before_anything_is_measured_for_it(tmp_path):
+def test_a_configured_key_that_cannot_sign_is_refused_with_its_path(tmp_path):
     path = tmp_path / "key"
     for text, says in (
         (
@@ -295,7 +295,7 @@ def test_a_key_that_could_not_sign_is_refused_before_anything_is_measured_for_it
     assert not list(unusable(Records()))
 
 
-def test_a_key_of_openssh_with_a_passphrase_is_refused(tmp_path):
+def test_an_openssh_key_with_a_passphrase_is_refused(tmp_path):
     if shutil.which("ssh-keygen") is None:
         pytest.skip("there is no ssh-keygen here")
     path = tmp_path / "key"
@@ -304,7 +304,7 @@ def test_a_key_of_openssh_with_a_passphrase_is_refused(tmp_path):
         private_key(path)
 
 
-def test_a_file_that_is_no_signing_key_is_refused_without_showing_it(tmp_path):
+def test_a_missing_file_or_one_without_an_ed25519_key_is_refused_without_showing_its_text(tmp_path):
     path = tmp_path / "key"
     with pytest.raises(CertificateError, match="cannot be read: No such file"):
         private_key(path)
@@ -317,7 +317,7 @@ def test_a_file_that_is_no_signing_key_is_refused_without_showing_it(tmp_path):
         private_key(path)
 
 
-def test_public_keys_in_both_formats_are_read():
+def test_public_keys_in_pem_and_openssh_format_are_read():
     pem = PUBLIC.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     for text in (pem, pem.decode(), LINE, LINE + " a comment\n"):
         assert check(envelope(), key=public_key(text)) == []
@@ -346,7 +346,7 @@ def test_ssh_keygen_makes_a_usable_pair_with_the_same_fingerprint(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate that is a moment old, and its public key."""
+    """Write a certificate whose run started an hour ago, its public key and another one; return the first two paths."""
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))
@@ -376,7 +376,7 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
         verifier.main([certificate])
     assert ended.value.code == 2
-    assert "--key" in capsys.readouterr().err, "nobody else's key stands in for one that was not given"
+    assert "--key" in capsys.readouterr().err, "no key is used that was not given"
 
 
 def test_the_command_reads_a_certificate_from_standard_input(files):
@@ -387,7 +387,7 @@ def test_the_command_reads_a_certificate_from_standard_input(files):
     assert subprocess.run(typed, cwd=ROOT, input=b"{}", capture_output=True, check=False).returncode == 1
 
 
-def test_the_command_speaks_json(files, capsys):
+def test_the_command_prints_json_with_the_option_json(files, capsys):
     certificate, key = files
     assert verifier.main([certificate, "--key", key, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gb_s"] == 93.5
@@ -397,7 +397,7 @@ def test_the_command_speaks_json(files, capsys):
     assert json.loads(capsys.readouterr().out)["holds"] is None
 
 
-def test_the_check_works_alone_in_a_folder_of_its_own(files, tmp_path):
+def test_the_verifier_is_one_file_that_needs_nothing_else_of_this_repository(files, tmp_path):
     certificate, key = files
     shutil.copy(ROOT / "examples" / "consumer" / "busbar_verify.py", tmp_path / "busbar_verify.py")
     argv = [sys.executable, "-I", str(tmp_path / "busbar_verify.py"), "-", "--key", key]
@@ -417,13 +417,13 @@ def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
 
 
 def beside(**changes: Any) -> dict[str, Any]:
-    """Return a stack's outputs whose record differs by `changes` from what its certificate attests."""
+    """Return a stack's outputs whose `measured` differs by `changes` from what its certificate attests."""
     found = stack_outputs(asked="request1")
     return found | {"measured": found["measured"] | changes}
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
+def test_another_program_gets_what_was_attested(monkeypatch, preview):
     (said,) = demand(monkeypatch, stack_outputs(), key=LINE, preview=preview, collective="all_reduce", min_busbw_gb_s=93.0)
     assert said["busbw_gb_s"] == 93.5
 
@@ -442,13 +442,13 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
             "it has no valid signature",
         ),
         (stack_outputs(), {"key": "nonsense"}, "the public key is neither"),
-        (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, and this work needs 94 GB/s"),
-        (stack_outputs(), {"collective": "alltoall"}, "it is about all_reduce, and this work needs alltoall"),
+        (stack_outputs(), {"min_busbw_gb_s": 94.0}, "it attests 93.5 GB/s, but this work needs 94 GB/s"),
+        (stack_outputs(), {"collective": "alltoall"}, "it attests all_reduce, but this work needs alltoall"),
         (stack_outputs(), {"inputs_digest": "0" * 64}, "it is for other inputs"),
         (
             stack_outputs() | {"nodes": [{"name": "inst-0", "pool": "gpu"}, {"name": "inst-9", "pool": "gpu"}]},
             {},
-            "it is about other nodes",
+            "it attests other nodes",
         ),
         (
             stack_outputs() | {"measured": {"pool": "gpu", "certificate": {"payload": "x"}, "verdict": "pass"}},
@@ -456,19 +456,19 @@ def test_another_program_is_handed_what_was_attested(monkeypatch, preview):
             "it is not a certificate",
         ),
         (beside(verdict="short"), {}, "the verdict of stack organization/busbar/dev is short, not pass"),
-        (beside(run="another"), {}, "it is of run abc123, and the stack's outputs are of run another"),
-        (beside(evidence={"sha256": "cd" * 32}), {}, "its transcript is not the evidence of the stack's outputs"),
+        (beside(run="another"), {}, "it is for run abc123, but the stack's outputs are from run another"),
+        (beside(evidence={"sha256": "cd" * 32}), {}, "its transcript is not the evidence that the stack's outputs name"),
         (beside(evidence=None), {}, "its transcript is not the evidence"),
-        (beside(), {"asked": "request2"}, "it answers the request request1, and request2 was asked"),
-        (stack_outputs(nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.9.9.9"}), {}, "other addresses than inst-1"),
-        (stack_outputs(stack="organization/busbar/other"), {}, "it is of stack organization/busbar/other"),
-        (stack_outputs(stack="dev"), {}, "it is of stack dev"),
-        (stack_outputs(stack=""), {}, "it does not say which stack it is of"),
+        (beside(), {"asked": "request2"}, "it is for the request request1, not for request2"),
+        (stack_outputs(nodes={"inst-0": "i0@10.0.1.0", "inst-1": "i1@10.9.9.9"}), {}, "than the stack now has for inst-1"),
+        (stack_outputs(stack="organization/busbar/other"), {}, "it is for stack organization/busbar/other"),
+        (stack_outputs(stack="dev"), {}, "it is for stack dev"),
+        (stack_outputs(stack=""), {}, "it does not say which stack it is for"),
         (stack_outputs(checks={"transport": "skipped", "spread": "skipped"}), {}, "these checks were skipped: transport"),
         (stack_outputs(), {"allow_skipped": frozenset()}, "these checks were skipped: spread"),
     ],
 )
-def test_another_program_stops_with_one_sentence(monkeypatch, outputs, asked, why, preview):
+def test_another_program_stops_with_one_sentence_if_its_requirements_are_not_met(monkeypatch, outputs, asked, why, preview):
     with pytest.raises(pulumi.RunError, match=why) as refused:
         demand(monkeypatch, outputs, preview=preview, **{"key": LINE} | asked)
     assert "\n" not in str(refused.value)
@@ -479,7 +479,7 @@ def test_a_certificate_that_meets_the_requirements_is_accepted(monkeypatch):
     assert demand(monkeypatch, beside(), key=LINE, preview=True, asked="request1")
 
 
-def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
+def test_a_required_busbw_is_divided_by_the_scale_of_a_rehearsal(monkeypatch):
     outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235)
     asked = {"allow_rehearsed": True, "preview": True, "key": LINE}
     assert demand(monkeypatch, outputs, min_busbw_gb_s=93.0, **asked)
@@ -488,7 +488,7 @@ def test_a_rehearsed_certificate_is_weighed_by_its_scale(monkeypatch):
 
 
 def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
-    """Run the example unchanged, on outputs that contain the certificate of a rehearsal."""
+    """Run the unchanged example program on outputs that contain the certificate of a rehearsal."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
     asyncio.set_event_loop(asyncio.new_event_loop())
     outputs = stack_outputs(scale=4000, busbw_gb_s=0.0235) | {"schema": 1}
@@ -504,14 +504,14 @@ def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
     program()
 
 
-def test_the_example_requires_a_certificate_if_it_is_given_a_key(monkeypatch):
+def test_the_example_checks_the_certificate_only_if_it_is_given_a_key(monkeypatch):
     consumer(monkeypatch)
     consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
     with pytest.raises(pulumi.RunError, match="it is from a rehearsal"):
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_lists_what_was_skipped_replaced_and_passed_on_a_retest():
+def test_a_certificate_lists_skipped_checks_an_own_gate_a_retest_with_its_first_transcript_and_looks():
     first = {"of": "first", "sha256": "cd" * 32}
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
     assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]
@@ -525,7 +525,7 @@ def test_a_pass_on_a_retest_is_not_attested_without_the_first_transcript(others)
         statement(replace(ACCEPTANCE, retested=True, others=others))
 
 
-def test_a_scale_that_contradicts_its_own_label_counts_as_a_rehearsal():
+def test_a_certificate_with_a_scale_above_1_counts_as_a_rehearsal_whatever_its_label():
     said = statement(replace(ACCEPTANCE, scale=4000))
     said["predicate"]["rehearsed"] = False
     assert names(verifier.verify(sign(said, KEY), PUBLIC, STARTED + timedelta(days=1))) == ["rehearsed"]

@@ -1,4 +1,4 @@
-"""A program with a time limit: the process that watches it exits with it."""
+"""A program with a time limit: the thread that watches the program ends when the program does."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import threading
 from benchmarks.runner import child
 
 
-def test_a_watcher_stops_with_its_program_and_does_nothing_at_its_limit():
+def test_the_thread_that_watches_a_program_ends_with_the_program_and_does_nothing_afterwards():
     late: list[str] = []
     others = set(threading.enumerate())
     with child.bounded(["echo", "done"], 300, before_end=lambda: late.append("looked")) as one:

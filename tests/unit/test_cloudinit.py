@@ -1,4 +1,4 @@
-"""First-boot texts: golden, valid by cloud-init's own schema, and runnable shell."""
+"""First boots on OCI: equal to their golden files, valid by cloud-init's own schema, and with scripts that a shell can run."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ CHECKED = Texts(TEXTS)
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+def test_every_first_boot_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
@@ -88,10 +88,10 @@ def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_valid_by_cloud_inits_own_schema(name):
+def test_every_first_boot_is_valid_by_cloud_inits_own_schema(name):
     code, said = CHECKED.judged_by_cloud_init(name)
     assert code == 0, said
-    # "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
+    # cloud-init prints "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
     assert re.search(r"^\s*Valid (cloud-config|schema)", said, re.MULTILINE), said
 
 
@@ -101,18 +101,18 @@ def script(name: str) -> str:
 
 @pytest.mark.programs
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_script_inside_is_clean_shell(name):
+def test_the_script_of_every_first_boot_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)
     assert CHECKED.judged_by_shellcheck(name) == []
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_fits_into_the_metadata_and_holds_no_secret(name):
+def test_every_first_boot_fits_into_half_of_the_metadata_and_has_no_private_key(name):
     assert len(TEXTS[name].encode()) * 4 / 3 < METADATA_BYTES / 2
     assert "PRIVATE KEY" not in TEXTS[name]
 
 
-def test_nothing_that_runs_containers_is_unpacked_before_its_checksum_was_compared():
+def test_nerdctl_is_unpacked_after_its_checksum_is_compared_and_the_toolkit_comes_from_a_signed_repository():
     boot = script("node-ol9-container")
     order = [
         f"/containerd/nerdctl/releases/download/v{NERDCTL}/SHA256SUMS SHA256SUMS {NERDCTL_SUMS}\n",
@@ -128,20 +128,20 @@ def test_nothing_that_runs_containers_is_unpacked_before_its_checksum_was_compar
     assert "dnf install -y nvidia-container-toolkit-base-1.18.0-1" in boot
 
 
-def test_only_images_without_an_agent_write_interface_files():
+def test_only_images_without_oracles_agent_get_interface_files():
     assert "ifcfg-" in TEXTS["node-ol7"]
     for family in ("ol8", "ol9", "ubuntu2204"):
         assert "ifcfg-" not in TEXTS[f"node-{family}"]
 
 
-def test_the_sixteen_rails_of_the_seed_are_all_written():
+def test_all_sixteen_rails_of_bm_gpu4_8_are_named_in_a_first_boot_of_oracle_linux_7():
     script = TEXTS["node-ol7"]
     for bus in (12, 22, 72, 76, 138, 148, 195, 209):
         assert f"enp{bus}s0f0" in script
         assert f"enp{bus}s0f1" in script
 
 
-def test_the_firewall_is_open_between_nodes_and_nowhere_else():
+def test_no_first_boot_stops_the_firewall_and_no_login_node_trusts_a_network():
     for name, text in TEXTS.items():
         assert "stop firewalld" not in text
         assert "disable firewalld" not in text
@@ -149,7 +149,7 @@ def test_the_firewall_is_open_between_nodes_and_nowhere_else():
             assert "--zone=trusted" not in text
 
 
-def test_disks_are_counted_at_boot_and_never_fixed_in_the_text():
+def test_disks_are_found_at_boot_and_not_named_in_the_text():
     assert "/dev/nvme0n1" not in TEXTS["node-ol8"]
     assert node("ol8", "BM.GPU.H100.8") == node("ol8", "BM.GPU.H200.8")
 
@@ -180,7 +180,7 @@ def test_the_nfs_client_is_installed_with_the_images_own_package_manager_where_i
     (line,) = [line for line in script(name).splitlines() if "mount.nfs" in line]
     assert line.startswith("command -v mount.nfs > /dev/null || ")
     assert line.endswith(command)
-    assert ("{ lists && " in line) == ("ubuntu" in name), "cloud images of Ubuntu come without apt's lists"
+    assert ("{ lists && " in line) == ("ubuntu" in name), "cloud images of Ubuntu come without apt's package lists"
 
 
 def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
@@ -188,7 +188,7 @@ def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
 
 
 def booted(tmp_path: Path, name: str, mount: str) -> str:
-    """Return the script from `tools` on, for a machine whose `mount` is a script and whose folders are below `tmp_path`."""
+    """Return the script from step `tools` on; `mount` is the body of its mount command, and its folders are in `tmp_path`."""
     programs = tmp_path / "bin"
     programs.mkdir()
     others = dict.fromkeys(("systemctl", "mount.nfs", "mount.lustre", "sleep"), "exit 0")
@@ -206,7 +206,7 @@ def booted(tmp_path: Path, name: str, mount: str) -> str:
     return f"PATH={programs}:$PATH\n{body}"
 
 
-def test_a_mount_that_never_comes_ends_the_boot_as_failed_in_its_own_step_after_ten_tries(tmp_path):
+def test_a_mount_that_keeps_failing_ends_the_boot_as_failed_in_the_mounts_own_step_after_ten_tries(tmp_path):
     count = f'echo "$1" >> {tmp_path}/tries; [ "$1" = /fss ]'
     done = run(tmp_path, booted(tmp_path, "node-ol8-files-lustre", count))
     assert done.returncode != 0
@@ -214,7 +214,7 @@ def test_a_mount_that_never_comes_ends_the_boot_as_failed_in_its_own_step_after_
     assert (tmp_path / "tries").read_text().split() == ["/fss", *["/lustre"] * 10]
 
 
-def test_a_boot_that_runs_twice_writes_each_line_once(tmp_path):
+def test_a_boot_that_runs_twice_writes_each_line_of_fstab_and_of_lnets_options_once(tmp_path):
     body = booted(tmp_path, "node-ol8-files-lustre", "exit 0")
     for _ in range(2):
         assert run(tmp_path, body).returncode == 0
@@ -229,7 +229,7 @@ def test_a_boot_that_runs_twice_writes_each_line_once(tmp_path):
     ]
 
 
-def test_an_image_without_a_lustre_client_fails_in_the_step_of_that_name(tmp_path):
+def test_a_boot_of_an_image_without_a_lustre_client_fails_in_the_step_lustre_client(tmp_path):
     body = booted(tmp_path, "node-ol8-files-lustre", "exit 0")
     (tmp_path / "bin" / "mount.lustre").unlink()
     done = run(tmp_path, body.replace("command -v mount.lustre", f"test -x {tmp_path}/bin/mount.lustre"))
@@ -243,7 +243,7 @@ def test_with_shared_homes_the_login_users_home_stays_on_the_machine():
     assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
 
 
-def test_on_a_slurm_cluster_first_boot_gives_the_login_user_a_folder_on_the_shared_homes_and_elsewhere_none():
+def test_first_boot_gives_the_login_user_a_folder_on_the_shared_homes_only_on_a_slurm_cluster():
     for name, login in (("node-ol9-slurm-containers", "opc"), ("node-ubuntu2404-slurm-containers", "ubuntu")):
         body = script(name)
         assert body.index(f"mount /home/{login}\n") < body.index("step=shared-folder") < body.index("step=slurm-user")
@@ -251,15 +251,15 @@ def test_on_a_slurm_cluster_first_boot_gives_the_login_user_a_folder_on_the_shar
     assert "shared" not in script("node-ubuntu2204-homes-lustre").replace("# shared", "")
 
 
-def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():
-    """Root of one machine would otherwise be root of all of them."""
+def test_shared_file_systems_are_mounted_nosuid_and_nodev_only_on_slurm_clusters():
+    """Otherwise, root of one machine could become root of all machines."""
     for name in TEXTS:
         for line in re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE):
             assert (",nosuid,nodev 0 0'" in line) is ("slurm" in name), line
     assert "/home nfs " in script("node-ol9-slurm-containers")
 
 
-def test_a_shared_home_of_the_login_user_is_one_folder_of_the_homes_and_keys_stay_on_the_machine():
+def test_a_shared_home_of_the_login_user_is_a_folder_of_the_homes_but_its_keys_stay_on_the_machine():
     body = script("node-ol9-slurm-shared-home")
     added = re.findall(r"'(\S+) (/home\S*) (?:nfs|none) \S+ 0 0'", body)
     kept = "/var/lib/busbar/home/opc"
@@ -269,18 +269,18 @@ def test_a_shared_home_of_the_login_user_is_one_folder_of_the_homes_and_keys_sta
         (f"{kept}/.ssh", "/home/opc/.ssh"),
         (f"{kept}/.busbar", "/home/opc/.busbar"),
     ]
-    assert body.index("cp -a /home/opc") < body.index("again mount /home"), "its keys are copied before they are covered"
+    assert body.index("cp -a /home/opc") < body.index("again mount /home"), "the keys are copied before the mount covers them"
     assert "step=shared-folder" not in body
 
 
-def test_a_shared_home_needs_no_homes_at_slash_home():
+def test_a_login_users_home_can_be_shared_from_a_file_system_that_is_not_mounted_at_slash_home():
     fss = replace(FSS, login_home=True)
     body = Texts({"": node("ol9", "BM.GPU4.8", fss)}).script("")
     assert "/fss/.shared/opc /home/opc none bind" in body
     assert body.index("chmod 1777 /fss") < body.index("step=shared-home")
 
 
-# Its tests have a marker, because giving a folder to another user needs root, as in first boots.
+# Tests with this fixture are marked `rehearsal`, because the step changes a folder's owner and therefore needs root.
 @pytest.fixture
 def folders(tmp_path) -> tuple[Path, Path, str]:
     """The mount point of the homes, the login user's own home, and the step that shares a folder between machines."""
@@ -292,7 +292,7 @@ def folders(tmp_path) -> tuple[Path, Path, str]:
 
 
 @pytest.mark.rehearsal
-def test_the_shared_folder_is_the_login_users_alone_and_a_second_machine_leaves_what_is_in_it(tmp_path, folders):
+def test_after_each_boot_the_shared_folder_belongs_to_the_login_user_and_is_closed_to_others(tmp_path, folders):
     homes, own, body = folders
     for _ in range(2):
         assert run(tmp_path, body).returncode == 0
@@ -301,12 +301,12 @@ def test_the_shared_folder_is_the_login_users_alone_and_a_second_machine_leaves_
         assert (there.owner(), stat.S_IMODE(there.stat().st_mode)) in {("nobody", 0o700), ("nobody", 0o750)}
         assert (homes / ".shared").owner() == "root"
         (there / "job.sh").touch()
-        there.chmod(0o750)  # as its user wishes
+        there.chmod(0o750)  # as the login user may
 
 
 @pytest.mark.rehearsal
 @pytest.mark.parametrize("planted", ["link", "folder of a user"])
-def test_first_boot_gives_away_nothing_through_what_a_user_has_put_in_the_shared_folders_place(tmp_path, folders, planted):
+def test_first_boot_does_not_follow_a_link_that_a_user_put_in_place_of_the_shared_folder(tmp_path, folders, planted):
     homes, own, body = folders
     (tmp_path / "victim" / "nobody").mkdir(parents=True)
     if planted == "link":
@@ -322,13 +322,13 @@ def test_first_boot_gives_away_nothing_through_what_a_user_has_put_in_the_shared
     assert not (own / "shared").exists()
 
 
-def test_without_file_systems_the_text_does_not_mention_them():
+def test_a_first_boot_without_shared_file_systems_mounts_none():
     for name in ("node-ol7", "node-ol8", "login-ol8"):
         assert "again" not in TEXTS[name]
         assert "mount.nfs" not in TEXTS[name]
 
 
-def test_growing_the_root_file_system_never_fails_a_boot():
+def test_only_oracle_linux_nodes_grow_the_root_file_system_and_a_failure_does_not_fail_the_boot():
     for name, text in TEXTS.items():
         assert ("oci-growfs -y || echo" in text) is (name.startswith("node-ol")), name
         assert "oci-growfs -y\n" not in text

@@ -1,4 +1,4 @@
-"""First boots on AWS: golden, valid by cloud-init's own schema, runnable shell, with time limits, and without secrets."""
+"""First boots on AWS: equal to their golden files, valid by cloud-init's own schema, with time limits, without secrets."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def script(name: str) -> str:
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+def test_every_first_boot_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
@@ -79,52 +79,52 @@ def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_valid_by_cloud_inits_own_schema(name):
+def test_every_first_boot_is_valid_by_cloud_inits_own_schema(name):
     code, said = CHECKED.judged_by_cloud_init(name)
     assert code == 0, said
-    # "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
+    # cloud-init prints "Valid cloud-config" until 22.4, "Valid schema FILE" from 23.1 on.
     assert re.search(r"^\s*Valid (cloud-config|schema)", said, re.MULTILINE), said
 
 
 @pytest.mark.programs
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_script_inside_is_clean_shell(name):
+def test_the_script_of_every_first_boot_is_clean_shell(name):
     subprocess.run(["sh", "-n"], input=script(name), text=True, check=True)
     assert CHECKED.judged_by_shellcheck(name) == []
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_fits_and_holds_no_private_key(name):
+def test_every_first_boot_fits_into_user_data_and_has_no_private_key(name):
     assert len(TEXTS[name].encode()) < USER_DATA_BYTES
     assert "PRIVATE KEY" not in TEXTS[name]
 
 
 def keys(count: int) -> tuple[str, ...]:
-    """Return keys that compress as badly as real ones."""
+    """Return made-up public keys that compress as badly as real keys."""
     digests = (hashlib.sha512(str(number).encode()).digest()[:51] for number in range(count))
     return tuple(f"ssh-ed25519 {base64.b64encode(one).decode()} user-{number}" for number, one in enumerate(digests))
 
 
-def test_a_text_that_is_too_long_for_the_vendor_is_compressed_and_any_other_is_left_as_it_is():
+def test_a_first_boot_is_compressed_only_if_it_is_too_long_for_ec2():
     plain, boot = node("al2023"), replace(node("al2023"), keys=keys(200))
     assert user_data(plain) == (render(plain), base64.b64encode(render(plain).encode()).decode())
     assert len(render(boot)) > USER_DATA_BYTES
     found = user_data(boot)
     assert found.text is None
     data = base64.b64decode(found.packed)
-    assert data.startswith(b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"), "a time or a Python in it would be another login node"
+    assert data.startswith(b"\x1f\x8b\x08\0\0\0\0\0\x02\xff"), "a varying header would replace the login node"
     assert len(data) <= USER_DATA_BYTES
     assert gzip.decompress(data).decode() == render(boot)
 
 
-def test_a_text_that_the_vendor_would_reject_even_compressed_is_refused():
-    with pytest.raises(ValueError, match="bytes long, compressed; EC2 takes 16384"):
+def test_a_first_boot_that_is_too_long_for_ec2_even_compressed_is_refused():
+    with pytest.raises(ValueError, match="bytes long, even compressed; EC2 accepts at most 16384"):
         user_data(replace(node("al2023"), keys=keys(400)))
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_nothing_waits_without_an_end(name):
-    """Mounts, downloads and calls of the cloud go through `again`, which limits the number and the time of tries."""
+def test_every_wait_has_a_time_limit(name):
+    """Mounts, downloads and cloud calls go through `again`, which limits the number and time of tries, or have `--max-time`."""
     for line in script(name).splitlines():
         if re.search(r"(?<!\w)(curl|aws|mount) ", line) and "mountpoint" not in line.split("||")[-1]:
             assert "again" in line or "--max-time" in line or "none bind" in line or "mount /home/" in line, line
@@ -139,7 +139,7 @@ def tools_of(name: str) -> str:
     return body[body.index("again()") : body.index("\n}\n", body.index("again()")) + 3].replace("sleep 6", "sleep 0")
 
 
-def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(tmp_path):
+def test_a_late_mount_is_waited_for_and_a_mount_that_keeps_failing_ends_after_ten_tries(tmp_path):
     late = tools_of("aws-node-al2023").replace('timeout 60 "$@"', '{ echo x >> n; [ "$(wc -l < n)" -ge 4 ]; }')
     assert run(tmp_path, late + "again mount /fsx; wc -l < n").stdout.split() == ["4"]
     never = tools_of("aws-node-al2023").replace('timeout 60 "$@"', "{ echo x >> m; false; }")
@@ -147,25 +147,25 @@ def test_a_mount_that_comes_late_is_waited_for_and_one_that_never_comes_is_not(t
     assert failed.returncode == 1
     assert len((tmp_path / "m").read_text().split()) == 10
     assert run(tmp_path, never.replace(">> m", ">> k") + "most=5 again aws ssm put-parameter").returncode == 1
-    assert len((tmp_path / "k").read_text().split()) == 5, "the login node's key, for which the update waits"
+    assert len((tmp_path / "k").read_text().split()) == 5, "only five tries for the login node's key, for which an update waits"
     assert "\nmost=5 again aws ssm put-parameter" in script("aws-login-ubuntu2204")
 
 
-def test_the_login_node_publishes_its_key_before_it_announces_itself():
+def test_a_login_node_publishes_its_host_key_before_it_announces_that_it_is_ready():
     body = script("aws-login-ubuntu2204")
     assert body.index("ssm put-parameter") < body.index("\nannounce busbar-ready")
     assert "/var/lib/cloud/data/instance-id" in body
     assert "ssm" not in script("aws-node-ubuntu2204")
 
 
-def test_the_login_users_own_folder_stays_on_the_machine():
+def test_with_shared_homes_on_aws_the_login_users_home_stays_on_the_machine():
     body = script("aws-node-ubuntu2204")
     assert body.index("cp -a /home/ubuntu") < body.index("again mount /home")
     assert "/var/lib/busbar/home/ubuntu /home/ubuntu none bind" in body
     assert "/home/ec2-user none bind" in script("aws-node-al2023")
 
 
-def test_on_a_slurm_cluster_every_machine_links_the_login_users_folder_on_the_shared_homes():
+def test_only_machines_of_a_slurm_cluster_link_the_login_users_folder_on_the_shared_homes():
     for name in ("aws-login-slurm-containers", "aws-node-slurm-containers"):
         body = script(name)
         assert body.index("mount /home/ubuntu\n") < body.index("step=shared-folder") < body.index("step=slurm-user")
@@ -173,14 +173,14 @@ def test_on_a_slurm_cluster_every_machine_links_the_login_users_folder_on_the_sh
     assert "shared-folder" not in script("aws-node-ubuntu2404")
 
 
-def test_where_the_stack_file_says_so_the_login_users_home_is_a_folder_of_the_shared_homes():
+def test_the_login_users_home_can_be_a_folder_of_the_shared_homes():
     body = script("aws-node-slurm-shared-home")
     assert "/home/.shared/ubuntu /home/ubuntu none bind" in body
     assert "/var/lib/busbar/home/ubuntu/.ssh /home/ubuntu/.ssh none bind" in body
     assert "step=shared-folder" not in body
 
 
-def test_on_a_slurm_cluster_no_shared_file_system_has_programs_that_run_as_root_or_device_files():
+def test_shared_file_systems_are_mounted_nosuid_and_nodev_only_on_slurm_clusters():
     for name in ("aws-login-slurm-containers", "aws-node-slurm-containers"):
         lines = re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE)
         assert len(lines) == 2, lines
@@ -202,14 +202,14 @@ def test_lustre_takes_its_efa_devices_before_it_is_mounted():
     assert "setup.sh" not in script("aws-node-ubuntu2204")
 
 
-def test_a_machine_without_file_systems_or_efa_skips_both():
+def test_a_node_without_file_systems_and_efa_has_no_steps_for_either():
     body = script("aws-node-bare")
-    assert body.count("fstab") == 1, "its own disks"
+    assert body.count("fstab") == 1, "only the machine's own disks are in fstab"
     assert "step=efa" not in body
 
 
 @pytest.mark.parametrize("have", ["", "1.9.3", "1.28.0"])
-def test_missing_or_outdated_efa_software_is_installed_and_other_software_is_left_alone(tmp_path, have):
+def test_missing_or_outdated_efa_software_is_installed_and_newer_software_is_kept(tmp_path, have):
     body = script("aws-node-al2023")
     line = next(text for text in body.splitlines() if "sort -V" in text)
     question = line.strip() + " echo install; else echo leave; fi"
@@ -219,7 +219,7 @@ def test_missing_or_outdated_efa_software_is_installed_and_other_software_is_lef
 
 
 @pytest.mark.parametrize(("plugin", "status"), [("1.18.0", 1), ("1.20.0", 0), ("1.16.3", 0)])
-def test_an_images_plugin_that_hangs_ends_the_boot_with_its_name(tmp_path, plugin, status):
+def test_only_a_version_of_the_images_plugin_that_hangs_ends_the_boot_with_the_reason(tmp_path, plugin, status):
     packages = tmp_path / "packages"
     packages.write_text(
         f"# EFA installer version: 1.47.0\n# Packages installed:\nefa-config_1.18 libnccl-ofi_{plugin}-1_amd64\n"
@@ -227,11 +227,11 @@ def test_an_images_plugin_that_hangs_ends_the_boot_with_its_name(tmp_path, plugi
     step = efa_software(STACK, in_use=True).shell.replace("/opt/amazon/efa_installed_packages", str(packages))
     done = run(tmp_path, step)
     assert done.returncode == status
-    assert ("hangs in broadcasts between nodes; it must be another version" in done.stdout) == bool(status)
-    assert "plugin" not in efa_software(STACK, in_use=False).shell, "ranks in a container bring their own"
+    assert ("hangs in broadcasts between nodes; use another version" in done.stdout) == bool(status)
+    assert "plugin" not in efa_software(STACK, in_use=False).shell, "ranks in a container use the container's plugin"
 
 
-def test_the_build_tells_which_efa_software_the_machines_have(tmp_path):
+def test_the_versions_of_the_installed_efa_software_are_read(tmp_path):
     packages = tmp_path / "packages"
     packages.write_text("# EFA installer version: 1.43.2\n# Packages installed:\nefa-config libnccl-ofi_1.16.3-1_amd64\n")
     assert build.efa_versions(str(packages)) == {"efa": "1.43.2", "plugin": "1.16.3"}

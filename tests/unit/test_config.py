@@ -55,7 +55,7 @@ SOUND: dict[str, dict[str, Any]] = {
 ARCHIVES = "https://github.com/NVIDIA/nccl-tests/archive/refs/tags"
 
 
-def test_a_value_set_with_secret_is_refused_because_all_of_it_is_shown(monkeypatch):
+def test_a_value_set_as_a_secret_is_refused_because_the_outputs_would_show_it(monkeypatch):
     given = {f"busbar:{key}": text for key, text in texts(GIVEN | {"records": {"pricePerNodeHour": "12.5 USD"}}).items()}
     monkeypatch.setattr(pulumi, "get_project", lambda: "busbar")
     config = pulumi.runtime.config
@@ -78,7 +78,7 @@ def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
     assert stack.wanted.access.public_key == KEY
 
 
-def test_few_keys_are_declared_and_none_is_empty():
+def test_at_most_ten_keys_are_declared_each_with_a_description_and_without_an_empty_default():
     assert len(DECLARED) <= 10
     assert set(DECLARED) == set(fields_by_key(StackFile))
     assert not [key for key, row in DECLARED.items() if row.get("default") == "" or not row["description"].endswith(".")]
@@ -120,19 +120,19 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"measure": {"sizes": {"from": "1M", "othersTo": "1K"}}}, "measure.sizes.othersTo is 1K, below measure.sizes.from"),
     (
         {"measure": {"sizes": {"from": "1M", "to": "4M", "factor": 8}}},
-        "measure.sizes.to is 4M, which is stepped over from 1M in steps of 8; take 1M or 8M",
+        "measure.sizes.to is 4M, but sizes grow from 1M by a factor of 8 and never reach it; take 1M or 8M",
     ),
     (
         {"measure": {"sizes": {"from": 4, "othersTo": 16777220}}},
-        "measure.sizes.othersTo is 16777220, which is stepped over from 4 in steps of 2; take 16M or 32M",
+        "measure.sizes.othersTo is 16777220, but sizes grow from 4 by a factor of 2 and never reach it; take 16M or 32M",
     ),
     ({"measure": {"timeout": 15}}, "measure.timeout is 15; write a number and its unit (s, min, h), such as 15 min."),
     ({"measure": {"timeout": "0 s"}}, "measure.timeout is '0 s'; it must be at least 1."),
     ({"measure": {"collectives": ["allreduce"]}}, "measure.collectives[0] is 'allreduce'; it must be one of 'all_reduce',"),
     ({"measure": {"collectives": []}}, "measure.collectives is empty; name at least one."),
     ({"measure": {"collectives": ["reduce", "reduce"]}}, "measure.collectives has reduce twice; name each once."),
-    ({"measure": {"spreadIterations": 3}}, "measure.spreadIterations is 3, too few to have a spread; time 5 or more"),
-    ({"measure": {"exports": {"SECRET": "x"}}}, "measure.exports has 'SECRET', which is not given to ranks"),
+    ({"measure": {"spreadIterations": 3}}, "measure.spreadIterations is 3, too few to judge a spread; set 5 or more"),
+    ({"measure": {"exports": {"SECRET": "x"}}}, "measure.exports has 'SECRET', which is not passed to ranks"),
     ({"measure": {"exports": {"NCCL_X": "a b"}}}, "measure.exports has NCCL_X with the value 'a b'"),
     ({"measure": {"fabric": ["eth 1"]}}, "measure.fabric[0] is 'eth 1'; it must be the name of a network interface"),
     ({"measure": {"pool": "xyz"}}, "measure.pool is 'xyz', which is none of oci.pools; known are gpu. [pool]"),
@@ -140,7 +140,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"measure": {"ncclTests": {"source": "http://example.org/x.tar"}}},
         "measure.ncclTests.source is 'http://example.org/x.tar'; it must be an https URL, or a file on this machine.",
     ),
-    ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the sum of"),
+    ({"measure": {"ncclTests": {"source": "https://x.org/a.tar"}}}, "measure.ncclTests.sha256 is not set, and the checksum of"),
     ({"measure": {"ncclTests": {"sha256": "abc"}}}, "measure.ncclTests.sha256 is 'abc'; it must be 64 hexadecimal digits, as"),
     (
         {"measure": {"ncclTests": {"source": f"{ARCHIVES}/v2.19.1.tar.gz", "sha256": "0" * 64}}},
@@ -155,17 +155,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"accept": {"limits": {"all_gather": {"1X": "3 GB/s"}}}}, "accept.limits.all_gather.1X is '1X'; write bytes"),
     (
         {"measure": {"collectives": ["all_reduce"]}, "accept": {"limits": {"all_gather": {"1G": "3 GB/s"}}}},
-        "accept.limits.all_gather is set, but measure.collectives does not run it",
+        "accept.limits.all_gather is set, but this collective is not in measure.collectives",
     ),
     ({"accept": {"limits": {"all_gather": {"1000": "3 GB/s"}}}}, "accept.limits.all_gather has a limit at 1000, which"),
     (
         {"accept": {"allowSkipped": ["values"]}},
         "accept.allowSkipped[0] is 'values'; it must be one of 'transport', 'spread'",
     ),
-    ({"records": {"certificate": {"key": "/no/key"}}}, "records.certificate.key is '/no/key', and there is no such file"),
+    ({"records": {"certificate": {"key": "/no/key"}}}, "records.certificate.key is '/no/key', but there is no such file"),
     ({"records": {"certificate": {"days": "0 days"}}}, "records.certificate.days is '0 days'; it must be at least 1."),
     ({"records": {"pricePerNodeHour": "cheap"}}, "records.pricePerNodeHour is 'cheap'; write a number and its unit (USD)"),
-    ({"measure": {"exports": {"NCCL_ALGO": "Tree"}}}, "measure.exports has NCCL_ALGO=Tree, and the gate is that of"),
+    ({"measure": {"exports": {"NCCL_ALGO": "Tree"}}}, "measure.exports has NCCL_ALGO=Tree, but the default gate is for"),
     (
         {"oci": {"network": {"ingress": "ssh"}}, "monitoring": {"exporter": True}},
         "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read it",
@@ -175,7 +175,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("mode", "says"), [(0o644, "0644"), (0o640, "0640"), (0o622, "0622"), (0o600, ""), (0o400, "")])
-def test_a_signing_key_that_others_may_read_is_refused_and_another_one_is_not(tmp_path, mode, says):
+def test_a_signing_key_that_others_may_read_or_write_is_refused_and_a_private_one_is_accepted(tmp_path, mode, says):
     key = tmp_path / "key"
     key.touch()
     key.chmod(mode)
@@ -258,7 +258,7 @@ def test_one_preview_reports_every_mistake():
         ),
     ],
 )
-def test_a_wrong_value_hides_no_other_mistake_of_its_group_or_of_another(changes, sentences):
+def test_a_wrong_value_hides_no_other_mistake_in_its_group_or_in_another_group(changes, sentences):
     said = refused(**changes)
     assert len(said) == len(sentences), said
     assert all(one.startswith(sentence) for one, sentence in zip(said, sentences, strict=True)), said
@@ -278,12 +278,12 @@ def test_a_wrong_value_hides_no_other_mistake_of_its_group_or_of_another(changes
         ({"oci": {"pools": []}, "measure": {"pool": "gpu"}}, "oci.pools"),
     ],
 )
-def test_what_needs_a_value_that_was_refused_is_not_judged(changes, path):
+def test_rules_that_need_a_refused_value_report_nothing(changes, path):
     (said,) = refused(**changes)
     assert said.startswith(f"{path} is ")
 
 
-#: Values that no key accepts, or only few; the refusal must name the key by its path.
+#: Values that few keys or none accept; every refusal must begin with the path of a key.
 ODD: tuple[Any, ...] = (None, -1, 0.5, "no such thing", True, [], ["x"], {"x": 1}, [{"x": 1}])
 
 
@@ -312,7 +312,7 @@ def test_a_group_that_is_no_map_is_refused():
 
 
 @pytest.mark.parametrize("key", ["compartment", "access", "pools"])
-def test_a_missing_key_is_named_with_what_it_is(key):
+def test_a_missing_required_key_is_named_with_its_description(key):
     (said,) = refused(oci={key: DEFAULT})
     assert said.startswith(f"oci.{key} is not set, and it has no default: ")
 
@@ -322,7 +322,7 @@ def test_an_absent_key_means_the_default_and_null_means_none():
     assert parsed(records={"history": None}).records.history is None
 
 
-def test_the_checksum_of_the_usual_archive_is_shipped_and_a_files_is_computed(tmp_path):
+def test_the_default_archives_checksum_is_shipped_and_a_local_files_checksum_is_computed(tmp_path):
     assert len(parsed().measure.nccl_tests.digest) == 64
     archive = tmp_path / "nccl-tests.tar"
     archive.write_bytes(b"x")
@@ -330,26 +330,26 @@ def test_the_checksum_of_the_usual_archive_is_shipped_and_a_files_is_computed(tm
     assert tests.digest == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
 
 
-def test_if_several_pools_have_nodes_one_must_be_named():
+def test_if_several_pools_have_nodes_measure_pool_must_name_one_that_has_nodes():
     second = {"name": "more", "nodes": 2, "image": IMAGE}
     pools = [*GIVEN["oci"]["pools"], second]
     (said,) = refused(oci={"pools": pools})
-    assert said.startswith("measure.pool is not set, and gpu, more of oci.pools all have nodes; name the one to measure.")
+    assert said.startswith("measure.pool is not set, but gpu, more of oci.pools all have nodes; name the one to measure.")
     stack = parsed(oci={"pools": pools}, measure={"pool": "more"})
     assert stack.pool == "more"
     assert parsed(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}).measure.pool is None
     (said,) = refused(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}, measure={"pool": "more"})
-    assert said.startswith("measure.pool is 'more', which has no nodes; measured can be gpu")
+    assert said.startswith("measure.pool is 'more', which has no nodes; those with nodes: gpu")
 
 
-def test_nothing_rented_yet_is_a_stack():
+def test_a_stack_may_have_a_pool_without_nodes():
     stack = parsed(oci={"pools": [{"nodes": 0}]})
     assert isinstance(stack.wanted, Oci)
     assert (stack.pool, stack.wanted.sizes) == ("gpu", {"gpu": 0})
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
-def test_every_key_of_a_stack_file_is_known(path):
+def test_every_shipped_stack_file_names_its_schema_and_has_only_known_keys(path):
     text = path.read_text()
     assert text.startswith("# yaml-language-server: $schema=docs/stack.schema.json\n")
     given = {key.partition(":")[2]: value for key, value in yaml.safe_load(text)["config"].items() if key.startswith("busbar:")}
@@ -377,7 +377,7 @@ def test_every_field_has_a_description_and_every_rule_a_source():
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
 
-def test_the_dev_stack_needs_nothing_but_what_it_lists():
+def test_the_dev_stack_needs_no_values_besides_those_in_its_file():
     stack = read.parse(texts(groups("dev")))
     assert stack.target == "oci"
     assert json.dumps(stack.measure.asked())
@@ -395,7 +395,7 @@ def test_a_start_imports_only_the_models_and_rules_of_its_own_target():
 
 
 def test_a_first_stack_on_oci_needs_two_values():
-    """The stack file for an account: its other values are looked up, subscribed to or shipped."""
+    """In the stack file for an account, only two values are open; the others are set, looked up or have defaults."""
     groups = yaml.safe_load((ROOT / "Pulumi.oci.yaml").read_text())["config"]
     open_values = re.findall(r"<[^>]*>", json.dumps(groups))
     assert sorted(open_values) == ["<ocid1.compartment.oc1..>", "<your network in CIDR notation>"]
@@ -405,7 +405,7 @@ def test_a_first_stack_on_oci_needs_two_values():
 
 
 def test_a_first_stack_on_aws_needs_one_value():
-    """The stack file for an account: the region is the environment's, zone and images are looked up."""
+    """In the stack file for an account, one value is open: the region is the environment's, zone and images are looked up."""
     groups = yaml.safe_load((ROOT / "Pulumi.aws.yaml").read_text())["config"]
     assert re.findall(r"<[^>]*>", json.dumps(groups)) == ["<your network in CIDR notation>"]
     needed = {name for name, field in Aws.model_fields.items() if field.is_required()}
@@ -428,5 +428,5 @@ def test_a_first_stack_on_aws_needs_one_value():
         ("/srv/nccl-tests-2.13.6.tar", False),
     ],
 )
-def test_only_nvidias_versions_are_known_to_be_too_old(source, is_old):
+def test_only_nvidias_own_archives_below_2_19_2_are_known_to_be_too_old(source, is_old):
     assert too_old(source) is is_old

@@ -48,12 +48,12 @@ P5 = "aws.queues[0].machines[0]"
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines."""
+    """Return changes to the machines of the first entry."""
     return {"queues": [{"machines": [changes]}]}
 
 
 def on_demand(**changes: Any) -> dict[str, Any]:
-    """Return a cluster whose machines Slurm starts."""
+    """Return the changes that make a cluster whose machines Slurm starts."""
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}}
     return {"slurm": {}, **families} | nodes(**{"static": 0, "dynamic": 4, **changes})
 
@@ -90,7 +90,7 @@ PRINT = "0123 4567 89ab cdef 0123  4567 89ab cdef 0123 4567"
 TAGS = {f"t{n}": "x" for n in range(41)}
 OWN = "aws.network.existing"
 SLURMS = "6820-6829 (slurmctld), 60001-63000 (srun)"
-BESIDE = "login nodes and controller call each other there: open them, or set"
+BESIDE = "login nodes and controller reach each other on these ports: open them, or set"
 
 
 def subnet(name: str, **changes: Any) -> Facts:
@@ -98,7 +98,7 @@ def subnet(name: str, **changes: Any) -> Facts:
 
 
 def without(group: str, *peers: str, out: bool | None = None) -> Facts:
-    """Return facts in which a group has no rule for these peers."""
+    """Return facts in which `group` has no rule for these peers; with `out`, it lacks only rules in that direction."""
     kept = [rule for rule in GROUPS[group].rules if rule.peer not in peers or out not in {None, rule.out}]
     return replace(FACTS, security_groups=GROUPS | {group: own_group(*kept)})
 
@@ -108,7 +108,7 @@ def also(group: str, *rules: GroupRule, **less: Any) -> Facts:
     return replace(found, security_groups=GROUPS | {group: own_group(*found.security_groups[group].rules, *rules)})
 
 
-#: Rule -> changes to the stack, changes to the account's facts, and the beginning of the sentence.
+#: Rule -> its cases: changes to the stack, the account's facts, and the beginning of the sentence.
 CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "ssh-sources": [
         ({"access": {"sshFrom": []}}, FACTS, "aws.access.sshFrom is empty; name at least one network that may reach the login"),
@@ -123,32 +123,32 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, {"secondZone": OTHER} | home(deployment="MULTI_AZ_1")),
             FACTS,
-            "aws.storage.home.deployment is MULTI_AZ_1, which writes routes into the subnets' tables",
+            "aws.storage.home.deployment is MULTI_AZ_1, which writes routes into the subnets' route tables",
         ),
         (
             merged(EXISTING, {"network": {"existing": {"groups": {"storage": None}}}}),
             FACTS,
-            f"{OWN}.groups.storage is not set, and machines mount file systems",
+            f"{OWN}.groups.storage is not set, but machines mount file systems",
         ),
     ],
     "existing-system": [
         (
             merged(EXISTING, lustre(existing="fs-1", size="2400 GiB")),
             FACTS,
-            "aws.storage.lustre.size is set, but aws.storage.lustre.existing is fs-1, which has its own; set only one",
+            "aws.storage.lustre.size is set, but aws.storage.lustre.existing is fs-1, which has its own value; set only one",
         ),
         (
             merged(EXISTING, home(existing="fs-1", onDestroy="delete")),
             FACTS,
             "aws.storage.home.onDestroy is set, but aws.storage.home.existing is fs-1",
         ),
-        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only existing groups can reach; set"),
+        (home(existing="fs-1"), FACTS, "aws.storage.home.existing is fs-1, which only machines in existing groups can reach"),
     ],
     "elastic-ips": [
         (
             {"login": {"elasticIp": True}},
             replace(FACTS, elastic_ips={"ap-northeast-1": ElasticIps(5, 4, 0)}),
-            "aws.login.elasticIp is true, and the cluster then has 2, with the NAT gateway's; the account has 4 others",
+            "aws.login.elasticIp is true, and the cluster then has 2 of the account's Elastic IP addresses, with the NAT",
         ),
     ],
     "profile-instead": [
@@ -180,7 +180,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             EXISTING,
             subnet(PUBLIC, vpc="vpc-9"),
-            f"{OWN}.publicSubnet is subnet-1, which is in vpc-9, and {OWN}.privateSubnet, subnet-2, in vpc-1; all must be in",
+            f"{OWN}.publicSubnet is subnet-1, which is in vpc-9, and {OWN}.privateSubnet, subnet-2, is in vpc-1; all must",
         ),
         (
             EXISTING,
@@ -220,12 +220,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             EXISTING,
             also(NODES, *rules_of("0.0.0.0/0"), less=[NODES], out=True),
-            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic out to itself by its id; EFA matches no rule",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic out to itself, in rules that name its id",
         ),
         (
             EXISTING,
             also(NODES, *rules_of("172.16.0.0/16"), less=[NODES]),
-            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic in from itself and out to itself by its id",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic in from itself and out to itself, in rules that",
         ),
     ],
     "existing-reach": [
@@ -247,7 +247,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             merged(EXISTING, on_demand()),
             without(LOGIN, NODES),
-            f"{OWN}.groups.login is sg-2, which blocks TCP {SLURMS} from sg-1; controller and nodes call each other there",
+            f"{OWN}.groups.login is sg-2, which blocks TCP {SLURMS} from sg-1; controller and nodes reach each other on",
         ),
         (
             merged(EXISTING, on_demand()),
@@ -298,7 +298,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         ({"secondZone": "eu-west-1a"}, FACTS, "aws.secondZone is eu-west-1a, which is not a zone of ap-northeast-1"),
     ],
     "zone-missing": [
-        ({"zone": None, "secondZone": OTHER}, FACTS, f"aws.zone is not set, and aws.secondZone is {OTHER}; set both, for they"),
+        ({"zone": None, "secondZone": OTHER}, FACTS, f"aws.zone is not set, and aws.secondZone is {OTHER}; set both"),
         (
             {"zone": None} | bought("open-odcr"),
             FACTS,
@@ -313,7 +313,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(efa=False),
             FACTS,
-            f"{P5}.efa is false, but p5.48xlarge has 32 network cards, of which NCCL over TCP sends by the first only",
+            f"{P5}.efa is false, but p5.48xlarge has 32 network cards, and NCCL over TCP sends through the first one only",
         ),
         (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, but hpc6id.32xlarge has 2 network cards"),
     ],
@@ -422,28 +422,28 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("capacity-block", reservation="cr-1"),
             FACTS,
-            f"{P5}.purchase.option is capacity-block, and cr-1 is an on-demand",
+            f"{P5}.purchase.option is capacity-block, but cr-1 is an on-demand",
         ),
-        (TARGETED, reserved(BLOCK), f"{P5}.purchase.option is targeted-odcr, and cr-1 is a Capacity Block"),
+        (TARGETED, reserved(BLOCK), f"{P5}.purchase.option is targeted-odcr, but cr-1 is a Capacity Block"),
         (TARGETED, reserved(replace(ODCR, state="scheduled")), f"{P5}.purchase.reservation is cr-1, which is scheduled"),
     ],
     "purchase-unconfirmed": [
         (
             bought("capacity-block", offering="cb-1"),
             FACTS,
-            f"{P5}.purchase.confirm is None, and Capacity Block cb-1 would be bought",
+            f"{P5}.purchase.confirm is None, but Capacity Block cb-1 would be bought",
         ),
         (
             bought("capacity-block", offering="cb-1", confirm="cb-1", reservation="cr-1"),
             reserved(BLOCK),
-            f"{P5}.purchase.offering is cb-1, which would be bought, and reservation is cr-1; name one of them",
+            f"{P5}.purchase.offering is cb-1, which would be bought, and reservation is cr-1; name only one",
         ),
     ],
     "reservation-size": [
         (
             merged(TARGETED, nodes(static=6, dynamic=3)),
             FACTS,
-            f"{P5}.purchase.reservation is cr-1, which holds 8 machines, and gpu-p5 may have 9",
+            f"{P5}.purchase.reservation is cr-1, which contains 8 machines, but gpu-p5 may have 9",
         )
     ],
     "reservation-pool": [
@@ -455,7 +455,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             POOLED,
             replace(FACTS, groups={GROUP: (replace(ODCR, zone=OTHER),)}),
-            f"{P5}.purchase.reservation is {GROUP}, which holds no reservation of p5.48xlarge in {ZONE}",
+            f"{P5}.purchase.reservation is {GROUP}, which contains no reservation of p5.48xlarge in {ZONE}",
         ),
     ],
     "price-unused": [
@@ -473,7 +473,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("capacity-block", reservation="cr-1"),
             reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
-            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for it",
+            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits at most",
         ),
         (
             merged(bought("capacity-block", reservation="cr-1"), on_demand(alwaysOn=4)),
@@ -484,12 +484,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "dynamic-unstarted": [
         (nodes(dynamic=4), FACTS, f"{P5}.dynamic is 4, and aws.slurm is not set: only a scheduler of your own can"),
     ],
-    "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, but nothing has dynamic nodes")],
+    "slurm-idle": [({"slurm": {}}, FACTS, "aws.slurm is set, but no entry has dynamic nodes")],
     "slurm-static": [
-        (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry either always run or belong"),
+        (on_demand(static=2), FACTS, f"{P5}.static is 2, and dynamic is 4; nodes of one entry are either all static or all"),
     ],
     "slurm-home": [
-        (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, and aws.slurm is; jobs write to home"),
+        (on_demand() | {"storage": {"home": None}}, FACTS, "aws.storage.home is not set, but aws.slurm is; jobs write to home"),
         (
             {"storage": {"home": {"shareLoginUser": True}}},
             FACTS,
@@ -505,19 +505,19 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (on_demand() | {"imageFamily": "ubuntu2204"}, FACTS, "aws.imageFamily is ubuntu2204, for which there is no package"),
     ],
     "slurm-queue": [
-        (merged(on_demand(), {"queues": [{"name": "all"}]}), FACTS, "aws.queues[0].name is 'all'; Slurm keeps that name"),
+        (merged(on_demand(), {"queues": [{"name": "all"}]}), FACTS, "aws.queues[0].name is 'all'; Slurm reserves that name"),
     ],
     "slurm-test": [
         (on_demand() | {"slurm": {"testNodes": 1}}, FACTS, "aws.slurm.testNodes is 1; one node has no fabric to measure"),
-        (on_demand() | {"slurm": {"testNodes": 9}}, FACTS, "aws.slurm.testNodes is 9, and no entry has more than 4"),
+        (on_demand() | {"slurm": {"testNodes": 9}}, FACTS, "aws.slurm.testNodes is 9, but no entry has more than 4"),
     ],
     "slurm-always-on": [
         (
             on_demand(alwaysOn=5),
             FACTS,
-            f"{P5}.alwaysOn is 5, and dynamic is 4; nodes that always run are some of the dynamic ones",
+            f"{P5}.alwaysOn is 5, but dynamic is 4; alwaysOn counts those dynamic nodes that are never",
         ),
-        (nodes(alwaysOn=2), FACTS, f"{P5}.alwaysOn is 2, and aws.slurm is not set; nothing would start them"),
+        (nodes(alwaysOn=2), FACTS, f"{P5}.alwaysOn is 2, but aws.slurm is not set, so nothing would start these nodes"),
     ],
     "slurm-entry": [
         (
@@ -528,7 +528,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand(efa=False) | {"slurm": {"entryTest": True}},
             FACTS,
-            f"aws.slurm.entryTest is true, but no rails of {P5} are known before its machines start",
+            f"aws.slurm.entryTest is true, but the rails of {P5} are not known before its machines start",
         ),
     ],
     "slurm-container": [
@@ -542,7 +542,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand() | {"profiles": {"existing": {"login": "gpu-login"}}},
             FACTS,
-            "aws.profiles.existing.login is gpu-login, and aws.slurm needs rights to start machines",
+            "aws.profiles.existing.login is gpu-login, but aws.slurm needs the right to start machines",
         ),
     ],
     "block-dynamic": [
@@ -566,7 +566,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("spot"),
             replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", usage=frozenset({"on-demand"}))}),
-            f"{P5}.purchase.option buys p5.48xlarge as spot, and this account sees it as on-demand",
+            f"{P5}.purchase.option buys p5.48xlarge as spot, but this account can buy it only as on-demand",
         ),
     ],
     "type-unknown": [
@@ -616,7 +616,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             replace(FACTS, quota_unsaid=frozenset({"p5.48xlarge"})),
-            f"{P5}.static is 2, and the service does not say how many p5.48xlarge the account may run; only the launch",
+            f"{P5}.static is 2, and the service does not report how many p5.48xlarge the account may run; only the launch",
         )
     ],
     "addresses": [
@@ -695,16 +695,16 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"queues": [{"machines": [{}, {"name": "p5", "static": 0}]}]},
             FACTS,
-            "aws.queues[0].machines[1].name makes the name gpu-p5 a second time",
+            "aws.queues[0].machines[1].name gives a second entry the name gpu-p5",
         ),
     ],
     "static-one": [
-        (nodes(static=1), FACTS, f"{P5}.static is 1; machines with EFA are measured in groups of 2 or more"),
-        (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3 less 2 left out; machines with EFA are measured"),
+        (nodes(static=1), FACTS, f"{P5}.static is 1; machines are measured in groups of 2 or more"),
+        (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3 less 2 left out; machines are measured in groups"),
     ],
     "left-out": [
-        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, and the machines have the indexes 0 to 2"),
-        (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, and then nothing is measured"),
+        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, but the machines have the indexes 0 to 2"),
+        (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, so nothing would be measured"),
     ],
     "key-type": [({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; create")],
     "tag-count": [({"tags": TAGS}, FACTS, "aws.tags has 42 tags; a resource takes 40")],
@@ -748,12 +748,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"container": {"image": STACK.container}},
             FACTS,
-            "aws.container.enrootSha256 is not set: where an image has no enroot, machines install as root the packages",
+            "aws.container.enrootSha256 is not set: where an image has no enroot, machines install GitHub's packages as root",
         ),
         (
             {"slurm": {"containers": {}}},
             FACTS,
-            "aws.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install as root",
+            "aws.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install GitHub's",
         ),
     ],
     "mirrors": [
@@ -789,7 +789,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             lustre(mount="/opt/slurm"),
             FACTS,
-            "aws.storage.lustre.mount is /opt/slurm; it must be an absolute path of plain letters",
+            "aws.storage.lustre.mount is /opt/slurm; it must be an absolute path of letters, digits",
         ),
         (lustre(mount="fsx"), FACTS, "aws.storage.lustre.mount is fsx; it must be an absolute path"),
         (
@@ -832,7 +832,7 @@ IDS = [f"{name}-{n}" for name, cases in CASES.items() for n, _ in enumerate(case
 
 
 def built(changes: dict[str, Any]) -> Aws:
-    """Return the model without its rules."""
+    """Return the model without applying the rules."""
     found = merged(GIVEN["aws"], changes)
     model, wrong = read.group("aws", Aws, texts({"aws": found})["aws"])
     assert isinstance(model, Aws), wrong
@@ -860,8 +860,8 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
         ("ubuntu2404", [79, 81], "HTTP and HTTPS"),
     ],
 )
-def test_groups_need_only_let_out_what_the_images_packages_are_fetched_by(family, ports, blocked):
-    """Ubuntu's images name its archive by http, and Amazon Linux's by https."""
+def test_security_groups_need_to_allow_outgoing_traffic_only_on_the_ports_of_package_downloads(family, ports, blocked):
+    """Images of Ubuntu need HTTP, by which their archive is named, and HTTPS; images of Amazon Linux need only HTTPS."""
     kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
     group = own_group(*kept, *(GroupRule(True, "tcp", (port, port), "0.0.0.0/0") for port in ports))
     wanted = built(EXISTING | {"imageFamily": family})
@@ -873,7 +873,7 @@ def test_groups_need_only_let_out_what_the_images_packages_are_fetched_by(family
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if not RULES[name].guard])
-def test_a_suppressed_rule_says_nothing(name):
+def test_a_suppressed_rule_reports_nothing(name):
     changes, facts, _ = CASES[name][0]
     assert name not in {found.rule for found in check(RULES, built(changes), facts, suppress=(name,))}
 
@@ -930,11 +930,11 @@ _EXPECTED = {"not-nvidia", "placement-off", "image-system", "dynamic-unstarted",
 
 
 @pytest.mark.parametrize(("changes", "facts"), SOUND)
-def test_a_configuration_that_the_rules_allow_passes(changes, facts):
+def test_a_stack_that_almost_breaks_a_rule_gets_no_unexpected_finding(changes, facts):
     assert {found.rule for found in check(RULES, built(changes), facts)} <= _EXPECTED
 
 
-def test_a_good_cluster_has_nothing_reported():
+def test_a_sound_stack_gets_no_finding_except_for_an_unset_client_key_on_ubuntu():
     assert check(RULES, built(lustre(clientKey=PRINT)), FACTS) == ()
     inside = {"container": {"image": STACK.container, "enrootSha256": ["1" * 64, "2" * 64]}}
     assert {one.rule for one in check(RULES, built(inside), FACTS)} == {"lustre-key-unchecked"}
@@ -955,7 +955,7 @@ def test_a_good_cluster_has_nothing_reported():
             f"{P5}.purchase.maxPrice is 'cheap'; write a number and its unit (USD), such as",
         ),
         (nodes(purchase={"showOfferings": "-1 h"}), f"{P5}.purchase.showOfferings is '-1 h'; write a number and its unit"),
-        ({"tags": {"Name": "mine"}}, "aws.tags has 'Name'; tags are keys of your own, not Name, busbar:... or aws:..."),
+        ({"tags": {"Name": "mine"}}, "aws.tags has 'Name'; use keys of your own, not Name, busbar:... or aws:..."),
         ({"tags": ["team=x"]}, "aws.tags is ['team=x']; it must be a map."),
         (
             lustre(clientKey="0xF796ECB0"),
@@ -970,7 +970,7 @@ def test_a_good_cluster_has_nothing_reported():
         (lustre(efa="yes"), "aws.storage.lustre.efa is 'yes'; it must be true or false."),
         ({"queues": []}, "aws.queues is empty; it needs at least one entry."),
         ({"queues": [{"machines": []}]}, "aws.queues[0].machines is empty; it needs at least one entry."),
-        ({"container": {"sha256": "1" * 64}}, "aws.container.image is not set, and it has no default: As enroot names it"),
+        ({"container": {"sha256": "1" * 64}}, "aws.container.image is not set, and it has no default: Image in enroot's form"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
@@ -981,7 +981,7 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
     assert all(begins_with_a_path(one) for one in str(found.value).splitlines())
 
 
-def test_the_region_follows_from_the_zone_and_must_equal_the_providers():
+def test_the_region_follows_from_the_zone_and_must_equal_the_providers_region():
     assert parsed().wanted.region == "ap-northeast-1"
     assert built({"zone": "us-west-2-lax-1a"}).region == "us-west-2"
     with pytest.raises(
@@ -991,17 +991,17 @@ def test_the_region_follows_from_the_zone_and_must_equal_the_providers():
     assert read.parse(texts(GIVEN), region="ap-northeast-1")
 
 
-def test_absent_file_systems_mean_the_defaults_and_null_means_none():
+def test_absent_file_systems_mean_the_defaults_null_means_none_and_mirrors_are_read():
     assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
     assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
     found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted
     assert found.storage.lustre.mirrors == (Mirror(path="/data"), Mirror(path="/sets", bucket="mine", prefix="deep/er"))
 
 
-def test_several_queues_of_several_types_are_one_cluster_of_which_one_is_measured():
+def test_if_pools_of_several_queues_have_nodes_measure_pool_must_name_one():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}, {"name": "cheap", "static": 0}]}
     queues = [*GIVEN["aws"]["queues"], more]
-    with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, and gpu-p5, test-p4 of aws\.queues all have nodes"):
+    with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, but gpu-p5, test-p4 of aws\.queues all have nodes"):
         parsed(aws={"queues": queues})
     stack = parsed(aws={"queues": queues}, measure={"pool": "test-p4"})
     assert stack.pool == "test-p4"
@@ -1010,13 +1010,13 @@ def test_several_queues_of_several_types_are_one_cluster_of_which_one_is_measure
 @pytest.mark.parametrize(
     ("gib", "iops", "mib_s"), [(8, 4000, 125), (160, 80_000, 125), (1, 3000, 125), (75, 3000, 750), (75, 8000, 2000)]
 )
-def test_a_volume_may_have_as_much_as_its_size_and_iops_allow(gib, iops, mib_s):
+def test_a_volume_may_have_as_many_iops_and_as_much_throughput_as_gp3_allows(gib, iops, mib_s):
     volume = {"size": f"{gib} GiB", "iops": iops, "throughput": f"{mib_s} MiB/s"}
     found = check(RULES, built({"root": volume, "login": {"root": volume}}), Facts())
     assert "root-ratios" not in {one.rule for one in found}
 
 
-def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason():
+def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason_why_it_needs_none():
     ruled = {found.number for found in RULES.values()}
     assert not ruled & set(HELD_ELSEWHERE)
     assert (ruled | set(HELD_ELSEWHERE)) - {0} == set(range(1, 44))
@@ -1025,7 +1025,7 @@ def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason():
     ), "check 7: every image family has EFA on every architecture"
 
 
-def test_without_an_account_the_rules_that_need_one_say_so_and_report_nothing():
+def test_without_an_account_the_rules_that_need_an_account_give_only_notes():
     found = check(RULES, built(lustre(clientKey=PRINT)), Facts())
     assert {each.severity for each in found} == {NOTE}
     assert {each.rule for each in found} == {
@@ -1048,7 +1048,7 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
     }
 
 
-def test_the_seeds_own_defaults_are_refused_where_the_seed_would_fail():
+def test_a_deployment_type_that_the_region_does_not_offer_breaks_only_the_rule_openzfs_type():
     seed = built(merged(lustre(clientKey=PRINT), home(deployment="SINGLE_AZ_HA_1", throughput="512 MB/s")))
     assert {found.rule for found in check(RULES, seed, FACTS)} == {"openzfs-type"}
 
@@ -1060,7 +1060,7 @@ def test_the_default_file_system_for_home_exists_in_every_region(region):
     assert Home().throughput_mb_s in OPENZFS_MB_S[deployment]
 
 
-def test_the_pinned_software_meets_the_minimums_of_every_type():
+def test_the_pinned_software_suits_every_instance_type_and_is_in_the_container_image():
     assert {STACK.refusal(name) for name in INSTANCES} == {""}
     assert all(part in STACK.container for part in (f"efa{STACK.efa}", f"ofiv{STACK.plugin}", f"ncclv{STACK.nccl}"))
 
@@ -1075,7 +1075,7 @@ def test_the_pinned_software_meets_the_minimums_of_every_type():
         (Stack("1.47.0", "1.18.0", "2.27.7-1", ""), "p4d.24xlarge", "hangs in broadcasts"),
     ],
 )
-def test_software_that_cannot_carry_nccl_is_refused(stack, kind, part):
+def test_efa_software_that_cannot_carry_nccl_is_refused_with_the_reason(stack, kind, part):
     assert part in stack.refusal(kind)
 
 
@@ -1086,13 +1086,13 @@ def test_every_kind_of_image_has_what_first_boot_and_the_build_need():
         assert bool(image.release) == (image.packages == "apt")
 
 
-def test_a_machine_that_runs_keeps_the_home_of_its_login_user_and_another_one_is_needed_for_a_shared_one():
+def test_only_a_shared_login_home_changes_what_a_machine_is_made_of():
     each = [on_demand(), *(on_demand() | {"storage": {"home": {"shareLoginUser": shared}}} for shared in (False, True))]
     usual, own, shared = (one.made_of(one.queues[0].machines[0]) for one in (parsed(aws=changes).wanted for changes in each))
     assert usual == own != shared
 
 
-def test_how_machines_mount_a_file_system_that_exists_is_theirs_to_say():
+def test_the_mount_options_of_an_existing_file_system_are_accepted_on_aws():
     own = {
         "home": {"existing": "fs-1", "mount": "/home", "shareLoginUser": True},
         "lustre": {"existing": "fs-2", "mount": "/x"},

@@ -1,4 +1,4 @@
-"""Existing machines: which are named, whose keys are pinned, what hardware they are; mistakes are refused in one sentence."""
+"""Existing machines: their names, pinned host keys and hardware; every mistake is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ KEY = f"ssh-ed25519 {BLOB}"
 
 @pytest.fixture
 def given(tmp_path) -> dict[str, Any]:
-    """A stack of two hosts behind a jump host, all of whose keys are known."""
+    """A stack of two hosts behind a jump host; its known_hosts file has the keys of all three machines."""
     known = tmp_path / "known_hosts"
     known.write_text(f"10.0.0.1,gpu-a {KEY}\n# a remark\n10.0.0.2 {KEY}\n203.0.113.9 {KEY}\n")
     return {
@@ -110,7 +110,7 @@ def test_every_rule_is_broken_by_a_case(given):
     assert {rule for said in refused(broken) for rule in re.findall(r"\[([a-z-]+)\]$", said)} == set(RULES)
 
 
-def test_machines_are_named_in_one_place(given, tmp_path):
+def test_machines_that_are_named_both_in_nodes_and_in_an_inventory_are_refused(given, tmp_path):
     (tmp_path / "list.ini").write_text("gpu-a 10.0.0.1\n")
     (said,) = refused(given | {"inventory": str(tmp_path / "list.ini")})
     assert said.startswith("hosts.nodes is set, and so is hosts.inventory; name the machines in one of them")
@@ -133,7 +133,7 @@ def test_a_missing_key_file_counts_as_a_missing_key(given):
     ],
     ids=["plain", "ini"],
 )
-def test_an_inventory_file_names_the_same_machines(given, tmp_path, text):
+def test_inventory_files_in_plain_and_ini_format_name_the_machines(given, tmp_path, text):
     file = tmp_path / "inventory"
     file.write_text(text)
     wanted = parsed(given | {"nodes": {}, "inventory": str(file)})
@@ -148,7 +148,7 @@ def test_an_inventory_file_names_the_same_machines(given, tmp_path, text):
         ("a ansible_host=10.0.0.1 ansible_port=2222", "names port 2222; sshd must listen on 22"),
     ],
 )
-def test_a_line_that_is_not_a_host_is_reported(line, sentence):
+def test_an_inventory_line_that_cannot_be_used_is_reported_with_its_number(line, sentence):
     with pytest.raises(ValueError, match="line 1") as found:
         inventory.read(line)
     assert sentence in str(found.value)
@@ -187,7 +187,7 @@ def test_keys_are_found_as_ssh_finds_them(tmp_path, line, address, found):
             known.key(address)
 
 
-def test_the_best_kind_of_key_is_pinned_and_an_rsa_key_alone_is_not_enough(tmp_path):
+def test_the_best_kind_of_key_is_pinned_and_a_host_with_only_an_rsa_key_is_refused(tmp_path):
     file = tmp_path / "known_hosts"
     file.write_text("a ssh-rsa AAAAB3\na ecdsa-sha2-nistp256 AAAAE2\n" + f"a {KEY}\nb ssh-rsa AAAAB3\n")
     known = known_hosts.read(str(file))
@@ -214,7 +214,7 @@ STORAGE = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for numbe
         ((*RAILS, *STORAGE), "10 RDMA devices beside the front end's, which 8 GPUs cannot share evenly"),
     ],
 )
-def test_a_broken_fabric_is_not_its_own_baseline_and_the_user_names_rails_that_cannot_be_detected(hcas, doubt):
+def test_rails_that_cannot_be_detected_are_refused_until_the_user_names_them(hcas, doubt):
     facts = replace(H100, hcas=(*hcas, FRONT))
     with pytest.raises(ValueError, match=re.escape(doubt) + r".*; name the devices that carry the fabric in hosts\.rails"):
         recognise(facts, 4)
@@ -223,13 +223,13 @@ def test_a_broken_fabric_is_not_its_own_baseline_and_the_user_names_rails_that_c
     assert "8 GPUs share 4 rails" in remark(found)
 
 
-def test_rails_are_used_as_they_were_named(given):
+def test_named_rails_are_kept_as_typed_and_a_malformed_name_is_refused(given):
     assert parsed(given | {"rails": ["mlx5_0", "rdmap79s0"]}).rails == ("mlx5_0", "rdmap79s0")
     (sentence,) = refused(given | {"rails": ["mlx5_0", "eth 0"]})
     assert sentence.startswith("hosts.rails[1]"), sentence
 
 
-def test_rails_that_are_trained_at_several_rates_count_as_the_slowest_once_they_are_named():
+def test_named_rails_of_different_rates_all_count_with_the_lowest_rate():
     found = recognise(replace(H100, hcas=(*RAILS[:4], *SLOW)), 4, rails=tuple(rail.name for rail in RAILS))
     assert (found.rdma.ports, found.rdma.port_gbit_s) == (8, 200)
 
@@ -237,12 +237,12 @@ def test_rails_that_are_trained_at_several_rates_count_as_the_slowest_once_they_
 @pytest.mark.parametrize(
     ("rails", "there", "why"),
     [
-        (("mlx5_0", "mlx5_77", "mlx5_78"), RAILS[:2], "names mlx5_77, mlx5_78, and the machines have mlx5_0, mlx5_1; name"),
-        (("mlx5_0",), (), "names mlx5_0, and the machines have none; name"),
-        (("mlx5_4",), (*RAILS[:4], *DOWN), "names mlx5_4, and no port of that is active; bring it up, or leave it out"),
+        (("mlx5_0", "mlx5_77", "mlx5_78"), RAILS[:2], "names mlx5_77, mlx5_78, but the machines have mlx5_0, mlx5_1; name"),
+        (("mlx5_0",), (), "names mlx5_0, but the machines have none; name"),
+        (("mlx5_4",), (*RAILS[:4], *DOWN), "names devices without active ports: mlx5_4; bring them up, or leave them out"),
     ],
 )
-def test_rails_that_are_not_there_or_down_are_refused_by_name(rails, there, why):
+def test_named_rails_that_are_missing_or_down_are_refused_by_name(rails, there, why):
     with pytest.raises(ValueError, match=f"^hosts.rails {why}"):
         recognise(replace(H100, hcas=there), 4, rails=rails)
 
@@ -285,12 +285,12 @@ def test_one_machine_needs_no_rails():
     assert recognise(replace(H100, hcas=()), 1) == SERVERS["HGX-H100.8"]
 
 
-def test_gpus_other_than_the_named_ones_are_refused():
+def test_gpus_that_differ_from_the_named_shape_or_are_missing_are_refused():
     with pytest.raises(
-        ValueError, match=r"shape is HGX-H200\.8, which has 8 x NVIDIA H200, and the hosts have 8 x NVIDIA H100"
+        ValueError, match=r"shape is HGX-H200\.8, which has 8 x NVIDIA H200, but the hosts have 8 x NVIDIA H100"
     ):
         recognise(H100, 2, SERVERS["HGX-H200.8"])
-    with pytest.raises(ValueError, match="no GPU there"):
+    with pytest.raises(ValueError, match="shows no GPU on the machines"):
         recognise(replace(H100, gpu="", gpus=0), 2)
 
 
@@ -307,18 +307,18 @@ def test_gpus_other_than_the_named_ones_are_refused():
         ("NVIDIA L40S", None),
     ],
 )
-def test_the_nvlink_rate_is_one_gpus_in_one_direction(gpu, rate):
+def test_the_nvlink_rate_is_the_rate_of_one_gpu_in_one_direction(gpu, rate):
     assert gpus.nvlink_gbytes_per_s(gpu) == rate
 
 
 @pytest.mark.parametrize("shape", SERVERS.values(), ids=lambda shape: shape.name)
-def test_every_server_is_consistent(shape):
+def test_every_server_type_has_a_source_gpus_and_the_generic_environment(shape):
     assert shape.source
     assert shape.gpus
     assert shape.environment == GENERIC
 
 
-def test_machines_become_a_slurm_cluster_only_where_the_stack_asks_for_one(given):
+def test_machines_become_a_slurm_cluster_only_if_the_stack_file_has_hosts_slurm(given):
     assert parsed(given).slurm is None
     asked = parsed(given | {"slurm": {}}).slurm
     assert asked is not None
@@ -330,7 +330,7 @@ def test_machines_become_a_slurm_cluster_only_where_the_stack_asks_for_one(given
     [
         (
             {"queue": "default"},
-            "hosts.slurm.queue is 'default'; Slurm keeps that name for itself (slurm.conf(5), PartitionName)",
+            "hosts.slurm.queue is 'default'; Slurm reserves that name (slurm.conf(5), PartitionName)",
         ),
         ({"queue": "My Queue"}, "hosts.slurm.queue is 'My Queue'; a queue has 1 to 40 lower-case letters, digits, - and _"),
         (
@@ -340,19 +340,19 @@ def test_machines_become_a_slurm_cluster_only_where_the_stack_asks_for_one(given
         ({"queues": "x"}, "hosts.slurm.queues is not a key of the configuration; did you mean queue?"),
     ],
 )
-def test_a_queue_that_slurm_or_its_users_could_not_name_is_refused(given, slurm, sentence):
+def test_a_queue_name_that_slurm_cannot_use_and_an_unknown_slurm_key_are_refused(given, slurm, sentence):
     (found,) = refused(given | {"slurm": slurm})
     assert found.startswith(sentence)
 
 
-def test_a_cluster_that_exists_may_call_its_queue_as_it_likes(given):
+def test_a_queue_of_an_existing_cluster_may_have_upper_case_letters_and_dots(given):
     asked = parsed(given | {"slurm": {"queue": "GPU.A", "existing": True}}).slurm
     assert asked is not None
     assert asked.queue == "GPU.A"
 
 
-def test_a_machine_whose_name_slurm_needs_is_refused_where_slurm_is_asked_for(given):
+def test_a_machine_whose_name_slurm_reserves_is_refused_only_if_hosts_slurm_is_set(given):
     named = given | {"nodes": {"default": "10.0.0.1", "gpu-b": "10.0.0.2"}}
     assert parsed(named).slurm is None
     (found,) = refused(named | {"slurm": {}})
-    assert found.startswith("hosts.nodes has a machine named default, but hosts.slurm is set; Slurm keeps that name for itself")
+    assert found.startswith("hosts.nodes has a machine named default, but hosts.slurm is set; Slurm reserves that name")

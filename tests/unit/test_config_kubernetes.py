@@ -1,4 +1,4 @@
-"""An existing Kubernetes cluster: how it is reached, and which nodes and rails; mistakes are refused in one sentence."""
+"""An existing Kubernetes cluster: how it is reached, its nodes and its rails; every mistake is refused in one sentence."""
 
 from __future__ import annotations
 
@@ -61,11 +61,11 @@ def test_pods_are_privileged_only_where_they_must_open_rdma_devices_themselves(g
     assert not privileged(rails=[{"interface": "ens192", "range": "10.100.100.0/24"}])
 
 
-#: kubectl on the machine that runs Pulumi.
+#: Changes with which kubectl runs on the machine that runs Pulumi.
 HERE: dict[str, Any] = {"controlPlane": DEFAULT, "server": "https://10.138.61.49:6443"}
 
 
-def test_a_kubeconfig_of_this_machine_needs_no_host_keys_and_keeps_what_it_measures_by_cluster(given, tmp_path):
+def test_kubectl_on_this_machine_needs_no_host_keys_and_its_folder_of_results_names_the_cluster(given, tmp_path):
     path = tmp_path / "config"
     path.touch()
     wanted, wrong = judged(given | HERE | {"kubeconfig": str(path), "knownHosts": "/no/such", "context": "admin@site"})
@@ -77,16 +77,16 @@ def test_a_kubeconfig_of_this_machine_needs_no_host_keys_and_keeps_what_it_measu
     assert over_ssh.folder == "busbar"
 
 
-#: Changes -> the sentence that they lead to, and the rule if there is one.
+#: Changes, and the beginning of the sentence that refuses them.
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"controlPlane": "10.138.61.49"}, "kubernetes.controlPlane is '10.138.61.49'; it must be user@address"),
     ({"controlPlane": DEFAULT}, "kubernetes.server is not set, and neither is kubernetes.controlPlane, so kubectl here"),
-    (HERE | {"jump": "admin@203.0.113.8"}, "kubernetes.jump is admin@203.0.113.8, and kubernetes.controlPlane is not set"),
-    (HERE | {"kubeconfig": "/no/such"}, "kubernetes.kubeconfig is /no/such, and this machine has no such file"),
+    (HERE | {"jump": "admin@203.0.113.8"}, "kubernetes.jump is admin@203.0.113.8, but kubernetes.controlPlane is not set"),
+    (HERE | {"kubeconfig": "/no/such"}, "kubernetes.kubeconfig is /no/such, but this machine has no such file"),
     ({"context": "a b"}, "kubernetes.context is 'a b', which is no name of a context"),
     ({"controlPlane": "root@10.0.0.9"}, "kubernetes.knownHosts is "),
     ({"jump": "admin@203.0.113.8"}, "kubernetes.knownHosts is "),
-    ({"kubeconfig": ".kube/config"}, "kubernetes.kubeconfig is '.kube/config'; it must be the whole path"),
+    ({"kubeconfig": ".kube/config"}, "kubernetes.kubeconfig is '.kube/config'; it must be an absolute path"),
     ({"server": "10.138.61.49:6443"}, "kubernetes.server is '10.138.61.49:6443'; it must be the API server's address"),
     ({"namespace": "kube-system"}, "kubernetes.namespace is 'kube-system', which the cluster uses itself"),
     ({"namespace": "Busbar"}, "kubernetes.namespace is 'Busbar'; a namespace has lower-case letters"),
@@ -95,7 +95,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"nodes": ["gpu_0"]}, "kubernetes.nodes has 'gpu_0', which is no name of a node"),
     ({"gpus": 0}, "kubernetes.gpus is 0; it must be "),
     ({"gpuResource": "gpu"}, "kubernetes.gpuResource is 'gpu'; an extended resource is called domain/name"),
-    ({"rails": []}, "kubernetes.rails is empty, and 2 nodes are measured; name the interfaces of the fabric"),
+    ({"rails": []}, "kubernetes.rails is empty, but 2 nodes are measured; name the interfaces of the fabric"),
     ({"rails": [RAIL, RAIL | {"range": "10.9.0.0/24"}]}, "kubernetes.rails has interface ens192 twice; name each once"),
     (
         {"rails": [RAIL | {"range": "10.100.100.1/30"}]},
@@ -107,9 +107,9 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"rails": [RAIL, OTHER | {"range": "10.100.0.0/16"}]},
-        "kubernetes.rails[1].range is 10.100.0.0/16, which has addresses of",
+        "kubernetes.rails[1].range is 10.100.0.0/16, which overlaps",
     ),
-    ({"rails": [RAIL, {"interface": "a", "range": "10.9.0.0/24"}]}, "kubernetes.rails[1].device is not set, and other rails"),
+    ({"rails": [RAIL, {"interface": "a", "range": "10.9.0.0/24"}]}, "kubernetes.rails[1].device is not set, but other rails"),
     (
         {"rails": [{"interface": "a", "range": "10.9.0.0/24", "pci": "0000:14:00.0"}]},
         "kubernetes.rails[0].pci is set, but device",
@@ -183,16 +183,16 @@ def test_a_pinned_chart_is_accepted_with_its_values(given, operator):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"sha256": "0" * 64}, f"kubernetes.gpuOperator.sha256 is {'0' * 64}, and "),
+        ({"sha256": "0" * 64}, f"kubernetes.gpuOperator.sha256 is {'0' * 64}, but "),
         ({"sha256": "v24.3.0"}, "kubernetes.gpuOperator.sha256 is "),
         ({"namespace": "busbar"}, "kubernetes.gpuOperator.namespace is busbar, which is kubernetes.namespace too"),
     ],
 )
-def test_another_chart_than_the_pinned_one_and_the_pods_own_namespace_are_refused(given, operator, changes, sentence):
+def test_a_chart_with_a_wrong_checksum_or_in_the_namespace_of_the_pods_is_refused(given, operator, changes, sentence):
     _, wrong = judged(given | {"gpuOperator": operator | changes})
     assert [one for one in wrong if one.startswith(sentence)], wrong
 
 
-def test_a_chart_that_is_not_there_is_refused(given, operator):
+def test_a_chart_whose_file_does_not_exist_is_refused(given, operator):
     _, sentences = read.group("kubernetes", Kubernetes, json.dumps(given | {"gpuOperator": operator | {"chart": "/no.tgz"}}))
     assert [one for one in sentences if one.startswith("kubernetes.gpuOperator.chart is '/no.tgz', and there is no such file")]

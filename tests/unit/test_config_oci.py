@@ -1,4 +1,4 @@
-"""A stack file of target oci: every rule is broken once, and what cannot be built is refused before anything exists."""
+"""A stack file of target oci: every rule is broken by a case, and what cannot be built is refused before anything exists."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ VALUES = [
     (pool(imageFamily="ol6"), "oci.pools[0].imageFamily is 'ol6'; it must be one of 'ol7', 'ol8'"),
     (pool(root={"size": 256}), "oci.pools[0].root.size is 256; write a number and its unit (GB, TB), such as 256 GB."),
     ({"compartment": "x"}, "oci.compartment is 'x'; it must be an OCID that begins with ocid1.compartment. or ocid1.tenancy."),
-    ({"name": "My Cluster"}, "oci.name is 'My Cluster'; it must be 1 to 15 lower-case letters and digits"),
+    ({"name": "My Cluster"}, "oci.name is 'My Cluster'; it must be a DNS label: 1 to 15 lower-case letters"),
     ({"timezone": "America"}, "oci.timezone is 'America', which the tz database does not know; the nearest are "),
     (
         {"timezone": "../etc/passwd"},
@@ -67,7 +67,7 @@ VALUES = [
     (network(vcn="10.0.0.1/16"), "oci.network.vcn is '10.0.0.1/16', which is no IPv4 network"),
     (
         network(vcn="ocid1.vcn.oc1..aaaa"),
-        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', which is a network that exists: name it in network.existing",
+        "oci.network.vcn is 'ocid1.vcn.oc1..aaaa', the id of an existing network: name it in network.existing",
     ),
     (network(ingress="none"), "oci.network.ingress is 'none'; it must be one of 'all', 'ssh'."),
     ({"access": {"sshFrom": ["office"]}}, "oci.access.sshFrom[0] is 'office', which is no IPv4 network"),
@@ -98,7 +98,7 @@ VALUES = [
     (container(image="nvcr.io/nvidia/tensorflow:1"), "oci.container.image is 'nvcr.io/nvidia/tensorflow:1'; write docker://"),
     (
         container(image="docker://me@nvcr.io#a:1"),
-        "oci.container.image is 'docker://me@nvcr.io#a:1'; containerd is given users and passwords by `nerdctl login`",
+        "oci.container.image is 'docker://me@nvcr.io#a:1'; give users and passwords to containerd with `nerdctl login`",
     ),
     (container(toolkit="latest"), "oci.container.toolkit is 'latest'; it must be a version of three numbers, such as 2.2.0"),
     (container(containerd={"sums": "x"}), "oci.container.containerd.sums is 'x'"),
@@ -111,14 +111,14 @@ def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
     assert said.startswith(sentence)
 
 
-#: Rule -> changes that break it, and the beginning of the sentence.
 def on_demand(**fields: Any) -> dict[str, Any]:
-    """Return a cluster whose nodes Slurm starts."""
+    """Return the changes that make a cluster whose nodes Slurm starts."""
     own = {"nodes": 0, "dynamic": 4, "image": "ocid1.image.oc1..rehearsed-ol9-gpu", "imageFamily": "ol9"}
     found = {"slurm": {}, "storage": {"home": {}}, "login": {"image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}}
     return found | pool(**{**own, **fields})
 
 
+#: Rule -> its cases: changes that break the rule, and the beginning of the sentence.
 CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "ssh-sources": [
         ({"access": {"sshFrom": []}}, "oci.access.sshFrom is empty; name at least one network that may reach the login node"),
@@ -182,22 +182,22 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "slurm-missing": [
         (
             pool(nodes=0, dynamic=4),
-            "oci.pools[0].dynamic is 4, and oci.slurm is not set; nothing would start them, so set oci.slurm: {}",
+            "oci.pools[0].dynamic is 4, but oci.slurm is not set, so nothing would start these nodes; set oci.slurm: {}",
         ),
         (
             {"slurm": {}, "storage": {"home": {}}},
-            "oci.slurm is set, but nothing has dynamic nodes; give an entry a number of them",
+            "oci.slurm is set, but no entry has dynamic nodes; set dynamic in an entry",
         ),
     ],
     "slurm-static": [
-        (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry either always run or"),
+        (on_demand(nodes=2), "oci.pools[0].nodes is 2, and dynamic is 4; nodes of one entry are either all static or"),
         (on_demand(clusterNetwork=False), "oci.pools[0].clusterNetwork is false, but the pool has dynamic nodes"),
     ],
     "slurm-home": [
-        (on_demand() | {"storage": {}}, "oci.storage.home is not set, and oci.slurm is; jobs write to home folders"),
+        (on_demand() | {"storage": {}}, "oci.storage.home is not set, but oci.slurm is; jobs write to home folders"),
         (
             {"storage": {"home": {"shareLoginUser": True}}},
-            "oci.storage.home.shareLoginUser is true, but oci.slurm is not set; it is for jobs that the login user submits",
+            "oci.storage.home.shareLoginUser is true, but oci.slurm is not set; the key serves only jobs that the login user",
         ),
     ],
     "slurm-software": [
@@ -223,17 +223,17 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
     ],
     "slurm-queue": [
-        (on_demand(queue="default"), "oci.pools[0].queue is 'default'; Slurm keeps that name for itself"),
+        (on_demand(queue="default"), "oci.pools[0].queue is 'default'; Slurm reserves that name"),
         (on_demand(queue="GPU"), "oci.pools[0].queue is 'GPU'; a queue has 1 to 40 lower-case letters"),
     ],
     "slurm-test": [
         (on_demand() | {"slurm": {"testNodes": 1}}, "oci.slurm.testNodes is 1; one node has no fabric to measure"),
-        (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, and no entry has more than 4 dynamic nodes"),
+        (on_demand() | {"slurm": {"testNodes": 5}}, "oci.slurm.testNodes is 5, but no entry has more than 4 dynamic nodes"),
     ],
     "slurm-fallback-domains": [
         (
             pool(fallbackDomains=["AD-2"]),
-            "oci.pools[0].fallbackDomains is AD-2, and the pool has no dynamic nodes; others start in one domain only",
+            "oci.pools[0].fallbackDomains is AD-2, but the pool has no dynamic nodes; static nodes start in one domain only",
         ),
         (
             on_demand(fallbackDomains=["AD-2", "AD-2"]),
@@ -247,11 +247,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "slurm-always-on": [
         (
             on_demand(alwaysOn=5),
-            "oci.pools[0].alwaysOn is 5, and dynamic is 4; nodes that always run are some of the dynamic ones",
+            "oci.pools[0].alwaysOn is 5, but dynamic is 4; alwaysOn counts those dynamic nodes that are never",
         ),
         (
             pool(alwaysOn=2),
-            "oci.pools[0].alwaysOn is 2, and oci.slurm is not set; nothing would start them, so set oci.slurm: {}",
+            "oci.pools[0].alwaysOn is 2, but oci.slurm is not set, so nothing would start these nodes; set oci.slurm: {}",
         ),
     ],
     "slurm-entry": [
@@ -261,11 +261,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             on_demand(nodes=2) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, but oci.pools[0].nodes is 2; the test's program comes with the test job",
+            "oci.slurm.entryTest is true, but oci.pools[0].nodes is 2; the test of new machines uses the",
         ),
         (
             on_demand(clusterNetwork=False) | {"slurm": {"entryTest": True}},
-            "oci.slurm.entryTest is true, but no rails of oci.pools[0] are known before its machines start",
+            "oci.slurm.entryTest is true, but the rails of oci.pools[0] are not known before its machines start",
         ),
     ],
     "slurm-container": [
@@ -275,7 +275,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             on_demand() | {"slurm": {"containers": {"pyxis": "0.23.0"}}},
-            "oci.slurm.containers.pyxisSha256 is that of 0.24.0, and pyxis is 0.23.0; give the sha256 of https://github.com/",
+            "oci.slurm.containers.pyxisSha256 is the checksum of Pyxis 0.24.0, but pyxis is 0.23.0; give the sha256 of https",
         ),
     ],
     "slurm-tenancy": [(on_demand() | {"preflight": False}, "oci.tenancy is not set, and oci.preflight is false")],
@@ -289,7 +289,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (pool(nodes=1), "oci.pools[0].nodes is 1; a cluster network joins 2 or more"),
         (
             pool(nodes=2, clusterNetwork=False) | {"preflight": True},
-            "oci.pools[0].nodes is 2, and clusterNetwork is false; without one there is no fabric between nodes",
+            "oci.pools[0].nodes is 2, but clusterNetwork is false; without a cluster network there is no fabric",
         ),
     ],
     "container-single": [
@@ -301,13 +301,13 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "container-image": [
         (
             ONE_MACHINE | {"container": TENSORFLOW, "pools": [SINGLE | {"imageFamily": "ubuntu2204"}]},
-            "oci.pools[0].imageFamily is ubuntu2204, and oci.container is set; first boot can install the container runtime",
+            "oci.pools[0].imageFamily is ubuntu2204, but oci.container is set; first boot can install the container runtime",
         ),
     ],
     "container-sums": [
         (
             ONE_MACHINE | {"container": TENSORFLOW | {"containerd": {"version": "2.2.1"}}},
-            "oci.container.containerd.sums is that of 2.2.0, and version is 2.2.1; give the sha256 of SHA256SUMS that",
+            "oci.container.containerd.sums is the checksum for version 2.2.0, but version is 2.2.1; give the sha256 of",
         )
     ],
     "single-asked": [
@@ -346,11 +346,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "lustre-client": [
         (
             {"storage": {"lustre": {}}, "pools": [{"imageFamily": "ol7"}]},
-            "oci.pools[0].imageFamily is ol7, for which no Lustre client can be built, and oci.storage.lustre is set; use ol8",
+            "oci.pools[0].imageFamily is ol7, for which no Lustre client can be built, but oci.storage.lustre is set; use ol8",
         )
     ],
     "mount-points": [
-        (storage(home={"mount": "fss"}), "oci.storage.home.mount is fss; it must be an absolute path of plain letters"),
+        (storage(home={"mount": "fss"}), "oci.storage.home.mount is fss; it must be an absolute path of letters, digits"),
         (storage(home={"mount": "/"}), "oci.storage.home.mount is /; it must be an absolute path"),
         (storage(home={"mount": "/usr"}), "oci.storage.home.mount is /usr; it must be an absolute path"),
         (storage(home={"mount": "/etc/shared"}), "oci.storage.home.mount is /etc/shared; it must be"),
@@ -361,9 +361,9 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             storage(home={"mount": "/data"}, lustre={"mount": "/data/l"}),
             "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither may hide the other",
         ),
-        (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, and the nodes have /mnt/localdisk of their own"),
-        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, over /home/opc, which contains the keys"),
-        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, over /home/opc, which contains the keys"),
+        (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, but the nodes have /mnt/localdisk of their own"),
+        (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, which overlaps /home/opc, the folder with"),
+        (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, which overlaps /home/opc, the folder"),
     ],
 }
 
@@ -383,7 +383,7 @@ PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
 OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
 AT = "oci.network.existing"
 BLOCK, SLURMS = "whose security lists block TCP", "6820-6829 (slurmctld), 60001-63000 (srun)"
-BESIDE = "login nodes and controller call each other there: open them, or set"
+BESIDE = "login nodes and controller reach each other on these ports: open them, or set"
 
 
 def rule_of(peer: str, protocol: str = "all", port: int | None = None, *, out: bool = False) -> SecurityRule:
@@ -399,7 +399,7 @@ PRIVATE_SUBNET = Subnet(
 
 
 def own(name: str, **changes: Any) -> Facts:
-    """Return an account's facts about existing subnets, one of which is changed."""
+    """Return the account's facts, in which the existing subnet `name` is changed."""
     found = facts().subnets
     return facts(subnets=found | {name: replace(found[name], **changes)})
 
@@ -418,10 +418,12 @@ def facts(**changes: Any) -> Facts:
 
 
 SHAPES = facts().shapes["AD-1"]
-OLDEST = "oci.pools[0] is smaller than what runs, and the vendor terminates the oldest nodes first"
+OLDEST = "oci.pools[0] has fewer nodes than now run, and the vendor terminates the oldest nodes first"
 UNPRICED = " (price unknown)"
-OTHERS = "oci.pools[0] needs other machines, for its shape, image, boot volume, file systems, subnet or container runtime"
-#: Rule -> changes to the account's facts or the stack, and the beginning of the sentence.
+OTHERS = (
+    "oci.pools[0] needs new machines, because its shape, image, boot volume, file systems, subnet or container runtime changed"
+)
+#: Rule -> its cases: changes to the stack, the account's facts, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "domain": [
         (
@@ -430,13 +432,13 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             "oci.availabilityDomain is not set, and BM.GPU4.8 is offered in AD-1, AD-2",
         ),
         ({}, facts(shapes={}), "oci.availabilityDomain is not set, and BM.GPU4.8 is offered in none of AD-1, AD-2"),
-        ({"availabilityDomain": "AD-9"}, facts(), "oci.availabilityDomain is 'AD-9', and this tenancy's region has AD-1, AD-2"),
+        ({"availabilityDomain": "AD-9"}, facts(), "oci.availabilityDomain is 'AD-9', but this tenancy's region has AD-1, AD-2"),
     ],
     "shape-offered": [
         (
             {"availabilityDomain": "AD-2"},
             facts(),
-            "oci.pools[0].shape is BM.GPU4.8, and AD-2 does not offer BM.GPU4.8; it has no bare",
+            "oci.pools[0].shape is BM.GPU4.8, and AD-2 does not offer BM.GPU4.8; it offers no bare",
         ),
         (
             {},
@@ -462,7 +464,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand(fallbackDomains=["AD-9"]),
             facts(),
-            "oci.pools[0].fallbackDomains has 'AD-9', and this tenancy's region has AD-1, AD-2",
+            "oci.pools[0].fallbackDomains has 'AD-9', but this tenancy's region has AD-1, AD-2",
         ),
         (
             on_demand(fallbackDomains=["AD-2"]),
@@ -504,19 +506,19 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             OWN,
             own(PRIVATE, way_out=None),
-            f"{AT}.privateSubnet is {PRIVATE}, which sends 0.0.0.0/0 to an unknown place, because",
+            f"{AT}.privateSubnet is {PRIVATE}, which sends 0.0.0.0/0 to an unknown target, because",
         ),
     ],
     "existing-room": [
         (
             OWN,
             own(PRIVATE, free=1),
-            f"{AT}.privateSubnet is {PRIVATE}, which has 1 free addresses, and the machines to be created",
+            f"{AT}.privateSubnet is {PRIVATE}, which has 1 free addresses, but the machines and file systems to",
         ),
         (
             OWN | storage(home={}),
             own(PRIVATE, free=4),
-            f"{AT}.privateSubnet is {PRIVATE}, which has 4 free addresses, and the machines",
+            f"{AT}.privateSubnet is {PRIVATE}, which has 4 free addresses, but the machines",
         ),
     ],
     "existing-reach": [
@@ -581,6 +583,18 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{AT}.publicSubnet is {PUBLIC}, {BLOCK} 22 (SSH), {SLURMS} from 10.9.0.0/24; {BESIDE} oci.slurm.loginNodes to 0",
         ),
     ],
+    "existing-home": [
+        (
+            OWN | on_demand(),
+            own(PRIVATE, rules=(rule_of("10.9.1.0/24"), rule_of("10.9.0.0/24", "6", 6818), OUT)),
+            f"{AT}.privateSubnet is {PRIVATE}, whose security lists block TCP 111, 2048-2050 from 10.9.0.0/24; login nodes",
+        ),
+        (
+            OWN | on_demand(),
+            own(PUBLIC, rules=(SSH, rule_of("10.9.1.0/24"), rule_of("0.0.0.0/0", "6", 443, out=True))),
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists block TCP 111, 2048-2050 to 10.9.1.0/24; login nodes mount",
+        ),
+    ],
     "existing-open": [
         (
             OWN,
@@ -595,7 +609,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}; set oci.allowReplace to 2 if that is meant (it is 0)",
+            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}; set oci.allowReplace to 2 if you mean it (it is 0)",
         ),
         (
             {"allowReplace": 1},
@@ -636,7 +650,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand() | {"slurm": {"containers": {}}},
             facts(),
-            "oci.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install as root",
+            "oci.slurm.containers.enrootSha256 is not set: where an image has no enroot, machines install GitHub's",
         )
     ],
     "limit-unknown": [
@@ -656,7 +670,7 @@ def wanted(**changes: Any) -> Oci:
     [(name, *case) for name, cases in ASKED.items() for case in cases],
     ids=[f"{name}-{n}" for name, cases in ASKED.items() for n, _ in enumerate(cases)],
 )
-def test_a_value_that_the_account_cannot_satisfy_is_refused_by_its_rule_with_its_path(name, changes, said, sentence):
+def test_each_rule_that_is_judged_with_the_accounts_facts_reports_its_breach_with_the_path(name, changes, said, sentence):
     found = check(RULES, wanted(**changes), said)
     (mine, *_) = [one for one in found if one.rule == name and one.sentence.startswith(sentence)] or [
         one for one in found if one.rule == name
@@ -676,16 +690,17 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # No note for image-import: the account need not report whether an image is imported, and these nodes may be its first.
+    # image-import judges without the account's answers, and the other four rules apply only to stacks with Slurm.
     assert {one.rule for one in notes} == set(ASKED) - {
         "image-import",
         "enroot-unchecked",
         "slurm-fallback-domains",
         "existing-slurm",
+        "existing-home",
     }
 
 
-def test_lists_that_let_slurms_machines_call_each_other_break_no_rule_and_are_noted_where_nobody_was_asked():
+def test_security_lists_that_admit_slurms_ports_break_no_rule_and_unqueried_lists_are_noted():
     beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
     ranges = [(22, 22), (636, 636), (6820, 6829), (60001, 63000)]
     calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]
@@ -695,7 +710,7 @@ def test_lists_that_let_slurms_machines_call_each_other_break_no_rule_and_are_no
     assert NOTE in {one.severity for one in notes if one.rule == "existing-slurm"}
 
 
-def test_further_domains_that_offer_the_shape_break_no_rule_and_are_noted_where_the_account_was_not_queried():
+def test_fallback_domains_that_offer_the_shape_break_no_rule_and_are_noted_if_the_account_was_not_queried():
     several = on_demand(fallbackDomains=["AD-2"]) | {"availabilityDomain": "AD-1"}
     offered = facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES})
     assert "slurm-fallback-domains" not in {one.rule for one in check(RULES, wanted(**several), offered)}
@@ -703,7 +718,7 @@ def test_further_domains_that_offer_the_shape_break_no_rule_and_are_noted_where_
     assert NOTE in {one.severity for one in notes if one.rule == "slurm-fallback-domains"}
 
 
-def test_a_pool_may_set_where_its_software_is():
+def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused():
     (usual,) = wanted().pools
     (own,) = wanted(**pool(software={"mpi": ["/opt/openmpi-5.0.8"], "nccl": ["/opt/nccl"]})).pools
     assert own.homes == Homes(("/opt/openmpi-5.0.8",), usual.homes.cuda, ("/opt/nccl",))
@@ -711,7 +726,7 @@ def test_a_pool_may_set_where_its_software_is():
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_a_growing_pool_and_an_unchanged_one_delete_nothing():
+def test_a_growing_pool_and_an_unchanged_pool_terminate_no_node():
     same = facts(running={"gpu": 2}, made={"gpu": wanted().machines(wanted().pools[0])})
     assert check(RULES, wanted(), same) == ()
     assert not [one for one in check(RULES, wanted(**pool(nodes=3)), same) if one.rule.startswith("machines")]
@@ -719,13 +734,13 @@ def test_a_growing_pool_and_an_unchanged_one_delete_nothing():
         assert check(RULES, wanted(**keeps), same) == ()
 
 
-def test_a_node_that_runs_keeps_the_home_of_its_login_user_and_another_one_is_needed_for_a_shared_one():
+def test_only_a_shared_login_home_replaces_the_machines_of_a_pool():
     own, shared = (wanted(**on_demand() | {"storage": {"home": {"shareLoginUser": shared}}}) for shared in (False, True))
     assert own.machines(own.pools[0]) == wanted(**on_demand()).machines(own.pools[0])
     assert shared.machines(shared.pools[0]) != own.machines(own.pools[0])
 
 
-def test_an_image_whose_operating_system_was_spelt_freely_is_accepted():
+def test_an_image_may_spell_its_operating_system_freely_but_must_name_it():
     mine = facts(images={IMAGE: Image("oracle linux server", "8.10", frozenset({"BM.GPU4.8"}))})
     assert check(RULES, wanted(), mine) == ()
     unsaid = facts(images={IMAGE: Image("", "", frozenset({"BM.GPU4.8"}))})
@@ -735,10 +750,10 @@ def test_an_image_whose_operating_system_was_spelt_freely_is_accepted():
 OLD = {"pools": [{"name": "gpu", "imageFamily": "ol7"}]}
 
 
-def test_an_image_family_whose_compiler_is_too_old_is_refused_unless_the_user_brings_programs(tmp_path):
+def test_an_image_family_with_too_old_a_compiler_is_refused_if_its_pool_builds_nvidias_archive(tmp_path):
     sentence = (
-        "oci.pools[0].imageFamily is ol7, whose compiler is GCC 4.8, and nccl-tests need GCC 5 since 2.16.9 (C++14); use "
-        "ol8 or later. [image-compiler]"
+        "oci.pools[0].imageFamily is ol7, whose compiler is GCC 4.8, but nccl-tests since 2.16.9 needs GCC 5 or later (C++14); "
+        "use ol8 or later. [image-compiler]"
     )
     assert refused(oci=OLD) == [sentence]
     (tmp_path / "own.tar").write_bytes(b"")
@@ -750,7 +765,7 @@ def test_an_image_family_whose_compiler_is_too_old_is_refused_unless_the_user_br
 
 
 @pytest.mark.parametrize("tier", [125, 250, 500, 1000])
-def test_every_tier_of_lustre_that_is_sold_is_taken(tier):
+def test_every_throughput_tier_of_lustre_that_is_sold_is_accepted(tier):
     assert parsed(oci=storage(lustre={"throughput": f"{tier} MB/s"}) | {"preflight": True})
 
 
@@ -767,7 +782,7 @@ def test_a_stack_that_sets_nothing_has_no_file_system():
     assert wanted().storage.systems == {}
 
 
-def test_file_systems_are_asked_for_by_the_keys_of_the_other_cloud():
+def test_file_systems_on_oci_have_the_same_keys_as_on_aws():
     found = wanted(
         **storage(home={"mount": "/fss", "onDestroy": "retain"}, lustre={"throughput": "500 MB/s", "size": "62400 GB"})
     )
@@ -787,11 +802,11 @@ def test_file_systems_are_asked_for_by_the_keys_of_the_other_cloud():
         {"storage": {"home": {}}, "pools": [{"imageFamily": "ol9"}]},
     ],
 )
-def test_text_that_hides_nothing_is_accepted(changes):
+def test_values_that_almost_break_a_check_are_accepted(changes):
     assert parsed(oci=changes)
 
 
-def test_the_internet_is_admitted_only_if_it_is_named():
+def test_the_whole_internet_is_admitted_if_allow_world_is_true():
     assert wanted(access={"sshFrom": ["0.0.0.0/0"], "allowWorld": True}).access.ssh_from == ("0.0.0.0/0",)
 
 
@@ -802,7 +817,7 @@ def test_pools_may_differ_in_shape():
     assert found.sizes == {"gpu": 2, "h100": 0}
 
 
-def test_how_nodes_mount_a_file_system_that_exists_is_theirs_to_say():
+def test_the_mount_options_of_an_existing_file_system_are_accepted_on_oci():
     own = {"home": {"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "mount": "/home", "shareLoginUser": True}}
     said = refused(oci=on_demand() | {"storage": own})
     assert said, "a new network contains no file system"

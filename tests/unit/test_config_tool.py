@@ -42,7 +42,7 @@ def made(target, home, **changes):
     return config.write(target, "mine", home, lambda one: answers.get(one.name, ""), home)
 
 
-def test_kubectl_of_this_machine_needs_no_way_and_the_clusters_address(home):
+def test_kubectl_on_this_machine_needs_the_api_servers_address_instead_of_a_control_plane(home):
     file, sentences = made("kubernetes", home, way="-")
     assert sentences == []
     assert "controlPlane" not in yaml.safe_load(file.read_text())["config"]["busbar:kubernetes"]
@@ -80,7 +80,7 @@ def test_values_that_a_preview_would_refuse_are_refused_with_their_path_and_noth
     assert not (home / "Pulumi.mine.yaml").exists()
 
 
-def test_an_existing_file_is_left_alone(home):
+def test_an_existing_stack_file_is_not_changed(home):
     (home / "Pulumi.mine.yaml").write_text("mine")
     file, sentences = made("hosts", home)
     assert file is None
@@ -88,7 +88,7 @@ def test_an_existing_file_is_left_alone(home):
     assert (home / "Pulumi.mine.yaml").read_text() == "mine"
 
 
-def test_the_vendors_configured_capacity_is_offered(home):
+def test_questions_offer_the_region_and_tenancy_of_the_vendors_configuration_or_environment(home):
     for folder, text in (
         (".oci", "[DEFAULT]\nregion=ap-osaka-1\ntenancy=ocid1.tenancy.oc1..x\n"),
         (".aws", "[default]\nregion=eu-west-1\n"),

@@ -1,4 +1,4 @@
-"""A build in containerd as a node runs it: real runner, real processes; only nerdctl's containers are a model."""
+"""A build in a containerd container as a node runs it: with the real runner and real processes; only nerdctl is a stand-in."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls(head: Head, verb: str) -> list[list[str]]:
     return [words for words in listed if words[0] == verb]
 
 
-def test_the_image_is_pulled_once_and_the_line_says_what_it_is_and_what_it_sees(head):
+def test_the_image_is_pulled_once_and_the_line_has_its_digest_its_versions_and_the_gpus_it_sees(head):
     line = built(head)
     assert f"pulling {IMAGE}" in line["said"]
     assert line["container"]["runtime"] == "containerd"
@@ -81,7 +81,7 @@ def test_the_image_is_pulled_once_and_the_line_says_what_it_is_and_what_it_sees(
     assert len(calls(head, "pull")) == 1
 
 
-def test_nccl_tests_are_built_in_the_image_and_its_own_mpirun_starts_them(head):
+def test_nccl_tests_are_built_in_the_image_and_the_line_names_the_images_mpi(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program
@@ -103,7 +103,7 @@ def test_a_command_runs_as_this_user_with_every_gpu_and_its_arguments_unchanged(
         assert option in list(pairwise(given)), option
     assert {"--rm", "--pull=never", "--network=host", "--uts=host", "--ipc=host"} <= set(given)
     assert f"{head.home}/.busbar:{head.home}/.busbar" in given
-    assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "what a run that was killed has left ends first"
+    assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "the container that a killed run left is removed first"
 
 
 def test_a_person_can_read_the_planned_actions(head):
@@ -111,7 +111,7 @@ def test_a_person_can_read_the_planned_actions(head):
     assert status == 0, err
     assert f"sudo -n {head.home}/bin/nerdctl pull {IMAGE}" in out
     assert "--device nvidia.com/gpu=all" in out
-    assert not (head.home / "nerdctl.calls").exists(), "and nothing is started"
+    assert not (head.home / "nerdctl.calls").exists(), "the plan starts nothing"
 
 
 def without_nerdctl(head: Head) -> None:
@@ -147,13 +147,13 @@ def without_digest(head: Head) -> None:
         (without_digest, f"nerdctl reports no digest of {IMAGE}"),
     ],
 )
-def test_each_missing_piece_is_reported_in_one_sentence(head, change, sentence):
+def test_a_missing_program_image_gpu_or_digest_is_reported_in_one_sentence(head, change, sentence):
     change(head)
     assert sentence in refused(head)
 
 
 def test_a_process_started_by_sudo_is_killed_by_sudo(monkeypatch, tmp_path):
-    """This user cannot signal a process of root, and a container that keeps running would keep its output open forever."""
+    """This user cannot signal root's processes, and a container that keeps running would keep its output open forever."""
     sudo = tmp_path / "sudo"
     sudo.write_text(f'#!/bin/sh\necho "did $*" >> {tmp_path}/calls\n[ "$1" = -n ] && shift\nexec "$@"\n')
     sudo.chmod(0o755)

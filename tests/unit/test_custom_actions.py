@@ -1,4 +1,4 @@
-"""A user's own scripts at first boot: their steps' own shell runs; the download is a model."""
+"""A user's own scripts at first boot: the shell of their steps really runs; only the download is a stand-in."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAILS = "#!/bin/sh\necho 'it cannot work here' >&2\nexit 3\n"
 
 
 class Machine:
-    """A machine whose folders are below the test's own; `served` is what its curl downloads, by URL."""
+    """A machine whose folders are below the test's own folder; its curl copies from the folder `served`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -44,7 +44,7 @@ class Machine:
         )
 
     def boot(self, actions: CustomActions) -> tuple[str, str]:
-        """Boot with these scripts around one step; return the notes, and the outcome of the boot."""
+        """Boot with these scripts around one step; return what they logged, and the text of boot.json."""
         work = around([Step("own", f"echo own >> {self.root}/log")], actions)
         text = script(work).replace("/var/lib/busbar", str(self.root))
         path = f"{self.root}/bin:{os.environ['PATH']}"
@@ -59,7 +59,7 @@ def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_scripts_run_before_and_after_everything_else_in_their_order_with_their_arguments(machine):
+def test_custom_scripts_run_in_order_before_and_after_all_other_steps_with_their_arguments(machine):
     actions = CustomActions(
         on_node_start=(machine.action("a", WORDS, "x y", "$HOME", "'"),),
         on_node_configured=(machine.action("b", WORDS), machine.action("c", WORDS, "1")),
@@ -75,7 +75,7 @@ def test_scripts_run_before_and_after_everything_else_in_their_order_with_their_
     assert ended == '{"status": "done"}'
 
 
-def test_a_script_that_fails_ends_the_boot_in_a_step_of_its_name(machine):
+def test_a_script_that_fails_ends_the_boot_and_boot_json_names_the_scripts_step(machine):
     actions = CustomActions(on_node_configured=(machine.action("a", WORDS), machine.action("b", FAILS)))
     noted, ended = machine.boot(actions)
     assert noted.splitlines()[0] == "own"
@@ -83,12 +83,12 @@ def test_a_script_that_fails_ends_the_boot_in_a_step_of_its_name(machine):
     assert "it cannot work here" in machine.said
 
 
-def test_a_script_with_another_content_is_not_run(machine):
+def test_a_script_with_another_checksum_is_not_run_and_its_step_fails(machine):
     noted, ended = machine.boot(CustomActions(on_node_start=(machine.action("a", WORDS, sha256="0" * 64),)))
     assert noted == ""
     assert ended == '{"status": "failed", "step": "on-node-start"}'
 
 
-def test_without_scripts_a_boot_is_as_before():
+def test_a_boot_without_scripts_runs_only_its_own_steps():
     work = [Step("own", "true")]
     assert around(work, CustomActions()) == around(work, None) == work

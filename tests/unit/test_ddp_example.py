@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests fit each other, and its log is parsed like the article's."""
+"""The training job of examples/kubernetes: its manifests fit each other, and its log is read like the log in the article."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_articles_log_gives_its_accuracies_its_pace_and_its_network(read_log
 OURS = (Path(__file__).parents[1] / "golden" / "transcripts" / "ddp-2xH100.txt").read_text()
 
 
-def test_accuracies_on_generated_images_are_never_set_beside_the_articles(read_log):
+def test_accuracies_on_generated_images_are_not_compared_with_the_articles(read_log):
     found = read_log.read(OURS)
     assert found.generated
     assert found.averaged
@@ -54,7 +54,7 @@ def test_accuracies_on_generated_images_are_never_set_beside_the_articles(read_l
     assert said[-1] == "the images were generated: compare no accuracy with CIFAR-10's"
 
 
-def test_gradients_that_differ_are_not_called_averaged(read_log):
+def test_gradients_that_differ_or_are_not_in_the_log_are_not_called_averaged(read_log):
     assert not read_log.read(OURS.replace("by 0 after", "by 0.1 after")).averaged
     assert not read_log.read("").averaged
 
@@ -63,7 +63,7 @@ def objects() -> dict[str, dict[str, Any]]:
     return {one["kind"]: one for one in yaml.safe_load_all((FOLDER / "ddp.yaml").read_text())}
 
 
-def test_the_pods_are_told_of_each_other_by_names_that_the_service_gives():
+def test_the_pods_find_each_other_through_the_service_and_nccl_uses_the_attached_rail():
     made = objects()
     job, service, rail = made["Job"], made["Service"], made["NetworkAttachmentDefinition"]
     pod = job["spec"]["template"]["spec"]
@@ -81,7 +81,7 @@ def test_the_pods_are_told_of_each_other_by_names_that_the_service_gives():
     assert [plugin["type"] for plugin in json.loads(rail["spec"]["config"])["plugins"]] == ["host-device", "rdma"]
 
 
-def test_the_script_that_the_pods_run_is_the_one_beside_and_knows_what_it_is_given():
+def test_the_pods_run_the_script_of_this_folder_with_arguments_that_it_knows():
     made = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     (config,) = made["configMapGenerator"]
     pod = objects()["Job"]["spec"]["template"]["spec"]

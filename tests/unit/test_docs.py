@@ -1,4 +1,4 @@
-"""Tests that the documentation names exist."""
+"""The documentation names only tests that exist, and its lists and numbers agree with the code and the measurements."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ SOURCES = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.
 
 
 @pytest.mark.parametrize(("page", "name"), NAMED)
-def test_every_test_named_by_a_page_exists(page, name):
+def test_every_test_and_test_file_that_a_page_names_exists(page, name):
     assert (ROOT / name).exists() or f"def {name}(" in SOURCES, page
 
 
-def test_the_list_of_stand_ins_is_complete():
+def test_the_page_of_the_image_lists_every_stand_in():
     images = [oci_images.image(f"{name}{kind}") for name in oci_images.NAMES for kind in ("", "-gpu")]
     images += [oci_images.image("ol9-driver")]
     images += [aws_images.image(f"{name}-aws") for name in aws_images.NAMES]
@@ -47,9 +47,9 @@ def test_the_list_of_stand_ins_is_complete():
     named = [name for row in listed.splitlines() for name in re.findall(r"`([\w.-]+)`", row.split("|")[1])]
     assert sorted(named) == sorted(there)
     assert f"These {len(named)} commands are all" in page
-    assert len(named) <= 20, "they become fewer"
+    assert len(named) <= 20, "there must not be more stand-ins"
     kept = {path.name for path in (ROOT / "rehearsal/image/bin").iterdir()}
-    assert kept - there == {"storage"}, "one program is four of them"
+    assert kept - there == {"storage"}, "the program `storage` is four of the stand-ins"
 
 
 def test_the_glossary_has_at_most_25_words():
@@ -61,7 +61,7 @@ PAGES = sorted((ROOT / "docs" / "measurements").glob("*/report.html"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.parent.name for page in PAGES])
-def test_the_number_of_a_measurements_page_is_in_its_row_and_in_its_json(page):
+def test_the_busbw_of_a_measurements_report_agrees_with_its_table_row_and_its_json(page):
     (shown,) = re.findall(r"([\d.]+) GB/s of bus bandwidth", page.read_text())
     (row,) = [one for one in (page.parents[1] / "README.md").read_text().splitlines() if f"]({page.parent.name})" in one]
     assert f"| {shown} GB/s" in row

@@ -1,4 +1,4 @@
-"""First boot checks its downloads that root trusts before it uses them: with the real sha256sum and the real gpg."""
+"""First boot checks downloads that root trusts before it uses them; the tests run the real sha256sum and the real gpg."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RIGHT, OTHER = hashlib.sha256(CONTENT).hexdigest(), "0" * 64
 
 
 def run(folder, shell, served, fails=0):
-    """Run a part of a step in dash; the Internet serves the bytes `served` after a number of failures."""
+    """Run a part of a step in dash, with a curl that fails `fails` times and then downloads the bytes `served`."""
     (folder / "served").write_bytes(served)
     world = f"""set -eu
 sleep() {{ echo "pause $1"; }}
@@ -60,55 +60,58 @@ def keys(tmp_path_factory):
 
 
 @pytest.mark.parametrize("sums", [(RIGHT,), (OTHER, RIGHT)])
-def test_a_file_with_one_of_the_sums_is_used(tmp_path, sums):
+def test_a_file_with_one_of_the_checksums_is_used(tmp_path, sums):
     done = run(tmp_path, downloads.checked(PLACE, "archive", sums), CONTENT)
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_a_file_with_another_sum_ends_the_step_with_both_sums(tmp_path):
+def test_a_file_with_another_checksum_ends_the_step_and_both_checksums_are_shown(tmp_path):
     done = run(tmp_path, downloads.checked(PLACE, "archive", (OTHER,)), CONTENT)
-    assert (done.returncode, done.stdout) == (1, f"busbar: sha256 {RIGHT} is not {OTHER}, of {PLACE}\n")
+    assert (done.returncode, done.stdout) == (1, f"busbar: sha256 {RIGHT} is not {OTHER} (from {PLACE})\n")
 
 
-def test_a_file_that_nothing_is_compared_with_is_named_with_its_sum(tmp_path):
+def test_a_file_without_a_given_checksum_is_used_and_its_checksum_is_printed(tmp_path):
     done = run(tmp_path, downloads.checked(PLACE, "archive", ()), CONTENT)
-    assert (done.returncode, done.stdout) == (0, f"busbar: sha256 {RIGHT} was compared with nothing, of {PLACE}\nused\n")
+    assert (done.returncode, done.stdout) == (0, f"busbar: sha256 {RIGHT} is unchecked: none is given for {PLACE}\nused\n")
 
 
 @pytest.mark.parametrize(("fails", "status"), [(4, 0), (5, 1)])
-def test_a_download_is_tried_five_times_also_before_names_resolve(tmp_path, fails, status):
+def test_a_download_is_tried_five_times_even_if_host_names_do_not_resolve(tmp_path, fails, status):
     done = run(tmp_path, downloads.checked(PLACE, "archive", (RIGHT,)), CONTENT, fails)
     assert done.returncode == status, done
     assert done.stdout.count("pause") == fails
 
 
-def test_the_vendors_key_is_taken_by_its_primary_fingerprint(tmp_path, keys):
+def test_the_vendors_key_is_recognised_by_its_primary_fingerprint(tmp_path, keys):
     print_, text = keys["vendor"]
     done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_another_key_ends_the_step_with_both_fingerprints(tmp_path, keys):
+def test_another_key_ends_the_step_and_both_fingerprints_are_shown(tmp_path, keys):
     (print_, _), (other, text) = keys["vendor"], keys["other"]
     done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
-    assert (done.returncode, done.stdout) == (1, f"busbar: fingerprint {other} is not {print_}, of {PLACE}\n")
+    assert (done.returncode, done.stdout) == (1, f"busbar: fingerprint {other} is not {print_} (from {PLACE})\n")
 
 
 @pytest.mark.parametrize("asked", ["vendor", ""])
 @pytest.mark.parametrize("second", ["other", "nothing"])
-def test_a_file_of_two_keys_or_of_none_is_refused_even_if_one_is_the_vendors(tmp_path, keys, asked, second):
+def test_a_file_with_two_keys_or_none_is_refused_even_if_one_is_the_vendors(tmp_path, keys, asked, second):
     served = keys["vendor"][1] + keys["other"][1] if second == "other" else b"<html>404</html>"
     done = run(tmp_path, downloads.signing_key(PLACE, "key", keys["vendor"][0] if asked else ""), served)
-    assert (done.returncode, done.stdout) == (1, f"busbar: there is not one key at {PLACE}\n")
+    assert (done.returncode, done.stdout) == (1, f"busbar: {PLACE} does not have exactly one key\n")
 
 
-def test_a_key_that_nothing_is_compared_with_is_named_with_its_fingerprint(tmp_path, keys):
+def test_a_key_without_a_given_fingerprint_is_used_and_its_fingerprint_is_printed(tmp_path, keys):
     print_, text = keys["vendor"]
     done = run(tmp_path, downloads.signing_key(PLACE, "key", ""), text)
-    assert (done.returncode, done.stdout) == (0, f"busbar: fingerprint {print_} was compared with nothing, of {PLACE}\nused\n")
+    assert (done.returncode, done.stdout) == (
+        0,
+        f"busbar: fingerprint {print_} is unchecked: none is given for {PLACE}\nused\n",
+    )
 
 
-def test_every_step_compares_what_it_downloads_with_what_the_vendor_or_the_stack_file_states():
+def test_every_step_compares_its_download_with_the_checksum_or_fingerprint_that_the_step_is_given():
     key = "A" * 40
     for shell, known in (
         (aws_steps.efa_software(STACK, in_use=True).shell, STACK.efa_sha256),
@@ -121,14 +124,14 @@ def test_every_step_compares_what_it_downloads_with_what_the_vendor_or_the_stack
         assert re.search(rf"^ *(checked_file|signing_key) .* {known}$", shell, re.MULTILINE)
 
 
-def test_no_first_boot_downloads_in_another_way():
+def test_no_first_boot_uses_a_download_without_a_check_of_its_checksum_or_key():
     named = 0
     for path in sorted(GOLDEN.iterdir()):
         text = path.read_text()
         named += len(re.findall(r"^ +(?:checked_file|signing_key) \S", text, re.MULTILINE))
         others = [line.strip() for line in text.splitlines() if re.search(r"\bcurl -|\bwget\b|\bapt-key\b|rpm --import", line)]
         others += [line.strip() for line in text.splitlines() if re.search(r"\b(dnf|yum|apt-get) [^#]*https?://", line)]
-        # One is the function's own; nerdctl's archive is compared with the release's SHA256SUMS, which was checked before.
+        # The first is in the function `download`; nerdctl's archive is compared with the release's SHA256SUMS, checked before.
         archive = "curl -fsSL --retry 5 -o nerdctl-full-2.2.0-linux-amd64.tar.gz"
         assert all(one.startswith(("! curl -fsSL --connect-timeout", archive)) for one in others), path.name
         assert ("grep ' nerdctl-full-2.2.0-linux-amd64.tar.gz$' SHA256SUMS | sha256sum --check" in text) == (archive in text)

@@ -1,4 +1,4 @@
-"""EFA's devices on a node: ready without an address, their bytes counted once each, tried GPU by GPU."""
+"""EFA devices on a node: they are ready without an address, each byte is counted once, and a search tries them GPU by GPU."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def seen(folder: Path) -> dict:
     ],
     ids=["the device counts all", "the device counts only sends", "an older driver", "no whole", "nothing"],
 )
-def test_the_bytes_of_an_efa_device_are_counted_once_each(tmp_path, counters, sent):
+def test_each_byte_that_an_efa_device_sends_is_counted_once(tmp_path, counters, sent):
     assert seen(device(tmp_path / "ib", "rdmap79s0", "efa", **counters))["tx_bytes"] == sent
 
 
@@ -58,7 +58,7 @@ def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_
 
 
 def ready_rails(root: Path, *names: str, booted: bool = True) -> list[str]:
-    """Run first contact's program for a node, with its sysfs below `root`; return the rails that it reports as healthy."""
+    """Run first contact's program for a node, with sysfs below `root`; return the rails that it reports as healthy."""
     script = node_look.STATE.replace("HCAS", " ".join(names)).replace("SUPPLICANT", "")
     script = script.replace("/sys/class/infiniband", str(root)).replace("/run/cloud-init", str(root.parent))
     if booted:
@@ -71,18 +71,18 @@ def test_an_active_efa_device_is_a_healthy_rail_without_an_address(tmp_path):
     root = tmp_path / "ib"
     device(root, "rdmap79s0", "efa")
     device(root, "rdmap80s0", "efa", state="1: DOWN")
-    device(root, "mlx5_0", "mlx5_core")  # active, but no interface of it has an address
+    device(root, "mlx5_0", "mlx5_core")  # active, but without an interface that has an address
     assert ready_rails(root, "rdmap79s0", "rdmap80s0", "rdmap81s0", "mlx5_0") == ["rdmap79s0"]
 
 
-def test_a_rail_with_an_interface_is_healthy_once_that_has_an_address(tmp_path):
+def test_a_rail_with_an_interface_is_healthy_once_the_interface_has_an_address(tmp_path):
     root = tmp_path / "ib"
     for name, interface in (("mlx5_0", "lo"), ("mlx5_1", "l"), ("mlx5_2", "lo2")):
         (device(root, name, "mlx5_core") / "device/net" / interface).mkdir(parents=True)
-    assert ready_rails(root, "mlx5_0", "mlx5_1", "mlx5_2") == ["mlx5_0"], "every machine has lo, and its address"
+    assert ready_rails(root, "mlx5_0", "mlx5_1", "mlx5_2") == ["mlx5_0"], "every machine has lo with an address"
 
 
-def test_a_node_is_not_asked_for_its_rails_before_its_first_boot_has_ended(tmp_path):
+def test_a_node_reports_no_healthy_rail_before_its_first_boot_has_ended(tmp_path):
     device(tmp_path / "ib", "rdmap79s0", "efa")
     assert ready_rails(tmp_path / "ib", "rdmap79s0", booted=False) == []
     assert ready_rails(tmp_path / "ib", "rdmap79s0") == ["rdmap79s0"]
@@ -96,12 +96,12 @@ def test_a_node_is_not_asked_for_its_rails_before_its_first_boot_has_ended(tmp_p
         ("p4d.24xlarge", 4, ["rdmap16s27"]),
     ],
 )
-def test_a_search_tries_the_devices_near_each_gpu(name, count, first):
+def test_a_search_over_efa_tries_the_devices_near_each_gpu(name, count, first):
     found = requests.rails(INSTANCES[name].shape())
     assert (len(found), found[0]) == (count, first)
     assert [device for rail in found for device in rail] == list(INSTANCES[name].hca)
 
 
-def test_a_search_over_hcas_tries_each_of_them():
+def test_a_search_over_hcas_tries_each_hca():
     shape = SHAPES["BM.GPU4.8"]
     assert requests.rails(shape) == [[hca] for hca in shape.rdma.hca]

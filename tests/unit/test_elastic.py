@@ -1,4 +1,4 @@
-"""Machines that Slurm starts and stops: requests to the cloud, reports to Slurm, and no fault that leaves a billed machine."""
+"""Machines that Slurm starts and stops: requests to the cloud, reports to Slurm, and faults, which leave no billed machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def head(tmp_path: Path) -> Controller:
     return Controller(tmp_path)
 
 
-def test_a_jobs_nodes_start_with_one_call_and_become_nodes(head):
+def test_a_jobs_machines_start_with_one_call_and_become_nodes(head):
     head.slurm.start(("7", head.nodes(4)))
     head.run()
     assert head.cloud.calls.count("launch") == 1
@@ -34,7 +34,7 @@ def test_a_jobs_nodes_start_with_one_call_and_become_nodes(head):
     assert not list(head.spool.iterdir())
 
 
-def test_idle_nodes_end_with_one_call_and_may_start_again(head):
+def test_idle_nodes_are_terminated_with_one_call_and_can_start_again(head):
     head.slurm.start(("7", head.nodes(4)))
     head.run()
     assert "10.0.0.2 gpu-dy-p5-2 # a node of busbar" in head.hosts.read_text()
@@ -49,7 +49,7 @@ def test_idle_nodes_end_with_one_call_and_may_start_again(head):
     assert len(head.cloud.running) == 3
 
 
-def test_64_nodes_cost_a_number_of_calls_that_does_not_depend_on_them(tmp_path):
+def test_64_nodes_need_as_many_calls_as_4(tmp_path):
     calls = []
     for size in (4, 64):
         (tmp_path / str(size)).mkdir()
@@ -72,7 +72,7 @@ def test_64_jobs_of_one_node_start_with_one_call(tmp_path):
     assert len(head.joined) == 64
 
 
-def test_jobs_start_apart_and_one_without_capacity_leaves_the_other_alone(head):
+def test_jobs_are_launched_separately_so_a_job_without_capacity_does_not_stop_the_other(head):
     head.cloud.room = 3
     head.slurm.start(("7", head.nodes(2)), ("8", head.nodes(4, first=3)))
     head.run(2)
@@ -81,7 +81,7 @@ def test_jobs_start_apart_and_one_without_capacity_leaves_the_other_alone(head):
     assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
 
 
-def test_without_capacity_the_set_is_down_with_the_reason_for_600_s_and_then_back(head):
+def test_a_set_without_capacity_is_down_with_the_reason_for_600_s(head):
     head.cloud.room = 0
     head.slurm.start(("7", head.nodes(2)))
     head.run()
@@ -100,7 +100,7 @@ def test_without_capacity_the_set_is_down_with_the_reason_for_600_s_and_then_bac
     assert sorted(head.joined) == head.nodes(2)
 
 
-def test_a_paused_set_leaves_the_other_set_and_its_own_running_nodes_alone(head):
+def test_a_paused_set_affects_neither_the_other_set_nor_its_own_running_nodes(head):
     head.slurm.start(("6", head.nodes(1)))
     head.run()
     head.cloud.room = 0
@@ -122,7 +122,7 @@ def test_a_job_over_two_sets_starts_whole_or_not_at_all(head):
     assert set(head.slurm.reasons()) >= {*head.nodes(2), *head.nodes(2, "p4")}
 
 
-def test_half_a_set_that_the_cloud_started_nevertheless_is_ended(head):
+def test_machines_of_an_incomplete_launch_are_terminated(head):
     head.cloud.room, head.cloud.partial = 2, True
     head.slurm.start(("7", head.nodes(4)))
     head.run(3)
@@ -131,7 +131,7 @@ def test_half_a_set_that_the_cloud_started_nevertheless_is_ended(head):
     assert "2 of 4 machines were not started" in head.slurm.reasons()[head.nodes(1)[0]]
 
 
-def test_jobs_of_one_node_get_the_machines_that_there_are(head):
+def test_jobs_of_one_node_get_as_many_machines_as_the_cloud_has(head):
     head.cloud.room = 2
     head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(4))))
     head.run(2)
@@ -139,7 +139,7 @@ def test_jobs_of_one_node_get_the_machines_that_there_are(head):
     assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
 
 
-def test_a_throttled_cloud_is_asked_again_with_the_same_token_and_longer_pauses(head):
+def test_a_throttled_launch_is_tried_again_with_the_same_token(head):
     head.cloud.busy = 2
     head.slurm.start(("7", head.nodes(2)))
     state = head.run(1)
@@ -151,7 +151,7 @@ def test_a_throttled_cloud_is_asked_again_with_the_same_token_and_longer_pauses(
     assert not head.slurm.reasons()
 
 
-def test_a_cloud_that_never_answers_is_given_up_and_said(head):
+def test_a_launch_in_a_cloud_that_never_answers_fails_with_that_reason(head):
     head.cloud.busy = 10**9
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)
@@ -159,7 +159,7 @@ def test_a_cloud_that_never_answers_is_given_up_and_said(head):
     assert not head.state().batches
 
 
-def test_a_call_that_the_cloud_refuses_for_good_is_not_repeated_at_once(head):
+def test_a_call_that_the_cloud_does_not_permit_is_not_repeated(head):
     head.cloud.refuses = CloudError("UnauthorizedOperation", "You are not authorized to perform this operation.")
     head.slurm.start(("7", head.nodes(2)))
     head.run(5)
@@ -167,7 +167,7 @@ def test_a_call_that_the_cloud_refuses_for_good_is_not_repeated_at_once(head):
     assert head.slurm.reasons()[head.nodes(1)[0]].startswith("UnauthorizedOperation: You are not authorized")
 
 
-def test_a_launch_that_fails_later_fails_its_job(head):
+def test_a_launch_that_the_cloud_later_reports_as_failed_fails_its_job(head):
     head.slurm.start(("7", head.nodes(2)))
     head.silent = set(head.nodes(2))
     state = head.run()
@@ -193,7 +193,7 @@ def test_a_node_that_dies_in_a_job_is_down_with_the_clouds_reason_and_then_usabl
     assert len(head.cloud.running) == 2
 
 
-def test_a_new_machine_that_is_not_listed_yet_is_not_lost(head):
+def test_a_new_machine_that_is_not_listed_yet_is_not_given_up(head):
     head.cloud.unlisted = True
     head.slurm.start(("7", head.nodes(2)))
     head.run(3)
@@ -203,7 +203,7 @@ def test_a_new_machine_that_is_not_listed_yet_is_not_lost(head):
     assert sorted(head.joined) == head.nodes(2)
 
 
-def test_a_machine_that_one_list_leaves_out_is_not_lost(head):
+def test_a_machine_that_is_missing_from_one_listing_is_not_given_up(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.cloud.unlisted = True
@@ -214,7 +214,7 @@ def test_a_machine_that_one_list_leaves_out_is_not_lost(head):
     assert not head.slurm.reasons()
 
 
-def test_a_machine_that_is_never_listed_is_lost(head):
+def test_a_machine_that_is_never_listed_is_given_up_and_terminated_when_it_appears(head):
     head.slurm.start(("7", head.nodes(2)))
     head.cloud.unlisted = True
     head.run(30)
@@ -224,7 +224,7 @@ def test_a_machine_that_is_never_listed_is_lost(head):
     assert not head.cloud.running
 
 
-def test_a_machine_that_is_never_reached_fails_alone_with_what_it_last_said(head):
+def test_only_the_machine_that_is_never_reached_fails_and_its_reason_is_the_last_answer(head):
     head.silent = set(head.nodes(1))
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)
@@ -241,7 +241,7 @@ def test_a_node_that_slurm_gave_up_while_it_started_has_no_machine_left(head):
     assert "slurmd did not answer" in head.slurm.reasons()[head.nodes(1)[0]]
 
 
-def test_a_machine_of_no_node_is_ended(head):
+def test_a_machine_that_belongs_to_no_node_is_terminated(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     (head.folder / "state.json").unlink()
@@ -249,7 +249,7 @@ def test_a_machine_of_no_node_is_ended(head):
     assert not head.cloud.running
 
 
-def test_a_node_that_slurm_takes_for_ended_has_no_machine(head):
+def test_a_node_that_slurm_has_powered_down_loses_its_machine(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.slurm.resume(head.nodes(1))
@@ -257,7 +257,7 @@ def test_a_node_that_slurm_takes_for_ended_has_no_machine(head):
     assert head.cloud.running == ["i-0002"]
 
 
-def test_a_node_that_slurm_takes_for_dead_is_ended(head):
+def test_the_machine_of_a_node_that_slurm_sets_down_is_terminated(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.slurm.down(head.nodes(1), "Not responding")
@@ -275,7 +275,7 @@ def test_a_node_that_a_person_drained_keeps_its_machine(head):
     assert head.cloud.running == ["i-0001"]
 
 
-def test_a_cloud_that_does_not_answer_concludes_nothing(head):
+def test_nothing_is_concluded_from_a_cloud_that_does_not_answer(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.cloud.busy = 10**9
@@ -284,7 +284,7 @@ def test_a_cloud_that_does_not_answer_concludes_nothing(head):
     assert not head.slurm.reasons()
 
 
-def test_machines_that_could_not_be_ended_are_ended_later(head):
+def test_machines_that_could_not_be_terminated_are_terminated_later(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.cloud.busy = 2
@@ -298,16 +298,16 @@ def test_machines_that_could_not_be_ended_are_ended_later(head):
 STATIC = "gpu-st-p5-1"
 
 
-def test_a_static_node_that_is_silent_gets_its_slurmd_again(head):
+def test_slurmd_of_a_static_node_that_does_not_respond_is_started_again(head):
     head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
     head.run(3)
-    assert head.joined == [STATIC], "it is tried once a minute"
-    assert STATIC in head.slurm.reasons(), "it returns by itself, once its slurmd answers"
+    assert head.joined == [STATIC], "slurmd is started once a minute"
+    assert STATIC in head.slurm.reasons(), "Slurm returns the node by itself once its slurmd answers"
     head.run(1, seconds=60)
     assert head.joined == [STATIC] * 2
 
 
-def test_a_static_node_that_is_not_reached_says_why_and_returns_when_it_is(head):
+def test_a_static_node_that_is_not_reached_shows_the_reason_until_it_is_reached(head):
     head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
     head.silent = {STATIC}
     head.run()
@@ -326,7 +326,7 @@ def test_a_static_node_that_is_not_reached_says_why_and_returns_when_it_is(head)
         (("IDLE", "DRAIN"), "cable"),
     ],
 )
-def test_a_static_node_that_waits_for_a_person_is_left_alone(head, flags, reason):
+def test_a_static_node_that_is_drained_or_down_for_another_reason_is_not_changed(head, flags, reason):
     head.slurm.nodes[STATIC] = NodeState(frozenset(flags), reason)
     head.run(2)
     assert not head.joined
@@ -334,7 +334,7 @@ def test_a_static_node_that_waits_for_a_person_is_left_alone(head, flags, reason
 
 
 def story(head: Controller) -> Iterator[None]:
-    """A job starts two nodes, another job fails for lack of capacity, the first job's nodes are terminated."""
+    """A job starts two nodes, another job fails for lack of capacity, and the first job's nodes are terminated."""
     head.cloud.room = 3
     head.slurm.start(("7", head.nodes(2)))
     head.slurm.start(("8", head.nodes(2, "p4")))
@@ -346,7 +346,7 @@ def story(head: Controller) -> Iterator[None]:
 
 
 def play(head: Controller) -> int:
-    """Play the story; a killed run is followed by the next one. Return the number of steps."""
+    """Play the story, with another run after a killed one; return the number of steps."""
     for _ in story(head):
         try:
             head.run()
@@ -356,7 +356,7 @@ def play(head: Controller) -> int:
 
 
 def at_each_step(folder: Path) -> Iterator[Controller]:
-    """Yield a controller for every step of the story at which its run can be killed, before and after it."""
+    """Yield two controllers for every step of the story: one is killed before the step, the other after it."""
     (folder / "whole").mkdir()
     steps = play(Controller(folder / "whole"))
     for step in range(1, steps + 1):
@@ -379,7 +379,7 @@ def test_a_run_that_is_killed_at_any_step_is_continued_by_the_next(tmp_path):
         assert all("InsufficientInstanceCapacity" in reason for reason in head.slurm.reasons().values()), where
 
 
-def test_the_lock_ends_with_its_holder_however_that_ends(tmp_path):
+def test_the_lock_is_released_however_its_holder_ends(tmp_path):
     path = str(tmp_path / "lock")
     program = f"import os, sys; sys.path.insert(0, {str(Path.cwd())!r})\nfrom scheduler.elastic.state import only_one\n"
     holder = subprocess.Popen(
@@ -390,7 +390,7 @@ def test_the_lock_ends_with_its_holder_however_that_ends(tmp_path):
     )
     assert holder.stdout.readline() == "True\n"
     with only_one(path) as mine:
-        assert not mine, "two runs at once"
+        assert not mine, "two runs hold the lock at once"
     holder.kill()
     holder.wait()
     assert Path(path).read_text() == f"{holder.pid}\n"
@@ -398,14 +398,14 @@ def test_the_lock_ends_with_its_holder_however_that_ends(tmp_path):
         assert mine, "the lock of a dead holder is stale"
 
 
-def test_a_half_written_wish_is_not_read_and_wishes_are_read_in_order(tmp_path):
+def test_a_half_written_request_is_not_read_and_requests_are_read_in_order(tmp_path):
     (tmp_path / ".00000-1.json").write_text('{"kind": ')
     spool.write(str(tmp_path), spool.RESUME, [spool.Group("1", ("a-dy-b-1",))])
     spool.write(str(tmp_path), spool.SUSPEND, [spool.Group("", ("a-dy-b-1",))])
     assert [wish.kind for wish in spool.read(str(tmp_path))] == ["resume", "suspend"]
 
 
-def test_slurms_file_says_which_nodes_belong_to_which_job():
+def test_slurms_resume_file_says_which_nodes_belong_to_which_job():
     jobs = [{"job_id": 140814, "nodes_resume": "g-[1-3]"}, {"job_id": 140815, "nodes_resume": "g-[3-4]"}]
     text = json.dumps({"all_nodes_resume": "g-[1-5]", "jobs": jobs})
     assert spool.groups_of("g-[1-5]", text) == [
@@ -435,7 +435,7 @@ def test_a_state_of_another_version_is_refused(tmp_path):
         *((name, "") for name in ("gpu-dy-p5-9", "gpu-dy-p5-0", "gpu-dy-p5-01", "gpu-st-p5-1", "gpu-dy-p5", "x")),
     ],
 )
-def test_a_node_is_of_the_set_that_names_it(head, node, node_set):
+def test_the_name_of_a_node_says_which_set_it_belongs_to(head, node, node_set):
     assert head.settings.set_of(node) == node_set
 
 
@@ -452,16 +452,16 @@ def test_states_and_reasons_are_read_as_scontrol_shows_them():
     assert (found["gpu-st-p5-1"].flags, found["gpu-st-p5-1"].reason) == ({"DOWN", "DRAIN"}, "Not responding")
 
 
-def test_a_sweep_ends_all_machines_and_waits(head, capsys):
+def test_a_sweep_terminates_all_machines_although_its_first_call_is_throttled(head, capsys):
     head.slurm.start(("7", head.nodes(3)))
     head.run()
     head.cloud.busy = 1
     assert sweep.all_machines(head.cloud, lambda _: None, lambda: 0) == 0
     assert not head.cloud.running
-    assert "ending 3 machines" in capsys.readouterr().out
+    assert "terminating 3 machines" in capsys.readouterr().out
 
 
-def test_a_sweep_that_cannot_end_machines_fails_and_says_so(head, capsys):
+def test_a_sweep_that_cannot_terminate_machines_fails_and_says_so(head, capsys):
     head.slurm.start(("7", head.nodes(3)))
     head.run()
     head.cloud.busy = 10**9
@@ -472,10 +472,10 @@ def test_a_sweep_that_cannot_end_machines_fails_and_says_so(head, capsys):
 def test_a_sweep_that_the_cloud_refuses_fails_at_once(head, capsys):
     head.cloud.hides = CloudError("UnauthorizedOperation", "You are not authorized")
     assert sweep.all_machines(head.cloud, lambda _: None, lambda: 0) == 1
-    assert "may still run, because the cloud refuses to list or end them: Unauthorized" in capsys.readouterr().out
+    assert "may still run, because the cloud refuses to list or terminate them: Unauthorized" in capsys.readouterr().out
 
 
-def test_an_update_that_makes_a_set_smaller_or_removes_it_leaves_no_machine_of_it(head):
+def test_an_update_that_shrinks_or_removes_a_set_terminates_the_machines_of_removed_nodes(head):
     head.slurm.start(("7", head.nodes(4)), ("8", head.nodes(2, "p4")))
     head.run()
     smaller = head.settings.sets["gpu/p5"]._replace(dynamic=3)
@@ -485,7 +485,7 @@ def test_an_update_that_makes_a_set_smaller_or_removes_it_leaves_no_machine_of_i
     assert {batch.node_set for batch in state.batches.values()} == {"gpu/p5"}
 
 
-def test_a_file_that_is_no_wish_does_not_stop_the_others(head):
+def test_a_file_that_is_not_a_request_is_set_aside_and_the_other_requests_are_carried_out(head):
     (head.spool / "00000-1.json").write_text("no wish")
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
@@ -508,7 +508,7 @@ def test_nodes_that_always_run_are_started_without_a_job_with_one_call_and_only_
     assert len(head.cloud.running) == 2
 
 
-def test_a_node_that_slurm_is_about_to_start_is_not_asked_again(tmp_path):
+def test_slurm_is_not_asked_twice_for_a_node_that_it_is_about_to_start(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.slurm.delays = True
     head.run(4)
@@ -517,8 +517,8 @@ def test_a_node_that_slurm_is_about_to_start_is_not_asked_again(tmp_path):
     assert (sorted(head.slurm.asked), sorted(head.joined)) == (head.nodes(2), head.nodes(2))
 
 
-def test_a_node_that_starts_keeps_its_machine_when_somebody_asks_for_it_again(tmp_path):
-    """Slurm 22.05 shows such a node as POWERED_DOWN and POWER_UP, beside POWERING_UP, until it next looks at it."""
+def test_a_node_that_is_starting_keeps_its_machine_when_its_start_is_requested_again(tmp_path):
+    """Slurm 22.05 shows such a node as POWERED_DOWN and POWER_UP, besides POWERING_UP, until it next checks the node."""
     head = Controller(tmp_path, always_on=2)
     head.silent.update(head.nodes(2))
     head.run(2)
@@ -532,7 +532,7 @@ def test_a_node_that_starts_keeps_its_machine_when_somebody_asks_for_it_again(tm
     assert (head.cloud.started, sorted(head.joined)) == (2, head.nodes(2))
 
 
-def test_a_node_that_always_runs_is_started_again_after_its_machine_has_ended_and_slurm_knew_why(tmp_path):
+def test_a_node_that_always_runs_is_started_again_after_slurm_showed_why_its_machine_ended(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.run(3)
     head.cloud.die("i-0001", "Server.InternalError")
@@ -553,14 +553,14 @@ def test_nodes_that_always_run_wait_for_the_pause_of_a_set_without_capacity(tmp_
     assert len(head.cloud.running) == 2
 
 
-def test_nothing_that_always_runs_is_started_while_the_cluster_is_destroyed(tmp_path):
+def test_no_always_on_node_is_started_while_the_cluster_is_destroyed(tmp_path):
     head = Controller(tmp_path, always_on=2)
     (tmp_path / "closed").touch()
     head.run(4)
     assert not head.cloud.started
 
 
-def test_nodes_that_always_run_are_tested_before_they_join_too(tmp_path):
+def test_nodes_that_always_run_are_also_tested_before_they_join(tmp_path):
     head = Controller(tmp_path, entry_s=600, always_on=2)
     head.run(4)
     assert not head.joined
@@ -568,14 +568,14 @@ def test_nodes_that_always_run_are_tested_before_they_join_too(tmp_path):
 
 
 def growing(tmp_path) -> Controller:
-    """Return a controller whose first two nodes run in a network of their own."""
+    """Return a controller whose two always-on nodes run in one network, which can be enlarged."""
     head = Controller(tmp_path, always_on=2)
     head.cloud.grows = True
     head.run(3)
     return head
 
 
-def test_a_repaired_node_that_always_runs_starts_in_the_network_of_the_others(tmp_path):
+def test_a_recreated_always_on_node_starts_in_the_network_of_the_other_node(tmp_path):
     head = growing(tmp_path)
     (network,) = head.state().batches
     head.cloud.die("i-0001", "hardware failure")
@@ -586,7 +586,7 @@ def test_a_repaired_node_that_always_runs_starts_in_the_network_of_the_others(tm
     assert {one.network for one in head.state().batches.values()} == {network}
 
 
-def test_a_network_without_room_for_a_repaired_node_fails_that_node_alone(tmp_path):
+def test_a_network_without_room_for_a_recreated_node_fails_only_that_node(tmp_path):
     head = growing(tmp_path)
     head.cloud.die("i-0001", "hardware failure")
     head.cloud.room = -1
@@ -600,7 +600,7 @@ def test_a_network_without_room_for_a_repaired_node_fails_that_node_alone(tmp_pa
     assert len(head.cloud.running) == 2
 
 
-def test_a_repaired_node_gets_a_network_of_its_own_where_no_other_is_left(tmp_path):
+def test_a_recreated_node_gets_a_new_network_if_no_other_node_is_left(tmp_path):
     head = growing(tmp_path)
     (network,) = head.state().batches
     for its in ("i-0001", "i-0002"):
@@ -610,7 +610,7 @@ def test_a_repaired_node_gets_a_network_of_its_own_where_no_other_is_left(tmp_pa
     assert network not in {head.cloud.machines[its].token for its in head.cloud.running}
 
 
-def test_a_repair_that_is_killed_at_any_step_is_continued_and_starts_one_machine(tmp_path):
+def test_the_recreation_of_a_node_is_continued_after_a_kill_at_any_step_and_starts_one_machine(tmp_path):
     at, killed = 0, True
     while killed:
         at += 1
@@ -629,15 +629,15 @@ def test_a_repair_that_is_killed_at_any_step_is_continued_and_starts_one_machine
         head.run(9, seconds=61)
         assert len(head.cloud.running) == 2, at
         assert len({head.cloud.machines[its].token for its in head.cloud.running}) == 1, at
-    assert at > 30, "it has as many steps"
+    assert at > 30, "the recreation of a node has more than 30 steps"
 
 
-def test_a_zone_without_capacity_is_followed_by_the_next_and_nothing_is_left_of_the_attempt(head):
+def test_after_a_zone_without_capacity_the_next_zone_is_tried_and_nothing_is_left_of_the_first_attempt(head):
     head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1"}
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     first = next(iter(head.cloud.failed))
-    head.cloud.machines["i-9999"] = Machine("i-9999", first, "10.0.9.9")  # a machine that the service left of the failed launch
+    head.cloud.machines["i-9999"] = Machine("i-9999", first, "10.0.9.9")  # left behind by the failed launch
     state = head.run(3)
     assert first not in state.batches
     assert sorted(node for one in state.batches.values() for node in one.joined) == head.nodes(2)
@@ -646,7 +646,7 @@ def test_a_zone_without_capacity_is_followed_by_the_next_and_nothing_is_left_of_
     assert not state.pauses
 
 
-def test_a_job_fails_whole_with_what_every_zone_said_where_none_has_capacity(head):
+def test_a_job_for_which_no_zone_has_capacity_fails_with_the_answer_of_every_zone(head):
     head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1", "AD-2"}
     head.slurm.start(("7", [*head.nodes(2), *head.nodes(1, "p4")]))
     head.run(4)
@@ -658,7 +658,7 @@ def test_a_job_fails_whole_with_what_every_zone_said_where_none_has_capacity(hea
     assert not head.cloud.running
 
 
-def test_an_update_that_takes_the_next_zones_away_while_a_launch_fails_fails_that_launch(head):
+def test_a_launch_without_capacity_fails_if_an_update_removed_the_zones_not_yet_tried(head):
     head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1", "AD-2"}
     head.slurm.start(("7", head.nodes(2)))
     head.run()

@@ -105,7 +105,7 @@ def test_a_request_is_signed_as_the_vendors_own_library_signs_it(monkeypatch):
     assert ours["authorization"] == theirs.headers["Authorization"]
 
 
-def test_a_launch_is_one_call_with_all_or_nothing_a_token_and_the_clusters_tags():
+def test_a_launch_is_one_all_or_nothing_call_with_a_token_and_the_clusters_tags():
     started = "".join(instance(f"i-{at:017x}") for at in range(4))
     aws, service = cloud(RunInstances=ok("RunInstances", f"<instancesSet>{started}</instancesSet>"))
     assert launch(aws) == [f"i-{at:017x}" for at in range(4)]
@@ -117,7 +117,7 @@ def test_a_launch_is_one_call_with_all_or_nothing_a_token_and_the_clusters_tags(
 
 
 def nested(asked: dict[str, str]) -> dict[str, Any]:
-    """Return a request of the Query API as the members of the vendor's model."""
+    """Return a request of the Query API as members of the vendor's model."""
     members = {
         "LaunchTemplate": {
             "LaunchTemplateId": asked["LaunchTemplate.LaunchTemplateId"],
@@ -129,12 +129,12 @@ def nested(asked: dict[str, str]) -> dict[str, Any]:
     return {**{key: value for key, value in flat.items() if key not in {"Action", "Version"}}, **members}
 
 
-def test_the_vendors_model_takes_a_launch():
+def test_a_launch_is_valid_by_the_vendors_model_of_the_api():
     aws, service = cloud(RunInstances=ok("RunInstances", "<instancesSet/>"))
     launch(aws)
     shape = MODEL.operation_model("RunInstances").input_shape
     assert not ParamValidator().validate(nested(service.asked[0]), shape).has_errors()
-    # The Query API's names of lists differ from the members' names.
+    # The Query API's name of a list differs from the member's name.
     assert shape.members["TagSpecifications"].serialization["name"] == "TagSpecification"
 
 
@@ -144,7 +144,7 @@ def test_the_vendors_model_takes_a_launch():
      "InsufficientFreeAddressesInSubnet", "VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded",
      "ReservationCapacityExceeded", "UnfulfillableCapacity", "SpotMaxPriceTooLow"],
 )  # fmt: skip
-def test_what_the_cloud_has_no_room_for_is_capacity(code):
+def test_errors_of_capacity_quotas_free_addresses_and_spot_price_are_capacity_errors(code):
     aws, _ = cloud(RunInstances=refused(code, "We currently do not have sufficient capacity"))
     with pytest.raises(CapacityError, match=f"{code}: RunInstances: We currently do not have"):
         launch(aws)
@@ -162,20 +162,20 @@ def test_what_the_cloud_has_no_room_for_is_capacity(code):
         ConnectionResetError("reset"),
     ],
 )
-def test_what_may_succeed_later_is_busy(answer):
+def test_errors_of_calls_that_may_succeed_later_are_busy_errors(answer):
     aws, _ = cloud(RunInstances=answer)
     with pytest.raises(BusyError):
         launch(aws)
 
 
-def test_what_the_role_may_not_do_is_neither():
+def test_a_missing_permission_is_neither_a_capacity_nor_a_busy_error():
     aws, _ = cloud(RunInstances=refused("UnauthorizedOperation", "You are not authorized", 403))
     with pytest.raises(CloudError, match="UnauthorizedOperation: RunInstances: You are not authorized") as caught:
         launch(aws)
     assert type(caught.value) is CloudError
 
 
-def test_a_machine_without_a_role_says_so():
+def test_without_a_role_the_error_asks_whether_the_machine_has_one():
     aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(404, b"not found"))
     with pytest.raises(CloudError, match="the metadata service answers 404 to api/token; has this machine a role"):
         aws.listing()
@@ -199,7 +199,7 @@ def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
     assert second["NextToken"] == "more"
 
 
-def test_credentials_are_asked_for_once_in_a_run():
+def test_credentials_are_fetched_once_in_a_run():
     aws, service = cloud(DescribeInstances=[listed(), listed()])
     aws.listing()
     aws.listing()
@@ -216,13 +216,13 @@ def test_machines_that_the_cloud_has_forgotten_do_not_keep_the_others_running():
     assert len(service.asked) == 1
 
 
-def test_other_refusals_to_end_machines_are_said():
+def test_other_refusals_to_terminate_machines_are_reported():
     aws, _ = cloud(TerminateInstances=refused("OperationNotPermitted", "termination protection"))
     with pytest.raises(CloudError, match="termination protection"):
         aws.terminate(["i-0a"])
 
 
-def test_places_are_network_nodes_from_the_top_down_a_hundred_machines_a_call():
+def test_the_place_of_a_machine_is_its_network_nodes_and_one_call_asks_for_up_to_a_hundred_machines():
     machines = [Machine(f"i-{at}", "t", "10.0.0.1") for at in range(101)]
     layers = "<networkNodeSet><item>nn-1</item><item>nn-2</item><item>nn-3</item></networkNodeSet>"
     # A machine that does not run yet, or whose type has no network nodes, is listed without them.
@@ -247,9 +247,14 @@ def test_places_are_network_nodes_from_the_top_down_a_hundred_machines_a_call():
         ("active", "p5.48xlarge", "2026-12-08T11:30:00.000Z", ""),
         ("active", "p5.48xlarge", "", ""),
         ("scheduled", "p5.48xlarge", "", "begins at 2026-12-01T11:30:00.000Z"),
-        ("active", "p5.48xlarge", "2026-12-01T12:29:59.000Z", "ends at {}, and EC2 ends its machines 30 minutes before"),
+        ("active", "p5.48xlarge", "2026-12-01T12:29:59.000Z", "ends at {}, and EC2 terminates its machines 30 minutes before"),
         ("active", "p5.48xlarge", "2026-12-01T12:30:01.000Z", ""),
-        ("active", "p6e-gb200.36xlarge", "2026-12-01T12:30:01.000Z", "ends at {}, and EC2 ends its machines 60 minutes before"),
+        (
+            "active",
+            "p6e-gb200.36xlarge",
+            "2026-12-01T12:30:01.000Z",
+            "ends at {}, and EC2 terminates its machines 60 minutes before",
+        ),
         ("expired", "p5.48xlarge", "2026-12-08T11:30:00.000Z", "is expired, its end is {}"),
         ("payment-failed", "p5.48xlarge", "", "is payment-failed"),
     ],
@@ -270,7 +275,7 @@ def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_befo
     assert {key: value for key, value in asked.items() if "Id" in key} == {"CapacityReservationId.1": "cr-1"}
 
 
-def test_nothing_is_asked_where_no_set_has_a_capacity_block():
+def test_without_a_capacity_block_the_service_is_not_asked_for_one():
     aws, service = cloud()
     assert aws.closed({"gpu/a": {"template": "lt-1"}}) == {}
     assert not service.asked

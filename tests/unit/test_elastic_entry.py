@@ -1,4 +1,4 @@
-"""New machines are tested in pairs before they become nodes: which join, which do not and why, and what a fault leaves."""
+"""New machines are tested in pairs before they become nodes: which join, why others do not, and what remains after a fault."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ def head(tmp_path: Path) -> Controller:
 
 
 def answer(head: Controller, bad: dict[str, str] | None = None, failed: str = "") -> None:
-    """Give every pending test a result: the nodes `bad` have not passed."""
+    """Give every pending test a result in which the nodes `bad` have not passed."""
     for token, _, machines in head.desk.due():
         told = {node: "24 GB/s with others" for node, _, _ in machines}
         head.desk.answer(token, Outcome(failed, bad or {}, told))
 
 
-def test_machines_join_only_after_their_test_and_their_numbers_are_slurms_comment(head):
+def test_machines_join_only_after_their_test_and_slurms_comments_have_the_results(head):
     head.slurm.start(("7", head.nodes(3)))
     head.run(4)
-    assert not head.joined, "no slurmd has started, so no job can run there"
+    assert not head.joined, "no slurmd has started, so no job can run on these machines"
     ((_, node_set, machines),) = head.desk.due()
     assert (node_set, sorted(node for node, _, _ in machines)) == ("gpu/p5", head.nodes(3))
     answer(head)
@@ -56,7 +56,7 @@ def test_the_test_waits_until_every_machine_of_the_launch_has_booted(head):
     assert head.desk.due()
 
 
-def test_a_machine_of_a_job_that_does_not_pass_ends_with_the_whole_launch_and_sinfo_says_why(head):
+def test_if_one_machine_of_a_job_fails_its_test_the_whole_launch_is_terminated_and_sinfo_says_why(head):
     first, second = head.nodes(2)
     head.slurm.start(("7", [first, second]))
     head.run(2)
@@ -69,12 +69,12 @@ def test_a_machine_of_a_job_that_does_not_pass_ends_with_the_whole_launch_and_si
         second: f"entry test: terminated with {first}, which did not pass",
     }
     head.run(2, seconds=LOST_S)
-    assert set(head.slurm.reasons()) == {first}, "the fine one's name is usable soon, the other's after the pause"
+    assert set(head.slurm.reasons()) == {first}, "the healthy node's name is usable soon, the bad node's after the pause"
     head.run(2, seconds=PAUSE_S)
     assert not head.slurm.reasons()
 
 
-def test_machines_of_several_jobs_of_one_node_test_each_other_and_only_the_bad_one_ends(head):
+def test_machines_of_several_one_node_jobs_are_tested_together_and_only_the_bad_one_is_terminated(head):
     head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(3))))
     head.run(2)
     answer(head, {head.nodes(1)[0]: "slow"})
@@ -83,7 +83,7 @@ def test_machines_of_several_jobs_of_one_node_test_each_other_and_only_the_bad_o
     assert len(head.cloud.running) == 2
 
 
-def test_a_node_that_the_test_says_nothing_of_has_not_passed(head):
+def test_a_node_that_the_result_does_not_mention_has_not_passed(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     ((token, _, _),) = head.desk.due()
@@ -93,14 +93,14 @@ def test_a_node_that_the_test_says_nothing_of_has_not_passed(head):
     assert head.slurm.reasons()[head.nodes(2)[1]] == "entry test: no pair with this node was measured"
 
 
-def test_a_machine_that_was_started_alone_joins_untested_and_its_comment_says_so(head):
+def test_a_machine_that_was_launched_without_others_joins_untested_and_its_comment_says_so(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)
     assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not run, because no other machine was started with this one")
 
 
-def test_a_test_that_could_not_be_made_lets_nobody_in(head):
+def test_if_the_test_could_not_run_no_machine_joins(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     answer(head, failed="nccl-tests did not build")
@@ -132,7 +132,7 @@ def test_a_machine_that_never_boots_fails_by_itself_and_the_others_are_tested(he
     assert sorted(node for node, _, _ in machines) == head.nodes(2)
 
 
-def test_a_launch_that_is_gone_leaves_no_test_behind(head):
+def test_a_terminated_launch_leaves_no_test_behind(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     head.slurm.idle(*head.nodes(2))
@@ -142,7 +142,7 @@ def test_a_launch_that_is_gone_leaves_no_test_behind(head):
 
 
 @pytest.mark.parametrize("after", [False, True])
-def test_a_run_killed_at_any_step_is_continued_and_tests_once(tmp_path, after):
+def test_a_run_killed_at_any_step_is_continued_until_the_tested_machines_join(tmp_path, after):
     for kill_at in range(1, 40):
         folder = tmp_path / str(kill_at)
         folder.mkdir()
@@ -161,10 +161,10 @@ def test_a_run_killed_at_any_step_is_continued_and_tests_once(tmp_path, after):
         assert not head.slurm.reasons()
         if not killed:
             return
-    pytest.fail("there was no end of steps")
+    pytest.fail("a run was still killed at its 39th step")
 
 
-def test_tests_that_are_due_run_at_once_and_one_that_comes_meanwhile_does_not_wait(tmp_path):
+def test_pending_tests_run_at_the_same_time_and_a_new_test_does_not_wait_for_them(tmp_path):
     desk, both = Desk(str(tmp_path / "entry")), threading.Barrier(2, timeout=20)
     desk.ask("a1", "gpu/p5", [("n1", "i-1", "10.0.0.1"), ("n2", "i-2", "10.0.0.2")])
 
@@ -172,7 +172,7 @@ def test_tests_that_are_due_run_at_once_and_one_that_comes_meanwhile_does_not_wa
         assert (node_set, machines[0]) == ("gpu/p5", ("n1", "i-1", "10.0.0.1"))
         if token == "a1":  # noqa: S105 - the name of a launch
             desk.ask("b2", "gpu/p5", machines)
-        both.wait()  # breaks unless both run
+        both.wait()  # raises an error unless both tests run
         return Outcome("", {}, {"n1": token})
 
     entry.all_due(desk, made)
@@ -212,7 +212,7 @@ def said(monkeypatch: pytest.MonkeyPatch, known: Settings, out: str, err: str = 
     return entry.over_ssh(known)("a1", "gpu/p5", MACHINES), calls[0]
 
 
-def test_a_test_runs_on_the_first_machine_whose_others_it_reaches_with_the_forwarded_agent_and_pinned_keys(known, monkeypatch):
+def test_a_test_runs_on_the_first_machine_and_reaches_the_others_by_the_forwarded_agent_and_pinned_keys(known, monkeypatch):
     outcome, (words, given, timeout_s) = said(monkeypatch, known, 'x\n{"failed": "", "bad": {}, "told": {"n1": "24"}}\n')
     assert outcome == Outcome("", {}, {"n1": "24"})
     assert words[:5] == ["ssh-agent", "sh", "-c", 'ssh-add -q "$0" && exec "$@"', "/srv/key"]
@@ -231,11 +231,11 @@ def test_a_test_runs_on_the_first_machine_whose_others_it_reaches_with_the_forwa
         ("hello", "", 0, "its answer cannot be read: hello"),
     ],
 )
-def test_a_test_without_an_answer_says_why(known, monkeypatch, out, err, status, why):  # noqa: PLR0913, PLR0917
+def test_a_test_without_a_result_fails_with_the_reason(known, monkeypatch, out, err, status, why):  # noqa: PLR0913, PLR0917
     assert said(monkeypatch, known, out, err, status)[0] == Outcome(why, {}, {})
 
 
-def test_a_test_that_cannot_start_or_does_not_end_says_so(known, monkeypatch):
+def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, monkeypatch):
     def raises(error: Exception) -> Outcome:
         def run(*_: Any, **__: Any) -> None:
             raise error
@@ -247,7 +247,7 @@ def test_a_test_that_cannot_start_or_does_not_end_says_so(known, monkeypatch):
     assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
 
 
-def test_an_outcome_that_is_being_written_is_left_alone_and_one_of_another_launch_is_not(tmp_path):
+def test_files_of_a_known_launch_stay_even_while_they_are_written_and_other_launches_files_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()

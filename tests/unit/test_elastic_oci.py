@@ -31,7 +31,7 @@ PEM = serialization.Encoding.PEM
 
 
 def made_certificate() -> tuple[rsa.RSAPrivateKey, x509.Certificate]:
-    """Return a machine's key and certificate, which contains its tenancy as OCI's do."""
+    """Return a machine's key and its certificate; as on OCI, the certificate contains the tenancy."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     parts = [(NameOID.COMMON_NAME, "ocid1.instance.oc1..bbbb"), (NameOID.ORGANIZATIONAL_UNIT_NAME, f"opc-tenant:{TENANCY}")]
     name = x509.Name([x509.NameAttribute(kind, text) for kind, text in parts])
@@ -50,12 +50,12 @@ session_key = functools.cache(lambda: GENUINE(["genrsa", "2048"], b""))
 
 @pytest.fixture(autouse=True)
 def _one_session_key(request, monkeypatch):
-    """Every identity generates a key, which takes a fifth of a second; here all but one share the same key."""
+    """Every identity generates a key, which takes a fifth of a second; all tests except one share a key."""
 
     def one(words: Sequence[str], text: bytes, keep: Sequence[int] = ()) -> bytes:
         return session_key() if words[0] == "genrsa" else GENUINE(words, text, keep)
 
-    if request.function is not test_the_key_of_a_machine_is_in_no_commands_words:
+    if request.function is not test_the_private_key_of_a_machine_is_in_no_arguments_of_a_command:
         monkeypatch.setattr(oci_identity, "_openssl", one)
 
 
@@ -198,7 +198,7 @@ def grown(service: Service) -> list[Any]:
     return [(path, asked) for method, path, asked in service.asked if method == "PUT"]
 
 
-def test_a_launch_beside_another_enlarges_its_network_once(cloud, service):
+def test_a_launch_beside_an_earlier_launch_enlarges_the_earlier_launchs_network_once(cloud, service):
     service.network("n1", "i1", size=1, launched="t")
     assert launch(cloud, "t", 2) == []
     tags = {**TAGS, "busbar-launch": "t", "busbar-grown": "0123456789abcdef"}
@@ -210,20 +210,20 @@ def test_a_launch_beside_another_enlarges_its_network_once(cloud, service):
 
 
 @pytest.mark.parametrize(("state", "size", "resized"), [("SCALING", 1, []), ("PROVISIONING", 1, []), ("RUNNING", 3, [1])])
-def test_a_network_that_is_changing_or_short_of_its_own_size_is_asked_again_later(cloud, service, state, size, resized):
+def test_a_changing_or_incomplete_network_is_busy_and_an_incomplete_one_is_resized(cloud, service, state, size, resized):
     service.network("n1", "i1", size=size, launched="t", state=state)
     with pytest.raises(BusyError, match="cluster network n1"):
         launch(cloud, "t", 1)
     assert [asked["instancePools"][0]["size"] for _, asked in grown(service)] == resized
 
 
-def test_a_launch_beside_a_network_that_is_gone_makes_one_of_its_own(cloud, service):
+def test_a_launch_whose_network_is_gone_creates_a_new_one(cloud, service):
     service.network("n1", "i1", launched="t", state="TERMINATING")
     launch(cloud, "t", 1)
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_network_that_could_not_grow_fails_the_launch_that_wanted_it_and_not_its_own(cloud, service):
+def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_it_but_not_the_first_one(cloud, service):
     service.network("n1", "i1", size=2, launched="t", state="SCALING", **{"busbar-grown": "u"})
     old = {"id": "w1", "status": "FAILED", "timeAccepted": "2026-01-01T00:00:00Z"}
     service.work["n1"] = [{"id": "w2", "status": "IN_PROGRESS", "timeAccepted": "2026-01-02T00:00:00Z"}, old]
@@ -252,14 +252,14 @@ def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_ot
         (said(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found."), CloudError),
     ],
 )
-def test_refusals_are_told_apart(cloud, service, answer, kind):
+def test_capacity_busy_and_other_errors_are_distinguished(cloud, service, answer, kind):
     service.refuses["POST", "/clusterNetworks"] = [answer]
     with pytest.raises(CloudError) as caught:
         launch(cloud)
     assert type(caught.value) is kind
 
 
-def test_machines_are_listed_with_addresses_over_all_pages_and_only_the_clusters(cloud, service):
+def test_only_the_clusters_machines_are_listed_with_addresses_over_all_pages(cloud, service):
     service.network("n1", "i1", "i2")
     service.network("n2", "i3", launched="u")
     service.network("other", "i4", **{"busbar-cluster": "another"})
@@ -272,7 +272,7 @@ def test_machines_are_listed_with_addresses_over_all_pages_and_only_the_clusters
     assert not service.calls("DELETE")
 
 
-def test_a_network_that_fails_after_the_call_says_why_and_is_removed(cloud, service):
+def test_a_network_that_fails_after_the_call_is_reported_with_the_reason_and_removed(cloud, service):
     service.network("n1", state="PROVISIONING")
     assert not cloud.listing().failed
     assert not service.calls("DELETE")
@@ -283,7 +283,7 @@ def test_a_network_that_fails_after_the_call_says_why_and_is_removed(cloud, serv
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
 
 
-def test_a_network_that_the_service_ended_because_its_launch_failed_says_why_for_an_hour(cloud, service):
+def test_a_network_that_the_service_ended_because_its_launch_failed_is_reported_for_an_hour(cloud, service):
     service.work["n1"] = [{"id": "w1", "status": "FAILED"}]
     for ago_s, told in ((60, ["t"]), (3700, [])):
         service.network("n1", state="TERMINATED")
@@ -299,7 +299,7 @@ def test_a_network_whose_machines_have_all_ended_is_removed(cloud, service):
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
 
 
-def test_a_whole_launch_ends_with_one_call_and_a_part_machine_by_machine(cloud, service):
+def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_it_machine_by_machine(cloud, service):
     service.network("n1", "i1", "i2")
     service.network("n2", "i3", "i4")
     cloud.terminate(["i1", "i2", "i3", "unknown"])
@@ -309,7 +309,7 @@ def test_a_whole_launch_ends_with_one_call_and_a_part_machine_by_machine(cloud, 
     ]
 
 
-def test_what_is_gone_already_is_no_error(cloud, service):
+def test_terminating_a_machine_or_network_that_is_gone_is_no_error(cloud, service):
     service.network("n1", "i1")
     service.refuses["DELETE", "/clusterNetworks/n1"] = [said(404, "NotAuthorizedOrNotFound", "not found")]
     cloud.terminate(["i1"])
@@ -326,13 +326,13 @@ def test_a_service_that_does_not_answer_is_busy(cloud, service, monkeypatch):
         launch(cloud)
 
 
-def test_a_machine_without_an_identity_says_so():
+def test_without_an_identity_the_error_names_the_answer_of_the_metadata_service():
     cloud = Oci({"region": "r", "compartment": "c", "subnet": "s", "tags": {}}, lambda *_: Answer(404, b""))
     with pytest.raises(CloudError, match=r"the metadata service answers 404 to identity/cert\.pem"):
         launch(cloud)
 
 
-def test_the_key_of_a_machine_is_in_no_commands_words(cloud, monkeypatch):
+def test_the_private_key_of_a_machine_is_in_no_arguments_of_a_command(cloud, monkeypatch):
     words: list[str] = []
     run = oci_identity.subprocess.run
     monkeypatch.setattr(oci_identity.subprocess, "run", lambda argv, **more: words.extend(argv) or run(argv, **more))
@@ -360,7 +360,7 @@ ISLAND, BLOCK, LOCAL = (f"ocid1.{noun}.oc1.iad.anuwcljr{last}" for noun, last in
         (None, ()),
     ],
 )  # fmt: skip
-def test_a_place_is_the_cluster_network_and_what_the_machines_own_metadata_says(cloud, said, place):
+def test_a_place_is_the_cluster_network_and_the_blocks_in_the_machines_own_metadata(cloud, said, place):
     there, silent = Machine("i1", "0123456789abcdef", "10.0.0.1"), Machine("i2", "0123456789abcdef", "10.0.0.2")
 
     def ask(program: str, machines: Sequence[Machine]) -> dict[str, str]:

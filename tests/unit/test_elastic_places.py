@@ -47,24 +47,24 @@ def leaves(head: Controller) -> dict[str, str]:
 
 
 def running(head: Controller, count: int = 4, runs: int = 13) -> None:
-    """Start nodes; odd and even numbers are below different switches."""
+    """Start `count` nodes; machines with odd numbers are below another switch than those with even numbers."""
     head.cloud.located = {f"i-{at:04}": ("nn-0", f"nn-{'ab'[at % 2]}") for at in range(1, 9)}
     head.slurm.start(("7", head.nodes(count)))
     head.run(runs)
 
 
-def test_nodes_without_a_machine_share_a_switch_per_set(head):
+def test_nodes_without_a_machine_share_one_switch_for_each_set(head):
     assert head.topology.read_text().splitlines() == [MARK, *EMPTY]
 
 
-def test_slurm_does_not_read_again_what_it_began_with(head):
-    """Otherwise Slurm would take nodes that register in the same second for rebooted ones, which would be terminated."""
+def test_slurm_does_not_read_an_unchanged_topology_again(head):
+    """If a node registers in the second in which Slurm reads the file, Slurm considers it rebooted, and it is terminated."""
     head.slurm.start(("7", head.nodes(2)))
     head.run(60)
     assert head.slurm.reconfigured == 0
 
 
-def test_machines_are_in_the_place_that_the_cloud_names_as_soon_as_they_are_nodes_and_slurm_reads_that_once(head):
+def test_new_nodes_are_placed_as_the_cloud_says_and_slurm_reads_the_file_once(head):
     running(head, runs=1)
     assert leaves(head) == {
         "gpu-p4-dynamic": "gpu-dy-p4-[1-8]",
@@ -77,7 +77,7 @@ def test_machines_are_in_the_place_that_the_cloud_names_as_soon_as_they_are_node
     assert (head.cloud.calls.count("places"), head.slurm.reconfigured) == (1, told)
 
 
-def test_a_node_whose_machine_has_ended_is_nowhere_again_and_its_next_machine_is_asked_for(head):
+def test_a_node_without_its_machine_loses_its_place_and_the_place_of_its_next_machine_is_looked_up(head):
     running(head)
     head.slurm.idle(*head.nodes(4))
     head.run(14)
@@ -85,10 +85,10 @@ def test_a_node_whose_machine_has_ended_is_nowhere_again_and_its_next_machine_is
     assert not head.state().places
     head.slurm.start(("8", head.nodes(1)))
     head.run(13)
-    assert leaves(head)["nn_0-nn_b-nodes"] == "gpu-dy-p5-1", "machine i-0005"
+    assert leaves(head)["nn_0-nn_b-nodes"] == "gpu-dy-p5-1", "the new machine is i-0005"
 
 
-def test_slurm_does_not_read_it_while_nodes_start(head):
+def test_slurm_does_not_read_topology_conf_while_nodes_start(head):
     running(head, 2)
     told = head.slurm.reconfigured
     head.silent = set(head.nodes(1, "p4"))
@@ -101,7 +101,7 @@ def test_slurm_does_not_read_it_while_nodes_start(head):
     assert head.slurm.reconfigured == told + 1
 
 
-def test_a_cloud_that_does_not_say_it_is_asked_again_for_ten_minutes(head):
+def test_a_cloud_that_does_not_know_a_place_yet_is_asked_again_for_ten_minutes(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(24)
     assert head.cloud.calls.count("places") == 2, "once a minute"
@@ -127,7 +127,7 @@ def test_a_cloud_that_refuses_leaves_the_file_as_it_is_and_the_log_says_why(head
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nSwitchName=s Nodes=ALL\n"])
-def test_a_cluster_that_is_not_placed_by_our_file_is_left_alone(head, text):
+def test_a_cluster_without_our_topology_conf_gets_none(head, text):
     head.topology.unlink()
     if text:
         head.topology.write_text(text)
@@ -151,7 +151,7 @@ def test_a_node_that_an_update_removed_is_not_in_the_file(head):
     }
 
 
-def test_a_run_that_is_killed_between_file_and_slurm_is_continued(head):
+def test_a_run_that_is_killed_before_slurm_reads_the_file_is_continued(head):
     read = head.slurm.reconfigure
 
     def killed() -> None:

@@ -29,7 +29,7 @@ CONFIGURATION = {
 
 
 class Installed:
-    """The programs on a disk of their own; `run` is one call, as `elastic.pyz WORDS`."""
+    """The programs with a folder of their own; `run` is one call, like `elastic.pyz WORDS`."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.cloud = folder, FakeCloud(Steps())
@@ -55,7 +55,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     return Installed(tmp_path, monkeypatch)
 
 
-def test_slurms_call_is_written_down_and_done_by_the_next_run(head, monkeypatch, tmp_path):
+def test_a_call_by_slurm_is_recorded_and_carried_out_by_the_next_run(head, monkeypatch, tmp_path):
     jobs = tmp_path / "jobs.json"
     jobs.write_text(json.dumps({"jobs": [{"job_id": 7, "nodes_resume": "gpu-dy-p5-[1-2]"}]}))
     monkeypatch.setenv("SLURM_RESUME_FILE", str(jobs))
@@ -67,7 +67,7 @@ def test_slurms_call_is_written_down_and_done_by_the_next_run(head, monkeypatch,
     assert len(head.cloud.running) == 2
 
 
-def test_a_suspended_node_is_ended_by_the_next_run(head):
+def test_a_suspended_node_is_terminated_by_the_next_run(head):
     head.slurm.start(("7", ["gpu-dy-p5-1"]))
     head.run("reconcile")
     head.run("suspend", "gpu-dy-p5-1")
@@ -75,25 +75,25 @@ def test_a_suspended_node_is_ended_by_the_next_run(head):
     assert not head.cloud.running
 
 
-def test_a_file_of_jobs_that_cannot_be_read_leaves_nodes_without_a_job(head, monkeypatch, tmp_path):
+def test_if_slurms_file_of_jobs_cannot_be_read_the_nodes_are_requested_without_a_job(head, monkeypatch, tmp_path):
     monkeypatch.setenv("SLURM_RESUME_FILE", "/proc/1/fd/none")
     head.run("resume", "gpu-dy-p5-1")
     (wish,) = spool.read(str(tmp_path / "wanted"))
     assert wish.groups == (spool.Group("", ("gpu-dy-p5-1",)),)
 
 
-def test_a_run_beside_another_does_nothing_and_says_so(head, capsys, tmp_path):
+def test_a_run_that_starts_while_another_runs_does_nothing_and_says_so(head, capsys, tmp_path):
     head.run("resume", "gpu-dy-p5-1")
     with only_one(str(tmp_path / "lock")) as mine:
         assert mine
         assert head.run("reconcile") == 0
-    assert capsys.readouterr().out == "another run is at work; it does what is wanted\n"
+    assert capsys.readouterr().out == "another run is at work and carries out the requests\n"
     assert not head.cloud.calls
     head.run("reconcile")
     assert head.cloud.started == 1
 
 
-def test_a_sweep_ends_everything_and_nothing_starts_after_it(head, monkeypatch):
+def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
@@ -112,7 +112,7 @@ def test_the_configuration_of_the_update_is_read():
     assert Launch("t", "gpu/p5", 1, 1, known.sets["gpu/p5"].spec).spec == {"template": "lt-1"}
 
 
-def test_the_one_file_runs_and_has_what_nodes_are_sent(tmp_path):
+def test_the_single_file_runs_and_contains_the_programs_that_are_sent_to_nodes(tmp_path):
     packed = tmp_path / "elastic.pyz"
     packed.write_bytes(programs.archive())
     lines = [f"import sys; sys.path.insert(0, {str(packed)!r})", "from scheduler.elastic import __main__, join"]
@@ -121,7 +121,7 @@ def test_the_one_file_runs_and_has_what_nodes_are_sent(tmp_path):
     assert "def know(path" in ran.stdout
 
 
-def test_one_file_has_all_programs_and_is_the_same_for_the_same_sources():
+def test_the_single_file_contains_all_programs_and_depends_only_on_their_sources():
     packed = programs.archive()
     assert packed == programs.archive()
     names = zipfile.ZipFile(BytesIO(packed)).namelist()
@@ -130,7 +130,7 @@ def test_one_file_has_all_programs_and_is_the_same_for_the_same_sources():
     assert {"__main__.py", "scheduler/__init__.py", "scheduler/node_setup.py", "scheduler/hostlist.py"} <= set(names)
 
 
-def test_slurm_calls_programs_that_slurm_conf_names_with_the_nodes_as_one_word():
+def test_slurm_calls_the_programs_of_slurm_conf_with_the_nodes_as_one_argument():
     named = set(programs.wrappers())
     assert named == {f"{slurm_conf.PROGRAMS}/busbar-{verb}" for verb in ("resume", "suspend", "resume-failed")}
     assert all(text.startswith("#!/bin/sh\n") and text.endswith('"$1"\n') for text in programs.wrappers().values())
@@ -144,14 +144,14 @@ def test_the_timer_starts_a_run_again_after_each_end_and_a_run_is_limited():
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} reconcile\n" in units["busbar-slurm.service"]
 
 
-def test_tests_of_new_machines_have_a_timer_of_their_own_and_each_its_own_limit():
+def test_the_tests_of_new_machines_have_their_own_timer_and_their_unit_has_no_time_limit():
     units: dict[str, Any] = programs.timers()
     assert "OnUnitInactiveSec=5\n" in units["busbar-entry.timer"]
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} entry-tests\n" in units["busbar-entry.service"]
     assert "TimeoutStartSec=infinity\n" in units["busbar-entry.service"]
 
 
-def test_tests_that_reconcile_asked_for_are_made_without_its_lock(head, monkeypatch, tmp_path):
+def test_pending_tests_of_new_machines_run_while_reconcile_holds_the_lock(head, monkeypatch, tmp_path):
     monkeypatch.setattr(entry, "over_ssh", lambda given: lambda *_: entry.Outcome("", {}, {"gpu-dy-p5-1": given.join["user"]}))
     desk = entry.Desk(str(tmp_path / entry.FOLDER))
     desk.ask("a1", "gpu/p5", [])
@@ -160,22 +160,22 @@ def test_tests_that_reconcile_asked_for_are_made_without_its_lock(head, monkeypa
     assert desk.outcome("a1") == entry.Outcome("", {}, {"gpu-dy-p5-1": "ubuntu"})
 
 
-def test_a_machine_is_reached_without_a_change_there(monkeypatch):
+def test_looking_at_a_new_machine_changes_nothing_on_it(monkeypatch):
     sent: list[Any] = []
 
     def run(words: list[str], **given: Any) -> SimpleNamespace:
         sent.append((words, given["input"].decode()))
-        return SimpleNamespace(returncode=1, stderr=b"its first boot has not ended\n")
+        return SimpleNamespace(returncode=1, stderr=b"its first boot has not finished\n")
 
     monkeypatch.setattr(join.subprocess, "run", run)
     reach = join.reaches({**CONFIGURATION["join"], "booted": "/var/lib/busbar/boot.json"})
-    assert reach("gpu-dy-p5-1", "i-1", "10.0.0.1", {}) == "its first boot has not ended"
+    assert reach("gpu-dy-p5-1", "i-1", "10.0.0.1", {}) == "its first boot has not finished"
     ((words, program_text),) = sent
     assert "HostKeyAlias=i-1" in words
     assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
-def test_a_node_is_told_its_name_key_and_unit_and_the_words_of_ssh_have_no_key():
+def test_a_node_gets_its_name_key_and_unit_and_no_argument_of_ssh_contains_the_key():
     given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
     assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
     assert "--conf-server 10.0.0.9:6820\n" in given["units"]["slurmd.service"]

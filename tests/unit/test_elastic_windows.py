@@ -1,4 +1,4 @@
-"""Sets whose capacity is bought for a period, such as a Capacity Block: DOWN outside of it, and started when it begins."""
+"""Sets whose capacity is bought for a period, such as a Capacity Block: outside it, their nodes are DOWN."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def closed(head: Controller, why: str = SOON, seconds: float = 61) -> None:
     head.run(seconds=seconds)
 
 
-def test_before_it_begins_all_nodes_of_the_set_are_down_with_the_reason_and_nothing_is_launched(tmp_path):
+def test_before_a_capacity_block_begins_its_nodes_are_down_with_the_reason_and_nothing_is_launched(tmp_path):
     head = Controller(tmp_path, always_on=4)
     closed(head)
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
@@ -34,12 +34,12 @@ def test_before_it_begins_all_nodes_of_the_set_are_down_with_the_reason_and_noth
     head.slurm.start(("8", head.nodes(2, "p4")))
     head.run(300)
     assert set(head.slurm.reasons()) == set(head.nodes(8)), "however long that takes"
-    assert head.cloud.calls.count("launch") == 1, "the other set's"
+    assert head.cloud.calls.count("launch") == 1, "only the other set is launched"
     assert len(head.cloud.running) == 2
     assert head.said.count(f"gpu/p5: {SOON}") == 1
 
 
-def test_when_it_begins_the_nodes_are_usable_and_those_that_always_run_start(tmp_path):
+def test_when_a_capacity_block_begins_its_nodes_are_usable_and_those_that_always_run_start(tmp_path):
     head = Controller(tmp_path, always_on=4)
     closed(head)
     head.cloud.shut = {}
@@ -50,10 +50,10 @@ def test_when_it_begins_the_nodes_are_usable_and_those_that_always_run_start(tmp
     assert not head.state().pauses
 
 
-def test_when_it_is_about_to_end_machines_end_and_the_jobs_return_to_the_queue(head):
+def test_shortly_before_a_capacity_block_ends_its_machines_are_terminated_and_its_nodes_show_the_reason(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
-    ends = "Capacity Block cr-1 ends at 2026-12-08T11:30:00.000Z, and EC2 ends its machines 30 minutes before"
+    ends = "Capacity Block cr-1 ends at 2026-12-08T11:30:00.000Z, and EC2 terminates its machines 30 minutes before"
     closed(head, ends)
     assert head.cloud.running == []
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), ends)
@@ -61,7 +61,7 @@ def test_when_it_is_about_to_end_machines_end_and_the_jobs_return_to_the_queue(h
     assert set(head.slurm.reasons().values()) == {"Capacity Block cr-1 is expired"}
 
 
-def test_a_node_that_failed_otherwise_meanwhile_does_not_come_back_before_it_begins(head):
+def test_a_node_that_failed_for_another_reason_stays_down_until_the_capacity_block_begins(head):
     closed(head)
     state = head.state()
     state.failed["gpu-dy-p5-1"] = {"reason": "slurmd did not answer", "until": head.now + PAUSE_S}
@@ -70,7 +70,7 @@ def test_a_node_that_failed_otherwise_meanwhile_does_not_come_back_before_it_beg
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
 
 
-def test_a_cloud_that_does_not_answer_leaves_it_closed_and_one_that_never_answered_leaves_it_open(head):
+def test_while_the_cloud_does_not_answer_a_set_stays_as_it_last_was_and_is_open_at_first(head):
     head.cloud.hides = BusyError("Throttling", "wait")
     closed(head)
     assert not head.slurm.reasons()
@@ -90,7 +90,7 @@ def test_a_set_that_an_update_removes_is_forgotten(head):
     assert (state.shut, state.pauses, state.failed) == ({}, {}, {})
 
 
-def test_a_set_that_is_bought_otherwise_after_an_update_is_open_within_a_minute(head):
+def test_a_set_that_an_update_buys_in_another_way_is_open_within_a_minute(head):
     closed(head)
     head.cloud.shut = {}  # the stack no longer uses a Capacity Block
     head.run(14)

@@ -38,7 +38,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+def test_every_screen_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
@@ -96,12 +96,12 @@ def test_the_next_command_is_under_the_headline_and_appears_once():
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_line_except_prose_fits_in_eighty_columns(name):
-    """The terminal wraps sentences; the engine indents its output by four."""
+    """A terminal wraps sentences; Pulumi indents its output by four columns, so 76 columns are left."""
     sentences = ("verdict", "next,", "  - ", "running", "measured")
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76
 
 
-def test_an_update_that_shows_the_run_of_before_says_that_it_measured_nothing():
+def test_an_update_that_shows_an_earlier_run_says_that_it_measured_nothing():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     run = judged.line["run_id"]
     started = "2026-01-02T03:04:05Z"

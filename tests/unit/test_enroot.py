@@ -1,4 +1,4 @@
-"""A build in a container as a head node runs it: real runner, real processes; only enroot's containers are a model."""
+"""A build in a container as a head node runs it: with the real runner and real processes; only enroot is a stand-in."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def calls(head: Head, verb: str) -> list[str]:
     return [line for line in (head.home / "enroot.calls").read_text().splitlines() if line.split()[0] == verb]
 
 
-def test_the_image_is_imported_to_the_shared_folder_and_its_line_says_what_it_is(head):
+def test_the_image_is_imported_to_the_shared_folder_and_the_line_has_its_checksum_and_versions(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "fsx/.busbar/images"
@@ -122,10 +122,10 @@ def test_a_rank_gets_the_variables_of_mpi_and_nccl_and_no_others_from_the_node(h
     libraries = f"{inside}/mpi/lib:{inside}/mpi/lib64:{inside}/nccl/lib:{inside}/nccl/lib64:{inside}/cuda-12.10/lib64"
     assert seen["LD_LIBRARY_PATH"] == f"/image/lib:{libraries}"
     mounts = [row.split()[:2] for row in (head.home / "mounts").read_text().splitlines()]
-    assert mounts == [["/tmp", "/tmp"], [f"{head.home}/.busbar"] * 2]  # noqa: S108 - where MPI meets
+    assert mounts == [["/tmp", "/tmp"], [f"{head.home}/.busbar"] * 2]  # noqa: S108 - MPI's session folder
 
 
-def test_an_image_that_is_already_complete_is_not_imported_again(head):
+def test_a_complete_image_is_not_imported_again_but_a_truncated_one_is(head):
     first = built(head)
     second = built(head, run_id="build2")
     assert len(calls(head, "import")) == 1
@@ -136,17 +136,17 @@ def test_an_image_that_is_already_complete_is_not_imported_again(head):
     assert len(calls(head, "import")) == 2
 
 
-def test_nobody_else_may_write_where_the_image_is_and_a_folder_that_somebody_else_made_is_refused(head):
+def test_the_folder_of_images_is_private_and_a_writable_or_linked_folder_is_refused(head):
     images = Path(built(head)["container"]["file"]).parent
     assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
     images.chmod(0o777)
     why = refused(head, run_id="build2")
-    assert f"{images} may be written by others than the login user" in why
-    assert why.endswith("remove it; nothing was started")
+    assert f"{images} may be written by users other than the login user" in why
+    assert why.endswith("remove this folder; nothing was started")
     images.chmod(0o700)
     images.parent.rename(images.parent.with_name("theirs"))
     images.parent.symlink_to(images.parent.with_name("theirs"))
-    assert f"{images.parent} may be written by others" in refused(head, run_id="build3")
+    assert f"{images.parent} may be written by users other than" in refused(head, run_id="build3")
 
 
 def test_without_a_shared_folder_the_head_node_copies_the_image_to_every_node(head):
@@ -164,7 +164,7 @@ def test_without_a_shared_folder_the_head_node_copies_the_image_to_every_node(he
     assert (head.home / "other" / Path(line["binaries"]).relative_to(head.home) / "container.conf").exists()
 
 
-def test_a_node_that_holds_another_file_is_named(head):
+def test_a_node_that_does_not_have_the_image_is_named(head):
     shared = head.home / "fsx"
     shared.mkdir()
     (shared / "a.sqsh").write_text("image\n")
@@ -197,15 +197,15 @@ def test_a_pinned_file_must_match_its_checksum(head):
             {"container": {"homes": {"MPI_HOME": ["/"], "CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/"]}}},
             "the image has no MPI_HOME: no folder like / in it contains include/mpi.h",
         ),
-        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; they must be of one major version"),
+        ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; both must have the same major version"),
         ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),
     ],
 )
-def test_an_image_that_ranks_could_not_run_in_is_refused_in_a_sentence(head, changes, sentence):
+def test_an_image_or_a_head_node_with_which_ranks_could_not_run_is_refused_in_a_sentence(head, changes, sentence):
     assert sentence in refused(head, **changes)
 
 
-def test_a_head_node_without_enroot_says_so(head):
+def test_a_head_node_without_enroot_is_refused(head):
     (head.home / "bin" / "enroot").unlink()
     assert f"the head node has no enroot, but ranks are to run in {URI}" in refused(head)
 
@@ -221,7 +221,7 @@ def test_a_file_that_is_not_an_image_is_refused_with_enroots_message(head):
     assert "head ([ERROR] Invalid image format" in refused(head)
 
 
-def test_the_plan_can_be_typed_by_hand(head):
+def test_the_plan_lists_commands_that_a_person_can_type(head):
     status, out, err = head.run(request(head), "plan")
     assert status == 0, err
     first, second, third = out.splitlines()

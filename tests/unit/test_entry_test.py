@@ -1,4 +1,4 @@
-"""The test of new machines: its request, how it reaches them, and which pass."""
+"""The entry test of new machines: its request, how it reaches the machines, and which of them pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test() -> EntryTest:
     return load(EntryTest, json.loads(text))
 
 
-def test_the_document_names_no_machine_and_every_folder_is_filled_in_later(test):
+def test_the_request_has_no_names_or_addresses_and_its_placeholders_of_paths_can_all_be_filled(test):
     text = json.dumps(data(test))
     assert "@name" not in text
     assert "@address" not in text
@@ -51,13 +51,13 @@ def test_ranks_start_through_the_program_that_reaches_the_other_machines(test):
     assert "plm_rsh_args" not in words
 
 
-def test_limits_are_shares_of_the_wires_rate_by_size_and_wires_slower_by_a_scale_have_that_share_of_them(test):
+def test_a_limit_is_a_share_of_the_line_rate_that_depends_on_the_size_and_is_divided_by_the_scale_of_a_rehearsal(test):
     assert ASKED.shape.rdma is not None
     rate = ASKED.shape.rdma.node_gbytes_per_s
     assert limit(test.limits, 4096 * 1024**2, 1) == pytest.approx(0.85 * rate)
     assert limit(test.limits, 1024 * 1024**2, 1) == pytest.approx(0.80 * rate)
     assert limit(test.limits, 1024**2, 4000) == pytest.approx(0.85 * rate / 4000)
-    assert limit(test.limits, 1024**2, 1) is None, "so little says nothing of the wire"
+    assert limit(test.limits, 1024**2, 1) is None, "so small a message says nothing about the rails"
     assert limit([], 1024**3, 1) is None
 
 
@@ -65,13 +65,13 @@ def line(*pairs: tuple[int, int, float | None], **more: Any) -> dict[str, Any]:
     return {"pairs": [list(one) for one in pairs], "culprits": [], "failed": None, **more}
 
 
-def test_machines_pass_that_are_fast_with_two_others():
+def test_machines_that_are_fast_with_two_others_pass():
     found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 23.5), (0, 2, 23.0)), 20.0)
     assert (found.failed, found.bad) == ("", {})
     assert found.told["gpu-1"] == "24 GB/s with gpu-2, 23 GB/s with gpu-3, 20 wanted"
 
 
-def test_two_machines_have_one_partner_each():
+def test_two_machines_pass_with_one_partner_each():
     assert verdict("t", NAMES[:2], line((0, 1, 24.0)), 20.0).bad == {}
 
 
@@ -81,7 +81,7 @@ def test_a_machine_that_was_tried_with_one_of_two_others_has_not_passed():
     assert found.bad["gpu-1"].endswith("it was tried with 1 of 2 others")
 
 
-def test_a_machine_below_the_limit_with_everybody_has_not_passed_though_the_search_had_no_time_to_blame_it():
+def test_a_machine_below_the_limit_with_every_partner_has_not_passed_even_if_the_search_blames_nothing():
     found = verdict("t", NAMES, line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 7.0)), 20.0)
     assert found.bad == {"gpu-1": "6 GB/s with gpu-2, 7 GB/s with gpu-3, 20 wanted"}
 
@@ -90,7 +90,7 @@ def culprit(kind: str, nodes: list[str], *rails: str) -> dict[str, Any]:
     return {"kind": kind, "nodes": nodes, "rails": list(rails), "evidence": [{"why": "mpirun died"}]}
 
 
-def test_whom_the_search_blames_has_not_passed_and_the_reason_names_the_rail():
+def test_a_machine_that_the_search_blames_has_not_passed_and_the_reason_names_the_rail():
     whole = line((0, 1, 19.0), (1, 2, 24.0), (0, 2, 21.0), culprits=[culprit("rail", ["gpu-1"], "mlx5_3")])
     assert list(verdict("t", NAMES, whole, 20.0).bad) == ["gpu-1"]
     assert verdict("t", NAMES, whole, 20.0).bad["gpu-1"].endswith("; slow rail mlx5_3")
@@ -101,16 +101,16 @@ def test_a_slow_link_keeps_both_of_its_ends_out():
     assert set(verdict("t", NAMES, whole, 20.0).bad) == {"gpu-1", "gpu-2"}
 
 
-def test_a_cause_that_is_in_more_nodes_than_the_line_lists_keeps_everybody_out():
+def test_a_fault_in_more_nodes_than_the_line_lists_keeps_all_machines_out():
     whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("rail_plane", ["gpu-1", "... 3 nodes"], "mlx5_3")])
     assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
 
 
-def test_without_any_number_nobody_has_passed():
+def test_without_any_measured_pair_no_machine_has_passed():
     assert verdict("t", NAMES, {"failed": "no answer from gpu-2"}, 20.0) == EntryLine("t", "no answer from gpu-2", {}, {})
 
 
-def test_a_size_without_a_limit_is_said():
+def test_a_size_without_a_limit_is_reported():
     assert verdict("t", NAMES[:2], line((0, 1, 24.0)), None).told["gpu-1"].endswith("no limit is known for this size")
 
 
@@ -131,7 +131,7 @@ class Replaced(Exception):  # noqa: N818 - execve does not return
     """The process has been replaced by another program."""
 
 
-def test_the_program_starts_again_with_what_reaches_the_others_and_keeps_the_agent(home, monkeypatch, test):
+def test_the_program_restarts_itself_with_a_shell_for_the_other_machines_and_keeps_the_ssh_agent(home, monkeypatch, test):
     monkeypatch.setenv("SSH_AUTH_SOCK", "/run/agent")
     given(monkeypatch)
     seen: list[Any] = []
@@ -160,7 +160,7 @@ def test_a_token_that_could_leave_its_folder_is_refused(home, monkeypatch, test,
     assert "only letters and digits" in capsys.readouterr().err
 
 
-def test_the_shell_takes_only_the_keys_that_the_controller_pinned(tmp_path):
+def test_the_remote_shell_accepts_only_host_keys_that_the_controller_pinned(tmp_path):
     ssh = tmp_path / "ssh"
     ssh.write_text('#!/bin/sh\nprintf "%s\\n" "$SSH_AUTH_SOCK" "$@"\n')
     ssh.chmod(0o755)
@@ -169,7 +169,7 @@ def test_the_shell_takes_only_the_keys_that_the_controller_pinned(tmp_path):
     said = subprocess.run(
         ["sh", str(tmp_path / "shell"), "10.0.1.4", "echo 'a b'"], capture_output=True, text=True, check=True, env=path
     ).stdout.splitlines()
-    assert said[0] == "/run/ssh-x/agent.7", "mpirun starts it without the connection's variables"
+    assert said[0] == "/run/ssh-x/agent.7", "mpirun starts the shell without the connection's variables"
     assert said[-2:] == ["10.0.1.4", "echo 'a b'"]
     assert {"StrictHostKeyChecking=yes", "UserKnownHostsFile=/h/known hosts", "GlobalKnownHostsFile=/dev/null"} <= set(said)
 
@@ -190,7 +190,7 @@ def begun(home, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("busbw", "kept"), [(1000.0, False), (0.1, True)])
-def test_its_line_is_the_last_that_it_prints_and_evidence_stays_only_where_somebody_has_not_passed(  # noqa: PLR0913, PLR0917
+def test_the_last_line_that_a_test_prints_is_its_json_and_evidence_is_kept_only_if_a_machine_failed(  # noqa: PLR0913, PLR0917
     begun, home, monkeypatch, capsys, test, busbw, kept
 ):
     seen: list[Any] = []
@@ -211,12 +211,12 @@ def test_its_line_is_the_last_that_it_prints_and_evidence_stays_only_where_someb
     assert not (home / "tests").exists(), "a launch leaves no programs behind"
 
 
-def test_pairs_that_do_not_run_at_all_say_why():
+def test_if_no_pair_runs_the_reason_is_reported():
     whole = line((0, 1, None), culprits=[culprit("link", NAMES[:2])])
     assert verdict("t", NAMES[:2], whole, 20.0) == EntryLine("t", "mpirun died", {}, {})
 
 
-def test_the_scale_of_the_wires_is_what_the_first_pair_that_runs_states(monkeypatch, test):
+def test_the_scale_is_read_from_the_first_pair_that_runs(monkeypatch, test):
     tried: list[str] = []
 
     def run(job: Any, *_: Any) -> SimpleNamespace:
@@ -232,7 +232,7 @@ def test_the_scale_of_the_wires_is_what_the_first_pair_that_runs_states(monkeypa
     assert search_run.scale(request._replace(nodes=NODES[:2]), test.trials, "/x") == 1, "no pair runs"
 
 
-def test_a_search_that_cannot_go_on_says_so(monkeypatch, test):
+def test_a_search_that_cannot_continue_returns_the_reason(monkeypatch, test):
     def refuses(*_: Any) -> None:
         raise Refusal("no answer from gpu-2")
 

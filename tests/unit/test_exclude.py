@@ -1,4 +1,4 @@
-"""One node is left out in the stack file, and no other machine is terminated."""
+"""`make exclude` leaves one node out of the stack, and no other machine is terminated."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def aws(*resources):
 
 @pytest.fixture
 def left_out(tmp_path):
-    """Return the commands that leave out a node of a stack with that file."""
+    """Return a function that leaves a node out of a stack; it returns the commands run, and why the node is refused."""
 
     def commands(exported, name, text, listed=()):
         (tmp_path / "stack.yaml").write_text(text)
@@ -64,7 +64,7 @@ def left_out(tmp_path):
     return commands
 
 
-def test_on_oci_the_node_terminates_its_pool_shrinks_and_the_stack_requests_one_less(left_out, tmp_path):
+def test_on_oci_the_node_is_terminated_its_pool_shrinks_and_the_stack_file_has_one_node_less(left_out, tmp_path):
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     (_look, detach, config), why = left_out(state("oci", POOL), "gpu-3", OCI, listed)
     assert why == ""
@@ -74,13 +74,13 @@ def test_on_oci_the_node_terminates_its_pool_shrinks_and_the_stack_requests_one_
 
 
 @pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first", "one more"])
-def test_on_aws_the_stack_file_lists_its_index_and_nothing_terminates_before_the_update(left_out, already, place):
+def test_on_aws_the_stack_file_lists_the_index_of_the_node_and_only_the_update_terminates_it(left_out, already, place):
     (config,), why = left_out(aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", f"pu, static: 4{already}"))
     assert why == ""
     assert config[2:6] == ["set", "--path", f"busbar:aws.queues[1].machines[1].leaveOut[{place}]", "2"]
 
 
-def test_an_existing_machine_is_removed_from_the_file_and_nothing_else_happens(left_out, tmp_path):
+def test_an_existing_machine_is_removed_from_the_stack_file_and_nothing_else_happens(left_out, tmp_path):
     ran, why = left_out(state("hosts"), "gpu-3", HOSTS)
     place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]
     assert (ran, why) == ([["pulumi", "config", "rm", "--path", 'busbar:hosts.nodes["gpu-3"]', *place]], "")
@@ -101,18 +101,18 @@ def test_an_existing_machine_is_removed_from_the_file_and_nothing_else_happens(l
     ],
     ids=["another name", "two", "by itself", "another pool", "two left", "no machines", "no instance", "one", "inventory"],
 )
-def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_terminates(left_out, exported, name, text, says):
+def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_is_terminated(left_out, exported, name, text, says):
     ran, why = left_out(exported, name, text)
     assert says in why
     assert ran == []
 
 
-def test_without_a_name_it_says_what_to_type(capsys):
+def test_without_a_name_make_exclude_says_what_to_type(capsys):
     assert exclude.main(["", "dev", "file"]) == 2
     assert "make exclude NODE=NAME" in capsys.readouterr().err
 
 
-def test_on_kubernetes_the_node_leaves_the_list_and_the_last_one_stays(left_out, tmp_path):
+def test_on_kubernetes_the_node_is_removed_from_the_list_but_the_only_node_is_refused(left_out, tmp_path):
     text = "config:\n  busbar:kubernetes: {nodes: [gpu-2, gpu-3]}\n"
     ran, why = left_out(state("kubernetes"), "gpu-3", text)
     place = ["--stack", "dev", "--config-file", str(tmp_path / "stack.yaml")]

@@ -27,7 +27,7 @@ def test_a_preview_names_machines_price_wire_healthy_numbers_and_gate_in_lines_t
 
 
 @pytest.mark.parametrize("accept", [Accept(scale=4000), Accept(scale=4000, gate_gb_s=160)])
-def test_a_preview_of_a_rehearsal_has_the_gate_that_its_update_applies(accept):
+def test_a_preview_of_a_rehearsal_shows_the_gate_that_the_update_applies(accept):
     asked = Asked(a_plan(1 << 20, 4 << 20), GPU4, 2, accept)
     lines = expectation(asked, None, rents=True).splitlines()
     judged = judge(json.dumps(document(asked, 0.98, 4000)), asked)
@@ -43,10 +43,10 @@ def test_machines_that_exist_are_not_rented_and_have_no_price():
     assert text.startswith("2 x BM.GPU4.8, to be measured:\n  wire: ")
 
 
-def test_what_has_no_gate_says_why():
+def test_a_preview_without_a_gate_says_why():
     asked = Asked(a_plan(1 << 20, 1 << 20), GPU4, 2)
     assert (
         expectation(asked, None, rents=False)
         .splitlines()[-1]
-        .startswith("  gate:     none: the largest size is 1 MiB, and the gate needs at least 512 MiB")
+        .startswith("  gate:     none: the largest size is 1 MiB, but the gate needs at least 512 MiB")
     )

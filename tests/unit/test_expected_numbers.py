@@ -11,11 +11,11 @@ from catalogue.published import ROWS
 from tools import expected_numbers
 
 PAGE = Path(__file__).parents[2] / "docs" / "expected-numbers.md"
-#: How much published healthy clusters may differ from the model, as a share.
+#: How much published healthy clusters may differ from the prediction, as a share of it.
 WITHIN = 0.25
 
 
-def test_the_page_is_written_from_the_catalogue():
+def test_the_committed_page_is_what_the_catalogue_gives():
     assert expected_numbers.page() == PAGE.read_text(), "run: python -m tools.expected_numbers > docs/expected-numbers.md"
 
 
@@ -30,7 +30,7 @@ def test_every_machine_has_numbers_or_a_reason():
     [one for one in ROWS if one.collective == "all_reduce" and expected_numbers.uses_a_ring(one)],
     ids=lambda one: f"{one.where}, {one.nodes}",
 )
-def test_published_measurements_are_near_the_predictions(row):
+def test_published_all_reduce_measurements_over_a_ring_are_near_the_predictions(row):
     expected = ceiling.predicted_gb_s(row.shape, row.nodes)
     assert expected is not None
     assert abs(row.busbw_gb_s / expected - 1) < WITHIN

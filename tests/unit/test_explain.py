@@ -51,17 +51,17 @@ def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_co
 
 def test_a_log_from_other_machines_than_stated_is_detected_by_its_ranks():
     said = explain((GOLDEN / "oci-2xGPU4.8-ol7.txt").read_text(), GPU4, 4)
-    assert "16 GPUs took part, and these machines have 32" in said
-    assert "another number of ranks took part" in said
+    assert "the run used 16 GPUs, but these machines have 32" in said
+    assert "another number of ranks ran" in said
 
 
 @pytest.mark.parametrize("text", ["", "hello", "# size count busbw\n"])
 def test_a_file_that_is_not_a_log_is_reported(text):
-    assert explain(text, GPU4, 2).startswith("no row of nccl-tests was found")
+    assert explain(text, GPU4, 2).startswith("the log contains no row of nccl-tests")
 
 
 @given(st.text())
-def test_no_text_crashes_it(text):
+def test_no_text_crashes_the_explanation(text):
     table = (GOLDEN / "k8s-2pods-25G.txt").read_text()
     assert explain(text + table[: len(text) * 40] + text, GPU4, 2)
 

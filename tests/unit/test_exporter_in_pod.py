@@ -1,4 +1,4 @@
-"""The exporter in a pod: started once, replaced by a new version, stopped without a trace; other processes keep running."""
+"""The exporter in a pod: it answers, moves to another port and leaves no trace; other processes keep running."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def runs(number: int) -> bool:
         return False
 
 
-def test_it_answers_is_replaced_on_another_port_and_leaves_nothing_when_it_is_taken_away(tmp_path):
+def test_an_exporter_in_a_pod_answers_moves_to_another_port_and_is_removed_without_a_trace(tmp_path):
     first, second = free_port(), free_port()
     try:
         assert json.loads(called(tmp_path, port=first).stdout) == {"there": True}
@@ -65,17 +65,17 @@ def test_it_answers_is_replaced_on_another_port_and_leaves_nothing_when_it_is_ta
     assert not (tmp_path / ".busbar/exporter").exists()
 
 
-def test_a_program_that_ends_at_once_is_a_failure_with_the_way_to_its_log(tmp_path, monkeypatch):
+def test_an_exporter_that_exits_at_once_is_reported_with_the_path_of_its_log(tmp_path, monkeypatch):
     program = remote_scripts.read("exporter_in_pod").source.replace("_ANSWERS_S = 15", "_ANSWERS_S = 1")
     monkeypatch.setattr(remote_scripts, "read", lambda _: remote_scripts.Program(program))
     found = called(tmp_path, "raise SystemExit('no')", port=free_port())
     assert found.returncode == 1
     assert "the exporter does not answer at http://127.0.0.1:" in found.stderr
-    assert f"{tmp_path}/.busbar/exporter/log in the pod says more" in found.stderr
+    assert f"see {tmp_path}/.busbar/exporter/log in the pod" in found.stderr
     assert (tmp_path / ".busbar/exporter/log").read_text() == "no\n"
 
 
-def test_a_process_that_has_the_number_of_an_old_exporter_is_left_alone(tmp_path):
+def test_another_process_with_the_pid_of_an_old_exporter_keeps_running(tmp_path):
     folder = tmp_path / ".busbar/exporter"
     folder.mkdir(parents=True)
     (folder / "pid").write_text(str(os.getpid()))

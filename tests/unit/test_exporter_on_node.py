@@ -1,4 +1,4 @@
-"""The exporter's set-up of a machine, run locally with its commands recorded: what it writes and runs, in which order."""
+"""The exporter's set-up of a machine, run locally with its commands recorded: what it writes and runs, and in which order."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ASK = {"exporter": True, "port": 9879, "readers": [OTHER]}
 
 
 class Machine:
-    """A machine whose commands are recorded; `answers` has the results of some, by their first words."""
+    """A machine whose commands are recorded; `answers` has the results of some commands, by their first words."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[str] = []
@@ -125,7 +125,7 @@ def test_a_new_port_closes_the_previous_one(machine, capsys):
     assert changed == ["firewall-cmd --remove-port=9879/tcp", "firewall-cmd --add-port=9999/tcp"]
 
 
-def test_the_units_port_is_closed_whatever_the_stack_file_says_now(machine, capsys):
+def test_the_port_in_the_unit_is_closed_whatever_port_the_stack_file_has_now(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)
     machine.main(capsys, exporter=False, port=1)
@@ -185,7 +185,7 @@ def test_an_exporter_that_does_not_answer_before_the_timeout_is_reported_with_th
     with pytest.raises(SystemExit) as ended:
         machine.main(capsys)
     said = f"does not answer at http://10.20.1.11:9879/metrics within 15 s: refused {len(found.tried)} times"
-    assert str(ended.value) == f"the exporter {said}; journalctl -u busbar-rdma-exporter says more"
+    assert str(ended.value) == f"the exporter {said}; see journalctl -u busbar-rdma-exporter"
     assert 14.5 <= found.now - 1000 <= 15.5
 
 
@@ -200,7 +200,7 @@ NODES = [{"name": f"gpu-{number}", "address": f"10.20.1.{number}"} for number in
 
 
 class Fan:
-    """The head node's ssh: `calls` records the commands, `ends` sets by address how one ends."""
+    """The head node's ssh: `calls` records the commands, `ends` sets how the command for an address ends."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], bytes]] = []
@@ -221,7 +221,7 @@ def fan(monkeypatch: pytest.MonkeyPatch) -> Fan:
     return Fan(monkeypatch)
 
 
-def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
+def test_the_program_runs_locally_on_the_head_node_and_over_ssh_with_pinned_keys_on_the_other_nodes(fan, capsys):
     exporter_on_nodes.main(NODES[:3], "the program", there=True)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "exporter", "nodes": 3, "there": True}
     command = "sudo -n python3 -IS - \"$SSH_CONNECTION\" '192.0.2.5'"
@@ -235,7 +235,7 @@ def test_the_program_runs_here_and_over_pinned_ssh_everywhere_else(fan, capsys):
     assert {program for _, program in fan.calls} == {b"the program"}
 
 
-def test_in_pods_the_program_for_pods_takes_the_place_of_ssh_and_each_gets_its_own_address(fan, monkeypatch):
+def test_in_pods_the_program_for_pods_replaces_ssh_and_each_pod_gets_its_own_address(fan, monkeypatch):
     monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
     exporter_on_nodes.main(NODES[:2], "the program", there=True)
     found = sorted(argv for argv, _ in fan.calls)
@@ -246,7 +246,7 @@ def test_in_pods_the_program_for_pods_takes_the_place_of_ssh_and_each_gets_its_o
     ("there", "what"),
     [(True, "have no exporter of RDMA counters"), (False, "still have the exporter of RDMA counters")],
 )
-def test_nodes_where_it_failed_are_named_with_their_last_output(fan, there, what):
+def test_nodes_where_the_command_failed_are_named_with_their_last_output(fan, there, what):
     fan.ends = {"10.20.1.2": (1, b"first\nsudo: a password is required\n"), "10.20.1.3": (255, b""), "-c": OSError("no sh")}
     with pytest.raises(SystemExit) as ended:
         exporter_on_nodes.main(NODES[:4], "", there=there)
@@ -254,7 +254,7 @@ def test_nodes_where_it_failed_are_named_with_their_last_output(fan, there, what
     assert str(ended.value) == f"3 of 4 nodes {what}: {'; '.join(said)}"
 
 
-def test_sixteen_nodes_are_named_and_the_rest_are_counted(fan):
+def test_at_most_sixteen_failed_nodes_are_named_and_the_others_are_counted(fan):
     fan.ends = {node["address"]: (255, b"") for node in NODES}
     with pytest.raises(SystemExit) as ended:
         exporter_on_nodes.main(NODES[:17], "", there=True)

@@ -1,4 +1,4 @@
-"""How commands reach many nodes at once, and what is kept of a second look; programs and nodes are only their answers."""
+"""How commands reach many nodes at once, how a retest runs, and how traffic is counted; nodes are stand-ins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.runner.refusal import Refusal
 
 
 class Programs:
-    """Stand-in for subprocess: `calls` has the words and the input, `ends` the exit of a command by address."""
+    """Stand-in for subprocess: `calls` has the words and input of each command, `ends` the results of commands by address."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[list[str], Any]] = []
@@ -66,7 +66,7 @@ def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Programs:
 LATE = subprocess.TimeoutExpired("ssh", 1)
 
 
-def test_the_first_node_is_this_one_and_the_others_are_reached_with_pinned_keys(programs):
+def test_the_command_runs_locally_on_the_first_node_and_over_ssh_with_pinned_keys_on_the_others(programs):
     programs.ends = {"10.0.0.2": [(3, b"out\n", b"first\nlast\n")], "-c": [(0, b"here", b"")]}
     first, second = fanout.each(NODES, "the command", b"text", 5)
     assert (first, second) == (fanout.Answer(0, "here", ""), fanout.Answer(3, "out\n", "first\nlast\n"))
@@ -77,7 +77,7 @@ def test_the_first_node_is_this_one_and_the_others_are_reached_with_pinned_keys(
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=~/.ssh/known_hosts"} <= set(fanout.SSH)
 
 
-def test_a_command_that_takes_too_long_is_stopped_and_counts_as_an_answer(programs):
+def test_a_command_that_takes_too_long_is_stopped_and_reported_as_an_answer(programs):
     programs.ends = {"10.0.0.2": [LATE]}
     found = fanout.on("10.0.0.2", "sleep", b"", 5)
     assert (found.status, found.out, found.why, programs.killed) == (124, "", "no answer within 0 s", 1)
@@ -91,7 +91,7 @@ def test_a_command_that_takes_too_long_is_stopped_and_counts_as_an_answer(progra
         (fanout.Answer(1, "", ""), "no output"),
     ],
 )
-def test_why_a_command_failed_is_the_last_line_of_its_error_or_else_of_its_output(answer, why):
+def test_the_reason_of_a_failure_is_the_last_line_of_stderr_or_else_of_stdout(answer, why):
     assert answer.why == why
 
 
@@ -107,7 +107,7 @@ def test_one_connection_is_opened_to_each_other_node_and_its_failure_is_left_to_
 
 
 @pytest.mark.parametrize(("length", "is_shared"), [(104 - 1 - 40 - 17 - 1, True), (104 - 1 - 40 - 17, False)])
-def test_a_socket_is_shared_only_if_its_path_fits(monkeypatch, length, is_shared):
+def test_connections_are_shared_only_if_the_path_of_their_sockets_fits(monkeypatch, length, is_shared):
     folder = "/" + "h" * (length - len("//.busbar/ssh"))
     monkeypatch.setenv("HOME", folder)
     assert len(str(Path("~/.busbar/ssh").expanduser())) == length
@@ -117,7 +117,7 @@ def test_a_socket_is_shared_only_if_its_path_fits(monkeypatch, length, is_shared
 @pytest.mark.parametrize(
     ("checked", "copies", "status"),
     [
-        ((0, b"", b""), False, 0),  # it is complete
+        ((0, b"", b""), False, 0),  # the node has the complete file
         ((255, b"", b"no route"), False, 255),
         ((1, b"", b""), True, 0),
     ],
@@ -143,7 +143,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_a_second_look_is_kept_refers_to_the_first_and_is_not_repeated(cluster):
+def test_a_retest_is_kept_refers_to_the_first_measurement_and_is_not_repeated(cluster):
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 3.5))}
     request = cluster.request(DECIDING, LOOKS, evidence=Evidence("/first", "abc"))
     found = retest_run.retest(request, cluster.said.append)
@@ -156,10 +156,10 @@ def test_a_second_look_is_kept_refers_to_the_first_and_is_not_repeated(cluster):
     (cluster.folder / ".busbar/runs/r1/second.json").unlink()
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 4.5))}
     retest_run.retest(request, cluster.said.append)
-    assert cluster.line(DECIDING, LOOKS)["earlier_looks"] == [3.5, 4.5], "looks of a second look are beside the earlier ones"
+    assert cluster.line(DECIDING, LOOKS)["earlier_looks"] == [3.5, 4.5], "looks of a retest are kept beside the earlier ones"
 
 
-def test_a_second_look_that_cannot_be_taken_says_why_and_is_tried_again(cluster):
+def test_a_retest_that_could_not_run_says_why_and_is_tried_again(cluster):
     cluster.silent = {"b": "no route to host"}
     request = cluster.request(DECIDING)
     found = retest_run.retest(request, cluster.said.append)
@@ -173,7 +173,7 @@ def test_a_second_look_that_cannot_be_taken_says_why_and_is_tried_again(cluster)
 
 
 @pytest.mark.parametrize(("busy", "changed"), [(["process 7"], []), ([], ["b (all_reduce_perf)"])])
-def test_a_second_look_is_not_taken_beside_another_user_or_with_other_programs(cluster, busy, changed):
+def test_no_retest_runs_beside_other_processes_or_with_changed_programs(cluster, busy, changed):
     cluster.inventory["b"]["busy"], cluster.changed = busy, changed
     assert retest_run.retest(cluster.request(DECIDING), cluster.said.append)["failed"]
     assert not cluster.ran

@@ -1,4 +1,4 @@
-"""First boot's steps, run here: packages by this machine's own dpkg and apt on the vendors' state, and errors."""
+"""Steps of first boot, run on this machine: packages with its own dpkg and apt on an image's package state, and errors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def image(tmp_path: Path) -> Path:
 
 
 def run(image: Path, body: str) -> subprocess.CompletedProcess[str]:
-    """Run shell with dpkg and apt on that image's files."""
+    """Run a shell script with dpkg and apt on the files of `image`."""
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "DPKG_ADMINDIR": f"{image}/var/lib/dpkg"}
     environment["APT_CONFIG"] = f"{image}/apt.conf"
     text = body.replace("/run/busbar", f"{image}/busbar").replace("/var/lib/busbar", str(image))
@@ -47,7 +47,7 @@ def boot(image: Path, *work: steps.Step) -> tuple[subprocess.CompletedProcess[st
     return done, (image / "boot.json").read_text()
 
 
-def test_the_image_knows_names_of_kernels_that_are_not_installed_like_the_vendors_image(image):
+def test_like_the_vendors_image_this_one_lists_kernel_headers_that_are_not_installed_and_cannot_be_held(image):
     shown = run(image, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-headers-*'").stdout
     assert {"un  linux-headers-3.0", "un  linux-headers-686-pae", f"ii  linux-headers-{KERNEL}"} <= set(shown.splitlines())
     assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100
@@ -70,7 +70,7 @@ def test_a_failed_precaution_warns_and_the_boot_continues(image):
     assert mark == '{"status": "done", "warned": "keep-kernel "}\n'
 
 
-def test_any_other_step_that_fails_ends_the_boot_by_its_name(image):
+def test_any_other_failed_step_ends_the_boot_and_is_named(image):
     done, mark = boot(image, steps.Step("mount", "false"), steps.Step("next", "echo went-on"))
     assert done.returncode == 1
     assert "went-on" not in done.stdout
@@ -93,7 +93,7 @@ def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_l
 
 
 @pytest.mark.parametrize(("has", "does"), [("6.8.0-1063-aws", "exact"), ("6.8.0-1066-aws", "built"), ("none", "failed")])
-def test_the_lustre_client_is_the_exact_package_or_built_or_the_named_step_fails(image, has, does):
+def test_the_lustre_client_is_the_package_for_the_kernel_or_is_built_or_else_the_step_fails(image, has, does):
     kernel = has if has != "none" else "6.8.0-1070-aws"
     fakes = f"""uname() {{ echo {kernel}; }}; lists() {{ :; }}; again() {{ "$@"; }}; signing_key() {{ :; }}; gpg() {{ :; }}
 timeout() {{ :; }}
@@ -126,7 +126,7 @@ tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
         ),
     ],
 )
-def test_a_lustre_client_is_set_as_aws_recommends_for_its_size_now_and_after_each_boot(image, processors, memory_gib, settings):
+def test_a_lustre_client_is_tuned_for_its_machine_as_aws_advises_now_and_at_each_boot(image, processors, memory_gib, settings):
     (image / "bin").mkdir()
     (image / "meminfo").write_text(f"MemTotal: {memory_gib << 20} kB\n")
     fakes = {

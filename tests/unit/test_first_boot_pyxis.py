@@ -1,4 +1,4 @@
-"""The step of a first boot that builds Pyxis: its own shell runs with real make and gcc; srun and the download are models."""
+"""The step of a first boot that builds Pyxis: its shell really runs, with make and gcc; srun and curl are stand-ins."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def archive(source: str = "int plugin;\n") -> bytes:
 
 
 class Machine:
-    """A machine whose folders are below the test's own."""
+    """A machine whose folders are below the test's own folder."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.served = root, archive()
@@ -75,7 +75,7 @@ def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
-def test_the_plugin_is_built_and_loaded_and_enroots_hook_is_in_its_folder_and_a_second_boot_does_it_again(machine):
+def test_pyxis_is_built_and_enroots_hook_and_options_are_in_place_also_after_a_second_boot(machine):
     for _ in range(2):
         done = machine.boot()
         assert done.returncode == 0, done.stdout + done.stderr
@@ -91,10 +91,10 @@ def test_headers_of_another_slurm_fail_the_boot_before_anything_is_fetched(machi
     (machine.root / "bin/curl").unlink()
     done = machine.boot()
     assert done.returncode == 1
-    assert "the headers are of Slurm 23.11.4, and the machine has slurm-wlm 22.05.8: Pyxis would stop every srun" in done.stdout
+    assert "the headers are of Slurm 23.11.4, but the machine has slurm-wlm 22.05.8: Pyxis would break" in done.stdout
 
 
-def test_a_plugin_that_srun_does_not_load_fails_the_boot_in_sruns_words(machine):
+def test_a_plugin_that_srun_does_not_load_fails_the_boot_with_sruns_message(machine):
     machine.file("refuses", "")
     done = machine.boot()
     assert done.returncode == 1
@@ -102,14 +102,14 @@ def test_a_plugin_that_srun_does_not_load_fails_the_boot_in_sruns_words(machine)
     assert "srun does not load Pyxis 0.24.0, which was built for Slurm 22.05.8" in done.stdout
 
 
-def test_an_archive_with_another_sum_is_not_built(machine):
+def test_an_archive_with_another_checksum_is_not_built(machine):
     done = machine.boot("0" * 64)
     assert done.returncode != 0
-    assert f"is not {'0' * 64}, of https://github.com/NVIDIA/pyxis/" in done.stdout
+    assert f"is not {'0' * 64} (from https://github.com/NVIDIA/pyxis/" in done.stdout
     assert not (machine.root / "usr/local").exists()
 
 
-def test_a_build_that_fails_shows_the_compilers_words(machine):
+def test_a_failed_build_shows_the_compilers_message(machine):
     machine.served = archive("int plugin\n")
     done = machine.boot()
     assert done.returncode == 1

@@ -1,4 +1,4 @@
-"""First contact, run here with stand-ins for ssh: every node is heard, missing nodes are named, and little is changed."""
+"""First contact, run with stand-ins for ssh: every node is tried, missing nodes are named, and existing keys are kept."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FACTS = {
     "front": "eth0",
     "network": "10.0.0.0/16",
 }
-#: `ssh`: logs its call and answers by the script ANSWERS/<address>, which gets the call's standard input.
+#: Stand-in for ssh: logs its call and runs the script $ANSWERS/<address>, which has the standard input in $input.
 SSH = """#!/bin/bash
 echo "$*" >> "$ANSWERS/calls"
 for word; do case $word in *@*) last=$word ;; esac; done
@@ -43,7 +43,7 @@ echo "${!#} ssh-ed25519 AAAAKey$n"
 """
 
 
-#: In a node's script: the file of host keys that the call uses.
+#: In a node's script: the path of the known_hosts file that the call uses.
 KNOWN = "$(sed -n 's/.*UserKnownHostsFile //p' \"$(head -n 1 <<< \"$words\" | cut -d ' ' -f 2)\")"
 
 
@@ -72,7 +72,7 @@ def contact(tmp_path, monkeypatch):
 
 
 def answering(**changes: object) -> str:
-    """Return a node's script: its facts for `python3 -`, success for everything else."""
+    """Return a node's script: it prints facts for `python3 -`, a public key for `sh -s`, and nothing for other commands."""
     line = shlex.quote(json.dumps(FACTS | changes))
     return f'case $command in python3*) echo {line} ;; "sh -s") echo "ssh-ed25519 AAAAHead head" ;; esac\n'
 
@@ -84,7 +84,7 @@ def machine(name: str, address: str) -> dict[str, str]:
 TWO = [machine("a", "10.0.0.1"), machine("b", "10.0.0.2")]
 
 
-def test_equal_machines_are_one_group_with_the_heads_key(contact):
+def test_equal_machines_are_one_group_and_the_line_has_the_heads_host_key(contact):
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO)
     assert found.returncode == 0, found.stderr
     line = json.loads(found.stdout)
@@ -94,7 +94,7 @@ def test_equal_machines_are_one_group_with_the_heads_key(contact):
     assert line["networks"] == ["10.0.0.0/16"]
 
 
-def test_two_nodes_join_and_one_is_left_unchanged(contact, tmp_path):
+def test_two_nodes_are_joined_and_a_single_node_is_left_unchanged(contact, tmp_path):
     """The head generates a key, and each node authorises it and learns the other's host key."""
     assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]
@@ -114,7 +114,7 @@ def test_the_calls_to_a_node_share_one_connection_once_it_has_booted(contact, tm
     assert found.returncode == 0, found.stderr
     of_head = [line for line in (tmp_path / "calls").read_text().splitlines() if "me@10.0.0.1" in line]
     sharing = ["-o ControlMaster=auto -o ControlPersist=10 me@" in line for line in of_head]
-    assert sharing == [False, True, True, True], of_head  # its state; its facts, the head's key, the keys to authorise
+    assert sharing == [False, True, True, True], of_head  # its state; then facts, the head's key, keys to authorise
 
 
 def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():
@@ -130,15 +130,15 @@ def test_a_call_that_hangs_is_stopped_at_its_timeout(tmp_path):
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
 
 
-def test_a_silent_node_is_named_with_its_last_output_and_the_other_was_heard(contact):
+def test_a_silent_node_is_named_with_its_last_output_and_the_other_node_is_reported_as_ready(contact):
     found = contact({"10.0.0.1": answering()}, TWO)
     assert found.returncode == 1
     assert "1 of 2 nodes are not ready: b (10.0.0.2): SSH does not accept logins yet (ssh: connect to host" in found.stderr
     assert "a (10.0.0.1): ready" in found.stderr
 
 
-def test_more_silent_nodes_than_the_window_holds_do_not_keep_others_from_being_heard(contact, tmp_path):
-    """The window has 32 places, and no more connections are kept open."""
+def test_more_silent_nodes_than_connections_at_once_do_not_keep_another_node_from_being_reached(contact, tmp_path):
+    """At most 32 connections are open at once; with more nodes than that, none is kept open for later calls."""
     silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
     found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
     assert found.returncode == 1
@@ -156,11 +156,11 @@ def test_more_silent_nodes_than_the_window_holds_do_not_keep_others_from_being_h
         ),
         (
             "echo 'me@10.0.0.2: Permission denied (publickey).' >&2; exit 255",
-            "me@10.0.0.2: Permission denied (publickey). Does your SSH agent have a key that it accepts (ssh-add -l)?",
+            "me@10.0.0.2: Permission denied (publickey). Does your SSH agent have a key that the machine accepts (ssh-add -l)?",
         ),
-        ("echo 'python3: command not found' >&2; exit 127", "'python3 -IS -' failed there: python3: command not found"),
+        ("echo 'python3: command not found' >&2; exit 127", "'python3 -IS -' failed on the node: python3: command not found"),
         (answering(mpi=None), "it has no Open MPI: no folder like /opt/mpi has bin/mpirun; set hosts.software.mpi"),
-        (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
+        (answering(gpus=7), "it has 7 x NVIDIA H100 80GB HBM3, but shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"),
     ],
 )
 def test_a_fault_that_waiting_cannot_cure_stops_the_wait_for_that_node_at_once(contact, script, sentence):
@@ -178,7 +178,7 @@ def test_a_rail_that_is_down_is_waited_for_and_then_named(contact):
     assert "b (10.0.0.2): 1 of 8 rails are not active: mlx5_7" in found.stderr
 
 
-def test_machines_that_are_not_alike_are_told_apart(contact):
+def test_machines_that_are_not_alike_are_refused_with_their_difference(contact):
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(gpus=4)}, TWO)
     assert found.returncode == 1
     assert "the hosts are not alike: b has 4 x NVIDIA H100 80GB HBM3, and a has 8 x NVIDIA H100 80GB HBM3" in found.stderr
@@ -197,7 +197,7 @@ def test_the_jump_hosts_key_is_pinned_too_and_the_file_of_keys_is_gone_afterward
     assert not Path(config.split("UserKnownHostsFile ")[1].split()[0]).exists()
 
 
-def test_one_connection_to_the_jump_host_is_held_for_all_and_ended(contact, tmp_path):
+def test_one_connection_to_the_jump_host_serves_all_nodes_and_is_closed(contact, tmp_path):
     jump = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
     holding = 'case $words in *"-O check"*) [ -e $ANSWERS/held ] ;; *) echo $$ > $ANSWERS/held; exec sleep 60 ;; esac\n'
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(), "203.0.113.9": holding}, TWO, jump=jump)
@@ -222,23 +222,23 @@ def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path)
 
 @pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
 def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_required(contact, asks, ends):
-    """The script itself marks such rails; unless asked, it marks none."""
+    """The program that runs on the node marks such rails, but only if first contact requires authentication."""
     state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
     script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
     nodes = [{"name": "a", "address": "10.0.0.1"}]
     hcas = ["mlx5_0", "mlx5_1"]
     found = contact({"10.0.0.1": script}, nodes, first_boot=True, facts="", hcas=hcas, authenticated=asks, timeout_s=2)
     assert found.returncode == ends, found.stderr
-    said = "a (10.0.0.1): 1 of 2 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: mlx5_1"
+    said = "a (10.0.0.1): 1 of 2 rails are not authenticated (802.1X; wpa_cli status), so they carry no traffic: mlx5_1"
     assert (said in found.stderr) is asks
 
 
 JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
-#: A jump host that lets nobody share a connection, and runs any command.
+#: Script of a jump host that refuses to share connections and runs only ssh-keyscan.
 PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'
 
 
-def test_unpinned_keys_are_scanned_on_the_jump_host_and_used_from_here(contact, tmp_path):
+def test_unpinned_keys_are_scanned_on_the_jump_host_and_used_on_this_machine(contact, tmp_path):
     node = f'grep -q "^10.0.0.. ssh-ed25519 AAAAKey" {KNOWN} || exit 255\n{answering()}'
     nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}]
     found = contact({"10.0.0.1": node, "10.0.0.2": node, "203.0.113.9": PASSING}, nodes, jump=JUMP, accept="ssh-ed25519 NEW")
@@ -254,7 +254,7 @@ def test_a_jump_host_that_rejects_the_operators_key_stops_the_wait_at_once(conta
     refusing = "echo 'admin@203.0.113.9: Permission denied (publickey).' >&2; exit 255"
     found = contact({"203.0.113.9": refusing}, [{"name": "a", "address": "10.0.0.1"}], jump=JUMP, timeout_s=600)
     assert found.returncode == 1
-    assert "Permission denied (publickey). Does your SSH agent have a key that it accepts (ssh-add -l)?" in found.stderr
+    assert "Permission denied (publickey). Does your SSH agent have a key that the machine accepts" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ def test_a_jump_host_that_rejects_the_operators_key_stops_the_wait_at_once(conta
         ((255, "", "first\nssh: connect to host jump: timed out\n"), "", "the jump host does not answer"),
     ],
 )
-def test_a_scanned_host_key_replaces_the_previous_one(tmp_path, monkeypatch, answer, learnt, noted):
+def test_a_scanned_host_key_replaces_the_old_key_and_a_failed_scan_changes_none(tmp_path, monkeypatch, answer, learnt, noted):
     before = "10.0.0.1 ssh-ed25519 AAAAOne\n10.0.0.2 ssh-ed25519 AAAAOld\n10.0.0.20 ssh-ed25519 AAAATwenty\n"
     (tmp_path / "known").write_text(before)
     calls, notes = [], []
@@ -292,7 +292,7 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
 
 
-def test_each_node_is_listed_under_the_facts_it_reported_and_kinds_beyond_the_limit_under_none():
+def test_each_node_is_listed_with_the_facts_it_reported_up_to_a_limited_number_of_different_facts():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
     seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
     groups = json.loads(first_contact.line(nodes, seen))["groups"]
@@ -302,7 +302,7 @@ def test_each_node_is_listed_under_the_facts_it_reported_and_kinds_beyond_the_li
     ]
 
 
-#: Output of `ip -4 -o address show` on a machine with four interfaces; the route leaves through the second one.
+#: Output of `ip -4 -o address show` on a machine with four interfaces; the default route leaves through bond0.
 ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
 2: docker0    inet 172.17.0.1/16 scope global docker0
 3: bond0    inet 10.9.130.7/20 brd 10.9.143.255 scope global bond0
@@ -317,10 +317,10 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
         ("10.9.130.7", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
         ("203.0.113.5", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),  # behind address translation
         ("127.0.0.1", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
-        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # no other source
+        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # neither: the first except lo
     ],
 )
-def test_the_front_end_is_the_addresss_interface_or_else_the_default_routes(tmp_path, address, route, front, network):
+def test_the_front_end_is_the_interface_of_the_address_or_else_of_the_default_route(tmp_path, address, route, front, network):
     program = f'case "$*" in *address*) cat {tmp_path}/addresses ;; *) echo "{route}" ;; esac'
     (tmp_path / "addresses").write_text(ADDRESSES)
     (tmp_path / "ip").write_text(f"#!/bin/sh\n{program}\n")

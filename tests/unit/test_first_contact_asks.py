@@ -32,5 +32,5 @@ HCAS = sorted(GPU4.rdma.hca) if GPU4.rdma else []
         (STANDING | {"shape": None}, {"hcas": [], "first_boot": False, "mpi": ["/opt/mpi"]} | FACTS),
     ],
 )
-def test_a_node_is_asked_for_its_rails_and_shape_only_if_they_are_not_given(changes: dict[str, Any], asked: dict[str, Any]):
+def test_rails_are_requested_only_of_several_nodes_and_facts_only_if_needed(changes: dict[str, Any], asked: dict[str, Any]):
     assert ready.request(replace(NEW, **changes), 7) == asked | {"timeout_s": 7}

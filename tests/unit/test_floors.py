@@ -1,4 +1,4 @@
-"""Imports only go down: the table of packages, checked against the source."""
+"""The table of what each package may import, checked against the source."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-#: Package or module (longest match wins) -> what it may import beside the standard library.
+#: Package or module (longest match wins) -> what it may import besides the standard library.
 MAY = {
     "catalogue": {"catalogue"},
     # Floors of the measurement, each importing itself and lower floors.
@@ -35,7 +35,7 @@ MAY = {
     "benchmarks/launch": {"benchmarks.launch"},
     "benchmarks/search": {"benchmarks.search"},
     "benchmarks/runner": {"benchmarks.launch", "benchmarks.search", "benchmarks.runner", "scheduler"},
-    # It is sent with the runner.
+    # The scheduler's modules are sent with the runner.
     "scheduler": {"scheduler"},
     "cloudinit": {"cloudinit", "yaml", "catalogue"},
     "manifests": {"manifests", "yaml", "config"},
@@ -133,7 +133,7 @@ MAY = {
     "config": {"pydantic", "pydantic_core", "catalogue", "config", "scheduler"},
     "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
     "__main__.py": {"pulumi", "config", "components", "benchmarks"},
-    # The rehearsal's floors, from the lowest; the program is on none of them.
+    # The rehearsal's floors, from the lowest; none of them may import the program.
     "rehearsal": set(),
     "rehearsal/world": {"rehearsal.world"},
     "rehearsal/net": {"rehearsal.world", "rehearsal.net"},
@@ -160,7 +160,7 @@ MAY = {
         *("rehearsal.world", "rehearsal.net", "rehearsal.image", "rehearsal.host", "rehearsal.plugin", "rehearsal.aws"),
         *("rehearsal.protocol", "botocore", "typing_extensions"),
     },
-    # Existing hosts are machines of OCI's shapes; the entry knows nothing else of a vendor.
+    # Rehearsed existing hosts have OCI's shapes and images; the entry imports nothing else that belongs to one cloud.
     "rehearsal/entry": {
         *("rehearsal.world", "rehearsal.net", "rehearsal.host", "rehearsal.kubernetes", "rehearsal.entry"),
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
@@ -178,7 +178,7 @@ MAY = {
         "rehearsal.entry",
     },
     "tools/interruption.py": {"rehearsal.world", "rehearsal.host", "tools.stage"},
-    # It catches the exceptions of the configuration's reader.
+    # This tool catches the exceptions of config/read.py, which are Pulumi's.
     "tools/config.py": {"config", "yaml", "pulumi"},
     "tools/coverage_report.py": {"slipcover"},
 }
@@ -196,7 +196,7 @@ def is_module(name: str) -> bool:
 
 
 def dynamic(call: ast.Call) -> str | None:
-    """Return the name given to `import_module` or `__import__`, an f-string's up to its first gap; None for other calls."""
+    """Return the name that a call imports, None if it is no import; of an f-string, the package before its placeholder."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called not in {"import_module", "__import__"}:
         return None
@@ -303,13 +303,13 @@ def test_a_module_imports_only_what_its_package_may(path):
         assert any(name == room or name.startswith(f"{room}.") for room in allowed), f"{path.name} imports {name}"
 
 
-def test_the_rehearsal_never_knows_the_program():
+def test_the_rehearsal_never_imports_the_program():
     program = {"config", "components", "benchmarks", "cloudinit", "catalogue", "scheduler", "tools"}
     for path in filter(is_python, (ROOT / "rehearsal").rglob("*")):
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
 
-def test_what_several_test_files_use_is_in_a_module_beside_conftest():
+def test_no_file_of_the_tests_imports_a_test_file():
     for path in (ROOT / "tests").rglob("*.py"):
         assert not [name for name in imported(path.read_text(), "") if name.startswith("test_")], path
 
@@ -319,13 +319,13 @@ def test_no_package_has_a_misleading_name():
     assert not [path for path in sources() if bad & set(path.relative_to(ROOT).with_suffix("").parts)]
 
 
-def test_only_the_front_door_reads_the_configuration():
+def test_only_config_read_reads_the_configuration():
     for path in sources():
         if path != ROOT / "config" / "read.py" and "tools" not in path.parts:
             assert "pulumi.Config(" not in path.read_text(), path
 
 
-def test_no_name_says_gbps_which_is_read_as_gigabits_and_as_gigabytes():
+def test_no_name_contains_gbps_because_it_could_mean_gigabits_or_gigabytes():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [ROOT / name for name in listed.split("\0") if name]
     texts = [path for path in paths if path.is_file() and path.suffix != ".png" and path != Path(__file__)]

@@ -1,4 +1,4 @@
-"""Damage to transcripts, JSON results and lines neither crashes the product nor makes it pass wrongly."""
+"""Damaged transcripts, JSON results and lines neither crash the program nor get a false pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_measurement_is_judged_correctly_before_it_is_damaged():
 
 
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
-def test_inputs_that_once_crashed_or_passed_no_longer_do(path):
+def test_inputs_that_once_crashed_or_passed_wrongly_get_the_verdict_short_or_unknown(path):
     case = read(path)
     base = BASES[case.base]
     assert case.failure in {CRASH, FALSE_PASS}
@@ -35,12 +35,12 @@ def test_inputs_that_once_crashed_or_passed_no_longer_do(path):
     assert found.verdict in {"short", "unknown"}
 
 
-def test_every_kind_of_damage_is_sometimes_harmless(tmp_path, capsys):
+def test_damaged_measurements_cause_no_crash_and_no_false_pass(tmp_path, capsys):
     assert main(["--seed", "7", "--executions", "150", "--corpus", str(tmp_path)]) == 0
     assert "0 crashes, 0 false passes" in capsys.readouterr().out
 
 
-def test_numbers_that_damage_made_too_large_are_damaged_further():
+def test_numbers_that_became_too_large_can_be_damaged_again():
     documents = {
         name: re.sub(r'("(?:time|alg_bw|bus_bw)": )[\d.]+', rf"\g<1>1{'0' * 400}", text)
         for name, text in HEALTHY.documents.items()
@@ -51,7 +51,7 @@ def test_numbers_that_damage_made_too_large_are_damaged_further():
 
 
 def test_a_pass_that_its_numbers_do_not_support_is_noticed():
-    """The plain reading can fail: if the judge does not look, the same damage is a false pass."""
+    """The plain reading finds the damage, too, so a judge that overlooked it would be reported for a false pass."""
     exact = HEALTHY.documents["all_reduce.json"]
     at = exact.rindex('"bus_bw": 345.381859')
     edit = Edit("all_reduce.json", at, '"bus_bw": 345.381859', '"bus_bw": 200.000000')
@@ -61,7 +61,7 @@ def test_a_pass_that_its_numbers_do_not_support_is_noticed():
     assert "all_reduce: the text says 345.38, JSON 200.0" in told
 
 
-def test_a_passing_line_needs_no_search_and_a_short_one_does():
+def test_a_broken_search_result_changes_the_verdict_neither_of_a_short_nor_of_a_passing_line():
     short = BASES["a healthy retest"]
     line = short.documents["line"]
     broken = Edit(SEARCH, 0, short.documents[SEARCH], "{")

@@ -1,4 +1,4 @@
-"""Every reviewed file has a line with its source, and every transcript has a test that reads it."""
+"""Every golden file is listed in SOURCES with its origin, and every transcript is read by a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
-def test_every_reviewed_file_says_where_it_comes_from():
+def test_every_golden_file_is_listed_once_in_sources():
     named = re.findall(r"^  (\S+)", (GOLDEN / "SOURCES").read_text(), flags=re.MULTILINE)
     files = [path.relative_to(GOLDEN).as_posix() for path in GOLDEN.rglob("*") if path.is_file() and path.name != "SOURCES"]
     by_pattern = {pattern: [name for name in files if Path(name).match(pattern)] for pattern in named}

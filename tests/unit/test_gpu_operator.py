@@ -1,4 +1,4 @@
-"""GPU Operator from a chart: helm's output is labelled and ordered, other objects stay unchanged, missing ones are named."""
+"""GPU Operator from a chart: helm's output is labelled and ordered, foreign objects stay unchanged, faults are named."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from config.kubernetes.model import GpuOperator
 from manifests import objects, operator, ours, vendors
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-gpu-operator"}
-#: The kinds that the chart of 24.3.0 has, one of each, as helm orders them.
+#: One object each of some of the kinds in chart 24.3.0, not in the order in which they must be applied.
 RENDERED = """
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
@@ -46,22 +46,22 @@ def found() -> list[dict[str, Any]]:
     return operator.documents(RENDERED, "gpu-operator", LABELS, "this-machine")
 
 
-def test_definitions_come_first_their_objects_last_and_hooks_of_helm_not_at_all():
+def test_namespace_and_definitions_come_first_custom_objects_last_and_helms_hooks_are_left_out():
     assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
     assert vendors.summary(found()) == "4 objects: 1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
 
 
-def test_every_object_has_the_stacks_labels_and_its_pods_keep_the_charts():
+def test_every_object_gets_the_stacks_labels_and_its_pods_keep_the_labels_of_the_chart():
     for one in found():
         assert LABELS.items() <= one["metadata"]["labels"].items()
     policy = found()[-1]
     assert policy["metadata"]["labels"]["helm.sh/chart"] == "gpu-operator-v24.3.0"
     pods = found()[2]["spec"]["template"]["metadata"]["labels"]
-    assert pods == {"app.kubernetes.io/instance": "gpu-operator"}, "the operator finds its pods by them"
+    assert pods == {"app.kubernetes.io/instance": "gpu-operator"}, "the operator finds its pods by these labels"
 
 
 @pytest.mark.parametrize("text", ["- a list", "kind: Pod", "just text"])
-def test_what_is_no_object_is_refused_by_its_number(text):
+def test_a_document_of_the_chart_that_is_no_object_is_refused_with_its_number(text):
     with pytest.raises(ValueError, match="document 2 of the rendered chart is no object of Kubernetes"):
         operator.documents(f"{RENDERED.split('---', maxsplit=1)[0]}---\n{text}\n", "gpu-operator", LABELS, "this-machine")
 
@@ -84,7 +84,7 @@ def helm(tmp_path: Path, patch: pytest.MonkeyPatch, script: str) -> None:
     patch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_chart_is_rendered_with_its_values_and_without_anything_of_the_users(asked, tmp_path, monkeypatch):
+def test_the_chart_is_rendered_with_the_stack_files_values_and_without_the_users_helm_settings(asked, tmp_path, monkeypatch):
     monkeypatch.setenv("HELM_PLUGINS", "/theirs")
     helm(
         tmp_path,
@@ -98,17 +98,15 @@ def test_the_chart_is_rendered_with_its_values_and_without_anything_of_the_users
     assert (said["values"], said["plugins"]) == (asked.values, "")
 
 
-def test_a_machine_without_helm_is_told_at_preview(asked, tmp_path, monkeypatch):
+def test_a_chart_is_refused_on_a_machine_without_helm(asked, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pulumi.RunError, match=r"^kubernetes\.gpuOperator is set, but this machine has no helm, which renders"):
         brings.rendered(asked)
 
 
-def test_what_helm_does_not_render_is_said_with_its_reason(asked, tmp_path, monkeypatch):
+def test_a_chart_that_helm_cannot_render_is_refused_with_helms_reason(asked, tmp_path, monkeypatch):
     helm(tmp_path, monkeypatch, "echo 'WARNING: x' >&2; echo 'Error: file does not appear to be a gzipped archive' >&2; exit 1")
-    with pytest.raises(
-        pulumi.RunError, match="which helm does not render: Error: file does not appear to be a gzipped archive"
-    ):
+    with pytest.raises(pulumi.RunError, match="which helm cannot render: Error: file does not appear to be a gzipped archive"):
         brings.rendered(asked)
 
 
@@ -147,17 +145,17 @@ def cluster(tmp_path, monkeypatch) -> Cluster:
     return made
 
 
-def test_definitions_are_in_use_before_their_objects_are_applied(cluster, capsys):
+def test_custom_resource_definitions_are_established_before_other_objects_are_applied(cluster, capsys):
     cluster.unused = 2
     kubernetes_operator.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "gpu-operator", "gpus": {"gpu0": 1, "gpu1": 1}}
     told = [words[0] for words in cluster.calls if words[0] == "apply" or "clusterpolicies.nvidia.com" in words]
-    assert told == ["get", "apply", "get", "get", "get", "apply"], "once for somebody else's, and until it is in use"
+    assert told == ["get", "apply", "get", "get", "get", "apply"], "one get looks for a foreign definition; three wait for ours"
     assert {kind for kind, _ in cluster.objects} == {kind for kind, _, _ in ASK["objects"]}
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
-def test_a_definition_that_the_cluster_never_uses_is_named(cluster, monkeypatch):
+def test_a_definition_that_the_cluster_never_establishes_is_named(cluster, monkeypatch):
     monkeypatch.setattr("components.remote_scripts.kubernetes_manifest._ESTABLISHED_S", 0.05)
     cluster.unused = 10**6
     with pytest.raises(
@@ -167,23 +165,23 @@ def test_a_definition_that_the_cluster_never_uses_is_named(cluster, monkeypatch)
         kubernetes_operator.main(ASK)
 
 
-def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluster):
-    with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443, and the kubeconfig on"):
+def test_nothing_is_applied_to_a_cluster_other_than_the_one_in_the_stack_file(cluster):
+    with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443, but the kubeconfig on"):
         kubernetes_operator.main(ASK | {"server": "https://10.9.9.9:6443"})
     assert not cluster.objects
 
 
-def test_an_operator_of_somebody_else_is_left_as_it_is(cluster):
+def test_an_operator_that_the_stack_did_not_install_is_refused_and_left_unchanged(cluster):
     theirs = {"kind": "Deployment", "metadata": {"name": "gpu-operator", "labels": {"app": "gpu-operator"}}}
     cluster.objects["deployment.apps", "gpu-operator"] = theirs
     with pytest.raises(
-        SystemExit, match=r"the cluster has one already, which was left as it is \(deployment\.apps gpu-operator\)"
+        SystemExit, match=r"the cluster already has a GPU Operator, which was not changed \(deployment\.apps gpu-operator\)"
     ):
         kubernetes_operator.main(ASK)
     assert "apply" not in cluster.verbs()
 
 
-def test_nodes_that_never_offer_gpus_are_named_with_what_the_operators_pods_wait_for(cluster):
+def test_nodes_that_never_offer_gpus_are_named_with_the_reason_why_the_operators_pods_wait(cluster):
     cluster.nodes = [node("gpu0"), node("gpu1", gpus="0")]
     waiting = {"reason": "ImagePullBackOff", "message": "Back-off pulling image nvcr.io/nvidia/driver:550.54.15"}
     cluster.coming = [
@@ -196,18 +194,18 @@ def test_nodes_that_never_offer_gpus_are_named_with_what_the_operators_pods_wait
     with pytest.raises(SystemExit) as ended:
         kubernetes_operator.main(ASK)
     assert str(ended.value) == (
-        "GPU Operator is applied, and gpu1 offer less than 1 of nvidia.com/gpu to pods within 0 s: nvidia-driver-daemonset-x: "
+        "GPU Operator is applied, but gpu1 did not offer 1 of nvidia.com/gpu to pods within 0 s: nvidia-driver-daemonset-x: "
         "ImagePullBackOff (Back-off pulling image nvcr.io/nvidia/driver:550.54.15)"
     )
 
 
-def test_what_the_cluster_does_not_accept_is_said(cluster):
+def test_an_object_that_the_cluster_refuses_is_reported(cluster):
     cluster.wrong["apply"] = Answer(1, "", 'customresourcedefinitions is forbidden: User "x" cannot patch\n')
     with pytest.raises(SystemExit, match="did not accept an object of GPU Operator: customresourcedefinitions is forbidden"):
         kubernetes_operator.main(ASK)
 
 
-def test_destroy_removes_the_charts_own_kinds_before_what_defines_them(cluster, monkeypatch):
+def test_destroy_deletes_the_stacks_labelled_objects_in_reverse_order(cluster, monkeypatch):
     kubernetes_operator.main(ASK)
     cluster.calls.clear()
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
@@ -218,13 +216,13 @@ def test_destroy_removes_the_charts_own_kinds_before_what_defines_them(cluster, 
     assert not cluster.objects
 
 
-def test_what_another_machine_has_applied_since_is_left(cluster, monkeypatch, capsys):
+def test_destroy_keeps_objects_that_another_machine_has_applied_since(cluster, monkeypatch, capsys):
     kubernetes_operator.main(ASK)
     there = dict(cluster.objects)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_operator.main(ASK | {"way": [ours.WAY, "root@10.138.61.49"]})
     assert cluster.objects == there
     assert (
-        "namespace gpu-operator is kept with what belongs to it: the stack applies it from this-machine now"
+        "namespace gpu-operator is kept with its objects, because the stack is now applied from this-machine"
         in capsys.readouterr().err
     )

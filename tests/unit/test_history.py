@@ -1,4 +1,4 @@
-"""History: records that only grow, the limit that follows from them, and the changes that they show."""
+"""History: records are added and never changed, a limit follows from them, and changes between runs are shown."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def made(number: int = 1, busbw_gb_s: float | None = 90.0, verdict: str = "pass"
 
 
 def required(records: list[Record], versions: dict = VERSIONS, plan: dict = PLAN) -> history.Limit | None:
-    """Return what `records` require of a run with the usual versions and plan."""
+    """Return the limit that `records` set for a run with these versions and this plan."""
     return limit(records, versions, plan)
 
 
@@ -60,14 +60,14 @@ def test_an_appended_record_is_loaded_unchanged(folder):
     assert load(folder, KEY, made(9).order).records == tuple(sorted(records, key=lambda one: one.order))
 
 
-def test_a_run_is_kept_once_and_in_its_first_form(folder):
+def test_the_first_record_of_a_run_is_kept_and_later_ones_are_ignored(folder):
     assert append(folder, made())
     assert not append(folder, made(verdict="short"))
     (only,) = load(folder, KEY, made(9).order).records
     assert only == made()
 
 
-def test_a_run_sees_only_what_came_before_it_so_judging_it_again_changes_nothing(folder):
+def test_a_run_is_compared_only_with_earlier_runs_even_after_later_ones_are_recorded(folder):
     for number in range(1, 8):
         append(folder, made(number))
     seen = load(folder, KEY, made(6).order)
@@ -91,7 +91,7 @@ def test_runs_of_another_kind_are_not_compared(folder, field):
     assert len(load(folder, other, made(9).order).records) == 1
 
 
-def test_a_missing_folder_holds_nothing(folder):
+def test_a_missing_folder_has_no_records(folder):
     assert load(folder, KEY, made(9).order) == history.Past((), ())
 
 
@@ -128,25 +128,25 @@ def test_a_broken_file_is_reported_and_skipped(folder, text, why):
     assert why in warning
 
 
-def test_an_error_names_the_file_that_cannot_be_opened(tmp_path):
+def test_a_file_that_cannot_be_opened_is_reported(tmp_path):
     append(str(tmp_path), made(1))
     (tmp_path / made(2).name()).mkdir()
     (warning,) = load(str(tmp_path), KEY, made(9).order).warnings
     assert "cannot be read" in warning
 
 
-def test_an_unwritable_folder_is_reported_in_one_sentence(tmp_path):
+def test_an_unwritable_folder_is_reported_with_its_path_and_the_reason(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match=r"history: .*file.* cannot be written: \w+"):
         append(str(tmp_path / "file"), made())
 
 
-def test_a_url_without_a_driver_says_what_is_missing():
+def test_a_url_of_an_unknown_protocol_is_refused_with_its_protocol():
     with pytest.raises(HistoryError, match="cannot reach nosuch://bucket: Protocol not known: nosuch"):
         append("nosuch://bucket", made())
 
 
-def test_a_store_that_does_not_answer_is_given_up_on(monkeypatch):
+def test_a_store_that_does_not_answer_is_reported_after_the_timeout(monkeypatch):
     monkeypatch.setattr(store, "TIMEOUT_S", 0.05)
     never = threading.Event()
     monkeypatch.setattr(fsspec.core, "url_to_fs", lambda _url: never.wait(60))
@@ -161,7 +161,7 @@ def test_a_local_folder_needs_no_driver(tmp_path, monkeypatch):
     assert load(str(tmp_path), KEY, made(9).order).records
 
 
-def test_nothing_half_written_is_left_and_concurrent_writers_write_once(tmp_path):
+def test_concurrent_writers_of_one_record_write_it_once_and_leave_no_partial_file(tmp_path):
     results = []
     threads = [threading.Thread(target=lambda: results.append(append(str(tmp_path), made()))) for _ in range(8)]
     for thread in threads:
@@ -173,18 +173,18 @@ def test_nothing_half_written_is_left_and_concurrent_writers_write_once(tmp_path
 
 
 @pytest.mark.parametrize("run_id", ["", "../up", "a/b", "a b", "x" * 129])
-def test_a_run_id_that_could_leave_the_folder_is_refused(run_id):
+def test_a_record_with_an_invalid_run_id_is_refused(run_id):
     with pytest.raises(HistoryError, match="1 to 128 letters and digits"):
         made(run_id=run_id)
 
 
 @pytest.mark.parametrize("started", ["", "yesterday", "2025-11-21T04:49:00", "2025-11-21T04:49:00+01:00"])
-def test_a_start_that_is_not_utc_is_refused(started):
+def test_a_start_time_that_is_not_utc_is_refused(started):
     with pytest.raises(HistoryError, match="is not UTC"):
         made(started=started)
 
 
-def test_of_very_many_runs_the_first_and_the_last_are_read(folder, monkeypatch):
+def test_of_many_earlier_runs_only_the_oldest_and_the_newest_are_loaded(folder, monkeypatch):
     monkeypatch.setattr(history, "NEWEST", 2)
     monkeypatch.setattr(history, "OLDEST", 1)
     for number in range(1, 6):
@@ -193,8 +193,8 @@ def test_of_very_many_runs_the_first_and_the_last_are_read(folder, monkeypatch):
     assert [one.run_id for one in load(folder, KEY, made(4).order).records] == ["run0001", "run0002", "run0003"]
 
 
-def test_a_fabric_that_decays_over_years_of_daily_runs_is_caught_against_its_first_passes(tmp_path):
-    """A hundredth of a percent a day: 2 % within the last 200 runs, and a tenth of the busbw in three years."""
+def test_slow_decay_over_600_daily_runs_does_not_lower_the_limit_that_the_first_passes_set(tmp_path):
+    """The fabric loses 0.01 % a day: 2 % within the last 200 runs, and a tenth of its busbw in three years."""
     for day in range(600):
         started = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%SZ")
         append(str(tmp_path), made(1, 390 * 0.9999**day, run_id=f"run{day:04d}", started=started, rows=()))
@@ -212,11 +212,11 @@ def test_five_passes_give_a_limit_and_four_do_not():
     assert found.source == "the history of 5 passes (median 90 GB/s less 4 deviations of 1.5)"
 
 
-def test_runs_that_agree_exactly_still_leave_four_percent():
+def test_equal_passes_give_a_limit_four_percent_below_their_busbw():
     assert required([made(day, 90.0) for day in range(1, 6)]).busbw_gb_s == pytest.approx(90.0 * 0.96)
 
 
-def test_only_passes_count():
+def test_only_passes_count_for_the_limit():
     bad = [made(day, 10.0, verdict) for day, verdict in enumerate(["short", "unknown", "short"], 10)]
     unmeasured = [made(20, None)]
     good = [made(day, 90.0) for day in range(1, 6)]
@@ -225,7 +225,7 @@ def test_only_passes_count():
 
 
 @given(st.lists(st.floats(1, 1000), min_size=5, max_size=40))
-def test_the_limit_lies_at_least_four_percent_under_the_median(numbers):
+def test_the_limit_is_at_least_four_percent_below_the_median(numbers):
     found = required([made(1, number) for number in numbers]).busbw_gb_s
     compared = [numbers] if len(numbers) < 10 else [numbers[:5], numbers[-10:]]
     assert found <= max(median(one) for one in compared) * 0.96 * (1 + 1e-9)
@@ -236,7 +236,7 @@ def test_one_outlier_hardly_moves_the_limit():
     assert required([*good, made(11, 5.0)]).busbw_gb_s == pytest.approx(required(good).busbw_gb_s, abs=1.0)
 
 
-def test_changes_show_the_number_the_verdict_and_every_version():
+def test_changes_show_verdict_busbw_latency_and_every_version():
     now = made(2, 81.0, "short", versions={"nccl": "2.29.1", "os": "ol9"}, latency_us=33.0)
     assert changes(made(1), now) == (
         "the verdict went from pass to short since 2025-11-01T04:49:00Z",
@@ -255,7 +255,7 @@ def test_changes_name_what_is_different_in_the_plan():
     assert changes(made(1, plan={}), made(2)) == ()
 
 
-def test_no_change_says_nothing_and_the_first_run_says_so():
+def test_changes_are_empty_for_equal_runs_and_report_a_first_run_and_a_missing_busbw():
     assert changes(made(1), made(2)) == ()
     assert changes(None, made(2)) == ("this is the first run of its kind",)
     assert changes(made(1, None), made(2)) == ("all_reduce busbw was not measured before and is now",)
@@ -287,8 +287,8 @@ def test_a_judgements_record_contains_what_was_measured(tmp_path):
     assert load(str(tmp_path), found.key, made(30).order).records == (found,)
 
 
-def test_runs_are_compared_by_machine_whatever_its_image(tmp_path):
-    """Another driver on the same machines must be compared; another cluster of the shape may be some percent slower."""
+def test_runs_on_the_same_machines_are_compared_whatever_their_images(tmp_path):
+    """Another driver on the same machines is compared; another cluster of the shape, which may be slower, is not."""
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "serial-1", "b": "serial-2"}}
     first = record(judged(line), "oci", "BM.GPU4.8", 2, {"driver": "510", "os": "Oracle Linux 7.9"})
     append(str(tmp_path), first)
@@ -339,13 +339,13 @@ def test_passes_with_other_versions_set_a_limit_that_names_what_changed_since():
 
 
 @pytest.mark.parametrize("name", ["nccl", "driver", "kernel", "efa_installer", "image_sha256", "nccl_tests"])
-def test_whatever_version_changed_is_named_and_never_silent(name):
+def test_every_changed_version_is_named(name):
     found = required([made(day) for day in range(1, 6)], VERSIONS | {name: "new"})
     assert found.since.startswith(f"{name} went from ")
     assert found.since.endswith(" to new")
 
 
-def test_five_passes_with_the_new_versions_are_compared_with_each_other_alone():
+def test_after_five_passes_with_new_versions_only_those_are_compared():
     """Once a slower NCCL is accepted, it is not reported forever."""
     new = VERSIONS | {"nccl": "2.31.2"}
     old, since = [made(day, 90.0) for day in range(1, 9)], [made(day, 80.0, versions=new) for day in range(9, 14)]
@@ -353,22 +353,22 @@ def test_five_passes_with_the_new_versions_are_compared_with_each_other_alone():
     assert required(old + since, new) == history.Limit(
         pytest.approx(80 * 0.96), "the history of 5 passes (median 80 GB/s less 4 deviations of 0.8)"
     )
-    assert required(old + since).busbw_gb_s == pytest.approx(90 * 0.96)  # and back: compared with the old version's passes
+    assert required(old + since).busbw_gb_s == pytest.approx(90 * 0.96)  # after a return to the old version
 
 
 @pytest.mark.parametrize("plan", [PLAN | {"iterations": "5"}, PLAN | {"launcher": "pyxis"}, PLAN | {"NCCL_PROTO": "LL"}])
-def test_another_plan_is_not_compared(plan):
+def test_runs_of_another_plan_are_not_compared(plan):
     assert required([made(day) for day in range(1, 8)], plan=plan) is None
 
 
-def test_records_that_do_not_say_their_plan_are_read_and_compared_with_a_word_on_it(folder):
+def test_old_records_without_a_plan_are_compared_and_the_limit_says_so(folder):
     for day in range(1, 6):
         document = made(day).document()
         del document["plan"]
         assert store.store(folder).add(made(day).name(), json.dumps(document).encode())
     past = load(folder, KEY, made(9).order)
     assert [len(past.records), past.warnings] == [5, ()]
-    assert required(list(past.records)).since == "some of them do not say which plan and launcher they had"
+    assert required(list(past.records)).since == "some of those passes do not state their plan and launcher"
 
 
 def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_another_nccl_are():

@@ -1,4 +1,4 @@
-"""A run's folder on the head node: what its worker leaves there, and how the wait for it ends; no worker is started."""
+"""A run's folder on the head node: the files that the worker leaves there, and the end of the wait; no worker is started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE = protocol.Refused("r1", "why", "schedule")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of run r1, with its request."""
+    """Return the folder of run r1, in which its request is."""
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / ".busbar/runs/r1"
     folder.mkdir(parents=True)
@@ -60,7 +60,7 @@ def refuse(*_: Any) -> Any:
     raise Refusal("no room")
 
 
-def test_a_refusal_shows_its_sentence_and_any_other_failure_says_where_to_look(here):
+def test_failed_txt_has_the_sentence_of_a_refusal_and_for_other_failures_the_path_of_the_log(here):
     jobs.work(str(here), kinds(refuse))
     assert (here / "failed.txt").read_text() == "no room"
     with pytest.raises(ZeroDivisionError):
@@ -81,7 +81,7 @@ def test_a_line_has_at_most_64_kib(here, more, fits):
 
 
 def test_progress_is_seen_while_the_work_goes_on(here, monkeypatch):
-    """Until Python 3.9 standard error kept whole lines back where it is no terminal."""
+    """Before Python 3.9, stderr buffered even complete lines if it was not a terminal."""
     shown = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stderr", shown)
     (here / "progress.log").write_text("one\n")
@@ -98,7 +98,7 @@ def test_progress_is_seen_while_the_work_goes_on(here, monkeypatch):
     assert seen == [b"one\n"]
 
 
-def test_a_waiter_gets_the_result_and_each_line_of_progress_once(here, capsys):
+def test_waiting_prints_the_result_and_each_complete_line_of_progress_once(here, capsys):
     (here / "progress.log").write_text("one\ntwo\nhalf a li")
     (here / "line.json").write_text("{}")
     assert jobs.wait("r1", 5) == 0
@@ -116,7 +116,7 @@ def test_a_waiter_gets_the_result_and_each_line_of_progress_once(here, capsys):
         ({"worker.log": "first\nKilled\n"}, "the work on the head node ended without a result; last log line: Killed"),
     ],
 )
-def test_a_run_that_ended_without_a_line_says_why(here, files, why):
+def test_waiting_for_a_run_that_ended_without_a_line_raises_the_reason(here, files, why):
     for name, text in files.items():
         (here / name).write_text(text)
     with pytest.raises(Refusal) as refused:
@@ -124,8 +124,8 @@ def test_a_run_that_ended_without_a_line_says_why(here, files, why):
     assert str(refused.value) == why
 
 
-def test_a_run_that_ended_on_a_full_disk_says_so(here):
-    """It could not record anything: a write to /dev/full finds no space."""
+def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reason(here):
+    """The run could not record anything; here, every write to the file `room` fails, because it is a link to /dev/full."""
     (here / "room").symlink_to("/dev/full")
     with pytest.raises(Refusal, match=r"^the work on the head node ended without a result; its disk: No space left on device$"):
         jobs.wait("r1", 5)
@@ -133,7 +133,7 @@ def test_a_run_that_ended_on_a_full_disk_says_so(here):
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_stops_some_minutes_after_the_workers_own_limit(here, monkeypatch, given, bound):
+def test_waiting_stops_five_minutes_after_the_given_timeout_or_else_the_requests(here, monkeypatch, given, bound):
     clock = SimpleNamespace(now=1000.0)
 
     def pause(_: float) -> None:
@@ -148,14 +148,14 @@ def test_waiting_stops_some_minutes_after_the_workers_own_limit(here, monkeypatc
     assert bound + 300 < clock.now - 1000 <= bound + 350
 
 
-def test_a_run_that_nobody_started_is_not_waited_for(here):
+def test_waiting_for_a_run_that_nobody_started_is_refused(here):
     assert here.exists()
     with pytest.raises(Refusal, match=r"^no run r2 is known on this node$"):
         jobs.wait("r2", 5)
 
 
 @pytest.mark.parametrize("run_id", ["", "../r1", "a b", "a/b"])
-def test_a_run_id_is_letters_and_digits(run_id):
+def test_a_run_id_that_is_not_only_letters_and_digits_is_refused(run_id):
     with pytest.raises(Refusal, match="only letters and digits are allowed"):
         jobs.folder(run_id)
 
@@ -181,7 +181,7 @@ def test_a_finished_run_is_not_started_again(here, started):
     assert started == []
 
 
-def test_a_folder_is_emptied(tmp_path):
+def test_fresh_empties_an_existing_folder(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/file").touch()
     assert jobs.fresh(str(tmp_path / "old")) == str(tmp_path / "old")
@@ -193,7 +193,7 @@ def ran(patch: pytest.MonkeyPatch, text: str, *words: str) -> int:
     return runner.main(list(words))
 
 
-def test_a_refusal_is_a_line_for_the_engine_and_a_sentence_for_a_person(here, started, monkeypatch, capsys):
+def test_a_refusal_is_cut_in_the_line_for_the_engine_and_complete_on_stderr_for_a_person(here, started, monkeypatch, capsys):
     (here / "failed.txt").write_text("x" * 5000)
     text = json.dumps(protocol.data(REQUEST))
     monkeypatch.setattr(jobs, "submit", lambda _: None)
@@ -209,6 +209,6 @@ def test_a_refusal_is_a_line_for_the_engine_and_a_sentence_for_a_person(here, st
 
 
 @pytest.mark.parametrize("words", [(), ("dance",), ("wait",), ("worker",), ("run", "more"), ("plan", "more")])
-def test_arguments_that_the_runner_does_not_know_print_its_usage(monkeypatch, capsys, words):
+def test_invalid_arguments_of_the_runner_print_its_usage(monkeypatch, capsys, words):
     assert ran(monkeypatch, "", *words) == 2
     assert "run" in capsys.readouterr().err

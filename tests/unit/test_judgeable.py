@@ -1,4 +1,4 @@
-"""What cannot be judged is refused before it is rented, in a sentence with the alternatives."""
+"""Machines and plans that cannot be judged are refused before anything is rented, in a sentence with the reason."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
         assert not list(machine(path, row, Measure(collectives=(collective,)), 4))
     assert not list(machine(path, row, Measure(collectives=("broadcast",), exports={"NCCL_ALGO": "Ring"}), 1))
     for measure, nodes, why in (
-        (Measure(), 19, "joins nodes of one rack, which are 18, and 19 are asked for"),
-        (Measure(collectives=("broadcast",)), 4, "and busbar knows no limit of broadcast over it"),
-        (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "of switches that reduce, which NCCL_NVLS_ENABLE=0 decides"),
+        (Measure(), 19, "joins nodes of one rack, at most 18, but 19 are requested"),
+        (Measure(collectives=("broadcast",)), 4, "but busbar knows no gate for broadcast over NVLink"),
+        (Measure(exports={"NCCL_NVLS_ENABLE": "0"}), 4, "that switches reduce, which NCCL_NVLS_ENABLE=0 may change"),
     ):
         (breach,) = machine(path, row, measure, nodes)
         assert f"is {shape}, whose NVLink joins nodes" in breach.text
         assert why in breach.text
         switched_off = Measure(collectives=measure.collectives, exports={**measure.exports, "NCCL_MNNVL_ENABLE": "0"})
         assert not list(machine(path, row, switched_off, nodes))
-    # OCI offers no cluster network of these shapes, whatever is measured.
+    # OCI offers no cluster network for these shapes, so the stack is refused whatever it measures.
     (said,) = refused(oci=one_pool(shape))
     assert said.endswith("[shape-joined]")
 
 
-def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_cannot_be():
+def test_a_complete_rack_on_aws_is_accepted_but_not_more_nodes_or_a_collective_without_an_nvlink_gate():
     bought = {"option": "capacity-block", "reservation": "cr-1"}
 
     def said(count: int, **measure) -> str:
@@ -60,8 +60,8 @@ def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_c
 
     assert not said(18)
     joined = "aws.queues[0].machines[0].type is p6e-gb200.36xlarge, whose NVLink joins nodes"
-    assert said(19).startswith(f"{joined} of one rack, which are 18, and 19 are asked for")
-    assert said(2, collectives=["reduce"]).startswith(f"{joined}, and busbar knows no limit of reduce over it")
+    assert said(19).startswith(f"{joined} of one rack, at most 18, but 19 are requested")
+    assert said(2, collectives=["reduce"]).startswith(f"{joined}, but busbar knows no gate for reduce over NVLink")
     assert not said(19, collectives=["alltoall"], exports={"NCCL_MNNVL_ENABLE": "0"})
 
 
@@ -69,7 +69,7 @@ def test_a_rack_on_aws_is_judged_whole_and_refused_at_preview_where_its_nvlink_c
     ("name", "value"),
     [("NCCL_TESTS_SPLIT", "MOD"), ("NCCL_TESTS_MIN_BW", "1"), ("NCCL_IB_DISABLE", "1")],
 )
-def test_a_variable_that_disables_the_rails_or_the_plan_is_refused_whatever_the_gate(name, value):
+def test_a_variable_that_disables_rails_or_changes_the_plans_tests_is_refused_with_and_without_a_gate(name, value):
     for accept in ({}, {"gate": "300 GB/s"}):
         (sentence,) = refused(measure={"exports": {name: value}}, accept=accept)
         assert sentence.startswith("measure.exports has ")
@@ -77,19 +77,19 @@ def test_a_variable_that_disables_the_rails_or_the_plan_is_refused_whatever_the_
 
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_ALGO", "Tree"), ("NCCL_ALGO", "NVLSTree"), ("NCCL_PROTO", "LL")])
-def test_another_algorithm_or_protocol_needs_a_gate_of_the_users_own(name, value):
+def test_a_forced_algorithm_other_than_ring_or_a_forced_protocol_needs_the_users_own_gate(name, value):
     (sentence,) = refused(measure={"exports": {name: value}})
-    assert "set accept.gate to what you expect of it" in sentence
+    assert "set accept.gate to the busbw that you expect" in sentence
     assert parsed(measure={"exports": {name: value}}, accept={"gate": "300 GB/s"})
 
 
-def test_switches_that_reduce_are_judged_where_a_healthy_number_is_published_and_else_need_a_gate_of_the_users_own():
+def test_switches_that_reduce_need_the_users_own_gate_unless_a_healthy_busbw_is_published():
     asked = Measure(exports={"NCCL_COLLNET_ENABLE": "1"})
     assert not list(judgeable.in_network(SHAPES["BM.GPU.H100.8"], asked, Accept()))
     for name in ("BM.GPU4.8", "BM.GPU.B200.8"):
         ((path, text),) = judgeable.in_network(SHAPES[name], asked, Accept())
         assert path == "measure.exports"
-        assert f"no source publishes what a healthy run on {name} reaches then; set accept.gate" in text
+        assert f"no source publishes the busbw that a healthy run on {name} reaches in this way; set accept.gate" in text
         assert not list(judgeable.in_network(SHAPES[name], asked, Accept(gate_gb_s=200.0)))
         assert not list(judgeable.in_network(SHAPES[name], Measure(exports={"NCCL_COLLNET_ENABLE": "0"}), Accept()))
     (sentence,) = refused(measure={"exports": {"NCCL_COLLNET_ENABLE": "1"}})
@@ -100,7 +100,7 @@ def test_the_ring_and_tuning_that_changes_no_path_need_no_gate():
     assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
 
 
-def test_messages_that_do_not_fit_on_small_gpus_are_refused_with_the_largest_that_does():
+def test_messages_that_do_not_fit_on_small_gpus_are_refused_with_the_largest_size_that_fits():
     small = INSTANCES["g5.48xlarge"].shape()
     ((path, text),) = judgeable.machine("aws.queues[0].machines[0].type", small, Measure())
     assert path == "measure.sizes.to"

@@ -1,4 +1,4 @@
-"""Faults behind a good number are found, healthy parts are not blamed: other collectives, siblings, ports, ways, GPU kinds."""
+"""Faults behind a good busbw are found; healthy collectives, nodes, rails, ports and transports are not blamed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
 
 
 def real(asked: Asked, share: float = 0.95) -> dict[str, Any]:
-    """Return the line of a healthy real run."""
+    """Return the line of a run on real machines in which every step reaches `share` of its ceiling."""
     return document(asked, share, 1)
 
 
@@ -80,7 +80,7 @@ def test_a_larger_size_that_is_much_slower_than_a_smaller_one_is_short(name):
     assert state(line, f"curve {name}", EVERYTHING) == "pass"
 
 
-def test_smaller_sizes_at_a_tenth_of_what_is_healthy_are_short_although_the_largest_is_fast():
+def test_smaller_sizes_at_a_tenth_of_the_healthy_busbw_are_short_although_the_largest_is_fast():
     line = real(EVERYTHING, 0.95)
     slowed(step(line, "all_reduce"), 0.1, slice(0, -1))
     found = judged(line, EVERYTHING)
@@ -88,7 +88,7 @@ def test_smaller_sizes_at_a_tenth_of_what_is_healthy_are_short_although_the_larg
     assert "a healthy fabric reaches about" in found.reasons[0]
 
 
-def test_a_run_in_place_at_a_tenth_is_short():
+def test_an_in_place_busbw_at_a_tenth_of_the_healthy_busbw_is_short():
     line = real(EVERYTHING, 0.95)
     slowed(step(line, "all_reduce"), 0.1, slice(-1, None), (2,))
     assert state(line, "curve all_reduce", EVERYTHING) == "short"
@@ -100,7 +100,7 @@ def test_a_run_in_place_at_a_tenth_is_short():
 @pytest.mark.parametrize(("counter", "count", "expected"), [("link_downed", 1, "short"), ("symbol_error", 10**9, "short"),
                                                             ("symbol_error", 12, "pass"), ("rp_cnp_handled", 10**6, "pass"),
                                                             ("local_ack_timeout_err", 500, "short")])  # fmt: skip
-def test_port_errors_that_grew_during_the_run_are_short_and_congestion_marks_are_not(counter, count, expected):
+def test_port_errors_during_a_run_are_short_except_few_symbol_errors_and_congestion_notifications(counter, count, expected):
     line = document()
     line["transport"]["events"] = [{"node": "inst-1", "hca": "mlx5_6", "counter": counter, "count": count}]
     assert state(line, "ports") == expected
@@ -143,7 +143,7 @@ def test_siblings_that_differ_no_more_than_healthy_ones_pass(spread):
     assert state(line, "node", SIXTEEN) == "pass"
 
 
-def test_nodes_and_rails_are_measured_with_one_algorithm_on_any_number_of_nodes():
+def test_the_steps_node_and_rails_force_the_ring_on_sixteen_nodes():
     from measurement_line import place  # noqa: PLC0415
 
     for one in steps.steps(PLAN, H100, 16):
@@ -152,7 +152,7 @@ def test_nodes_and_rails_are_measured_with_one_algorithm_on_any_number_of_nodes(
             assert variables["NCCL_ALGO"] == "Ring"
 
 
-def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_rail():
+def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_busbw_of_the_rail():
     asked = Asked(PLAN, P4D, 4)
     line = real(asked, 0.95)
     step(line, "rails")["groups_gb_s"] = [6.6, 5.3] * 4
@@ -163,24 +163,24 @@ def test_gpus_that_share_a_rail_unevenly_are_judged_by_the_rail():
     assert any(reason.startswith(f"rail {P4D.rdma.hca[1]} on all nodes together") for reason in reasons)
 
 
-# Ceilings, fractions and ways
+# Ceilings, fractions and transports
 
 
-def test_a_forced_ring_cannot_carry_as_much_as_a_tree():
+def test_a_busbw_that_only_a_tree_can_reach_is_unknown_if_the_ring_is_forced():
     asked = Asked(PLAN, H100, 2)
     line = real(asked, 0.9)
     slowed(step(line, "all_reduce"), 700 / 360)
     assert state(line, "ceiling", asked) == "unknown"
 
 
-def test_a_deciding_all_gather_cannot_exceed_the_wire_either():
+def test_a_deciding_all_gather_above_the_line_rate_is_unknown():
     asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 2)
     assert state(real(asked, 0.9), "ceiling", asked) == "pass"
     assert state(real(asked, 1.75), "ceiling", asked) == "unknown"
 
 
 @pytest.mark.parametrize("busbw", [500, 2763])
-def test_one_machine_cannot_exceed_its_nvlink(busbw):
+def test_one_machines_busbw_above_the_nvlink_ceiling_is_unknown(busbw):
     asked = Asked(PLAN, H100, 1)
     line = real(asked, 0.8)
     assert state(line, "ceiling", asked) == "pass"
@@ -195,13 +195,13 @@ def test_the_gate_is_the_lower_of_the_rails_and_nvlinks_gates(shape, nodes, limi
 
 
 @pytest.mark.parametrize("name", ["g6e.48xlarge", "g7e.48xlarge"])
-def test_machines_limited_by_pcie_have_a_ceiling_and_no_gate_until_the_user_sets_one(name):
+def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_until_the_user_sets_one(name):
     row = INSTANCES[name].shape()
     shape = dataclasses.replace(row, rdma=Rdma(4, row.unnamed[1], tuple("abcd"), ""))
     assert ceiling.bound_gb_s("all_reduce", shape, 2) == shape.pcie_gbytes_per_s
     bound = gate(PLAN, shape, 2)
     assert bound.limit_gb_s is None
-    assert "where the bound is PCIe" in bound.why
+    assert "where PCIe is the bottleneck" in bound.why
     assert gate(PLAN, shape, 2, minimum_gb_s=20).limit_gb_s == 20
 
 
@@ -223,7 +223,7 @@ def test_a_rooted_collective_and_a_ring_of_sends_are_bound_by_the_rails_of_one_g
     assert ceiling.bound_gb_s("sendrecv", P4D, 2) == 12.5
 
 
-def test_every_published_fraction_falls_with_the_size():
+def test_published_fractions_are_listed_from_the_largest_size_to_the_smallest():
     for name in Measure().collectives:
         for part in (ceiling.RAILS, ceiling.NVLINK, ceiling.PCIE):
             for shape in (INSTANCES["p3dn.24xlarge"].shape(), GPU4, H100, SHAPES["BM.GPU.B200.8"]):
@@ -241,7 +241,7 @@ def test_an_absent_counter_is_unknown_and_not_zero():
     assert state(line, "transport") == "short"
 
 
-def test_nvlink_between_nodes_is_unknown_and_not_a_fallback():
+def test_a_run_over_nvlink_between_nodes_is_unknown_and_not_short():
     line = document()
     line["transport"]["said"]["channels"] = {"P2P/MNNVL": 3}
     for sent in line["transport"]["tx_bytes"].values():
@@ -251,13 +251,13 @@ def test_nvlink_between_nodes_is_unknown_and_not_a_fallback():
     assert "NCCL used P2P/MNNVL" in found.reasons[0]
 
 
-# Switches between nodes that reduce
+# Network switches that reduce
 
 EIGHT = Asked(PLAN, H100, 8)
 
 
 def reduced(asked: Asked, busbw: float, *, bytes_of_a_ring: bool = False, words: str = "COLLNET/SHARP") -> dict[str, Any]:
-    """Return the line of an all-reduce at `busbw` GB/s that NCCL might have left to switches."""
+    """Return the line of an all-reduce at `busbw` GB/s whose reduction NCCL might have left to switches."""
     line = real(asked, 0.9)
     slowed(step(line, "all_reduce"), busbw / (0.9 * ceiling.bound_gb_s("all_reduce", asked.shape, asked.nodes)))
     line["transport"]["said"]["channels"] |= {words: 128}
@@ -267,7 +267,7 @@ def reduced(asked: Asked, busbw: float, *, bytes_of_a_ring: bool = False, words:
     return line
 
 
-def test_switches_that_reduce_may_exceed_the_ring_and_the_tree_and_leave_half_of_the_bytes_to_the_rails():
+def test_a_run_by_switches_may_exceed_the_ceilings_of_ring_and_tree_and_send_fewer_bytes():
     many = Asked(PLAN, H100, 16)
     line = reduced(many, 480)
     assert ceiling.most_gb_s("all_reduce", H100, 16, ring=False) * 1.05 < 480
@@ -277,24 +277,24 @@ def test_switches_that_reduce_may_exceed_the_ring_and_the_tree_and_leave_half_of
     )
     assert found.verdict == "pass"
     (proof,) = [one.why for one in found.checks if one.name == "transport"]
-    assert "NCCL connected to switches that reduce (CollNet), so less may have had to leave" in proof
+    assert "NCCL connected to switches that reduce (CollNet), which lowers that minimum" in proof
 
 
-def test_the_same_bytes_and_speed_without_nccls_word_are_another_path():
+def test_bytes_and_busbw_that_only_switches_explain_do_not_pass_without_collnet_in_nccls_log():
     many = Asked(PLAN, H100, 16)
     line = reduced(many, 480, words="NET/IB/0")
     assert (state(line, "transport", many), state(line, "ceiling", many)) == ("short", "unknown")
 
 
-def test_not_even_switches_carry_more_than_each_message_once():
-    """Each node sends a message once: 400 GB/s on H100's rails, where the busbw of 64 ranks is 2 x 63 / 64 of that."""
+def test_even_with_switches_a_busbw_above_one_transfer_of_each_message_is_unknown():
+    """Each node sends each message once, at 400 GB/s on an H100's rails; the busbw of 64 ranks is 2 x 63 / 64 times that."""
     assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
     assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
     assert state(reduced(EIGHT, 820), "ceiling", EIGHT) == "pass"
     assert state(reduced(EIGHT, 840), "ceiling", EIGHT) == "unknown"
 
 
-def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_a_ring_would_do_with_that_speed():
+def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_the_gate_is_reached():
     found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
     assert [one.state for one in found.checks if one.name == "bandwidth"] == ["pass"]
     assert found.verdict == "short"
@@ -302,13 +302,13 @@ def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_a_rin
     assert "where switches reduced, all_reduce reached 393.8 GB/s at 8 GiB; 0.53 of what rails and NVLink allow" in reason
 
 
-def test_a_ring_beside_switches_that_could_have_reduced_is_held_against_the_rings_gate_alone():
+def test_a_ring_is_judged_by_its_own_gate_even_where_switches_could_have_reduced():
     found = judged(reduced(EIGHT, 380, bytes_of_a_ring=True), EIGHT)
     assert found.verdict == "pass"
     assert "in-network" not in {one.name for one in found.checks}
 
 
-def test_what_switches_reach_on_machines_that_nobody_published_is_unknown_unless_the_user_says_it():
+def test_a_run_by_switches_without_a_published_number_is_unknown_unless_the_user_sets_a_gate():
     rails = Rdma(8, 200, tuple("abcdefgh"), "")
     asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
     found = judged(reduced(asked, 220), asked)
@@ -318,7 +318,7 @@ def test_what_switches_reach_on_machines_that_nobody_published_is_unknown_unless
     assert judged(reduced(own, 220), own).verdict == "pass"
 
 
-def test_an_all_gather_of_switches_leaves_a_nodes_own_part_to_its_rails():
+def test_in_an_all_gather_by_switches_the_rails_carry_only_a_nodes_own_part():
     asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 8)
     line = real(asked, 0.9)
     own = least_bytes(asked.plan, H100, 8, in_network=True)
@@ -336,7 +336,7 @@ def test_a_plugin_that_could_let_switches_reduce_does_not_make_a_rings_bytes_unk
     assert judged(line).verdict == "pass"
 
 
-def test_machines_without_peer_access_may_use_main_memory_and_no_others():
+def test_only_machines_without_peer_access_may_use_main_memory():
     plain = dataclasses.replace(H200, gpu="NVIDIA A10G", rdma=None)
     for shape, expected in ((plain, "pass"), (H200, "short")):
         asked = Asked(PLAN, shape, 1, accept=Accept(gate_gb_s=5.0))
@@ -345,11 +345,11 @@ def test_machines_without_peer_access_may_use_main_memory_and_no_others():
         assert state(line, "transport", asked) == expected
 
 
-# One machine with switches that reduce
+# One machine whose NVLink switch reduces
 
 
 @pytest.mark.parametrize(("reached", "expected"), [(482.0, "pass"), (449.0, "pass"), (368.0, "short")])
-def test_a_dead_switch_multicast_is_seen_beside_a_healthy_ring(reached, expected):
+def test_an_nvlink_switch_that_does_not_reduce_is_short_beside_a_healthy_ring(reached, expected):
     asked = Asked(PLAN, H200, 1)
     line = real(asked, 0.8)
     slowed(step(line, "free"), reached / step(line, "free")["rows"][-1][1][2])
@@ -362,7 +362,7 @@ UNPUBLISHED = [SHAPES["BM.GPU.GB200.4"], SHAPES["BM.GPU.GB300.4"], INSTANCES["p6
 
 
 @pytest.mark.parametrize("shape", UNPUBLISHED, ids=lambda shape: shape.gpu)
-def test_where_nobody_published_what_a_reducing_switch_reaches_the_verdict_and_the_preview_say_unknown(shape):
+def test_without_a_published_busbw_for_nvls_the_check_is_skipped_and_preview_and_report_say_unknown(shape):
     asked = Asked(PLAN, shape, 1)
     line = real(asked, 0.75)
     line["transport"] |= {"said": {"channels": {"P2P/CUMEM": 16}}}
@@ -376,25 +376,25 @@ def test_where_nobody_published_what_a_reducing_switch_reaches_the_verdict_and_t
     assert f"NVLS:     unknown: {words}" in expectation(asked, None, rents=False)
 
 
-def test_a_preview_of_a_machine_whose_switch_reduces_has_its_number():
+def test_the_preview_of_one_machine_shows_the_busbw_that_nvls_must_reach():
     said = expectation(Asked(PLAN, H200, 1), None, rents=False)
     assert "NVLS:     448.5 GB/s: 0.93 of the 482.3 that machines whose switch reduces have reached" in said
     assert "NVLS" not in expectation(Asked(PLAN, H200, 2), None, rents=False)
     small = expectation(Asked(a_plan(end_bytes=GIB, begin_bytes=1024**2), H200, 1), None, rents=False)
-    assert "NVLS:     unknown: nobody publishes what it reaches below 4 GiB" in small
+    assert "NVLS:     unknown: nobody publishes what such a machine reaches below 4 GiB" in small
 
 
 @pytest.mark.parametrize("changes", [{"exports": {"NCCL_NVLS_ENABLE": "0"}}, {"exports": {"NCCL_ALGO": "Ring"}}])
-def test_a_switch_that_is_told_not_to_reduce_is_not_measured(changes):
+def test_a_plan_that_disables_nvls_has_no_run_for_the_nvlink_switch(changes):
     assert "free" not in {one.name for one in steps.steps(a_plan(**changes), H200, 1)}
 
 
-def test_part_of_a_board_is_not_compared_with_complete_boards():
+def test_a_machine_with_part_of_a_board_has_no_run_for_the_nvlink_switch():
     pair = dataclasses.replace(H200, gpus=2)
     assert "free" not in {one.name for one in steps.steps(PLAN, pair, 1)}
 
 
-def test_a_link_that_went_down_is_kept_beside_any_number_of_congested_ports():
+def test_events_of_links_that_went_down_are_kept_beside_many_congested_ports():
     from benchmarks.launch.protocol import Node  # noqa: PLC0415
     from benchmarks.runner import traffic  # noqa: PLC0415
 

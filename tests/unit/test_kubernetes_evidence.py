@@ -1,4 +1,4 @@
-"""Evidence of a pod: kept on the control plane's host while it is made and when the pod ends, and copied to the next pod."""
+"""Evidence in a pod is copied to the control plane's host during and after the run, and from there to the next pod."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REQUEST = {"run_id": "abc1", "kind": "measure"}
 
 
 class Pods(Cluster):
-    """Commands in pods run here, each pod with a home folder of its own; a deleted pod answers nothing."""
+    """Commands in pods run on this machine, each pod in its own home folder; a deleted pod is answered with NotFound."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -55,12 +55,12 @@ def writes(pods: Pods, pod: str, path: str, text: str) -> None:
 
 
 def kept(tmp_path: Path) -> dict[str, str]:
-    """Return the files on the control plane's host, by path."""
+    """Return the text of each file that was kept on the control plane's host, by path."""
     top = tmp_path / "host" / ".busbar" / "kubernetes" / "busbar"
     return {str(file.relative_to(top)): file.read_text() for file in top.rglob("*") if file.is_file()}
 
 
-def test_what_a_run_has_left_is_on_the_control_planes_host_when_it_ends(pods, tmp_path):
+def test_files_of_a_run_are_on_the_control_planes_host_when_the_run_ends(pods, tmp_path):
     with Evidence(pods, "busbar", "p", REQUEST) as evidence:
         writes(pods, "p", "runs/abc1/line.json", "{}")
         writes(pods, "p", "runs/abc1/12ab.txt.gz", "transcript")
@@ -70,7 +70,7 @@ def test_what_a_run_has_left_is_on_the_control_planes_host_when_it_ends(pods, tm
     assert evidence.kept == str(tmp_path / "host" / ".busbar/kubernetes/busbar/runs/abc1")
 
 
-def test_what_a_pod_had_written_before_it_was_lost_is_kept(pods, tmp_path, monkeypatch, capsys):
+def test_files_that_a_lost_pod_wrote_before_the_last_copy_are_kept(pods, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(kubernetes_evidence, "_EVERY_S", 0.05)
     with Evidence(pods, "busbar", "p", REQUEST) as evidence:
         writes(pods, "p", "runs/abc1/all_reduce.txt", "8 rows")
@@ -84,7 +84,7 @@ def test_what_a_pod_had_written_before_it_was_lost_is_kept(pods, tmp_path, monke
     assert "evidence was not copied out of p" in capsys.readouterr().err
 
 
-def test_a_file_that_grows_is_copied_again_and_one_that_does_not_is_not(pods, tmp_path):
+def test_only_files_that_changed_are_copied_again(pods, tmp_path):
     evidence = Evidence(pods, "busbar", "p", REQUEST)
     writes(pods, "p", "runs/abc1/all_reduce.txt", "8 rows")
     assert not evidence.take()
@@ -96,7 +96,7 @@ def test_a_file_that_grows_is_copied_again_and_one_that_does_not_is_not(pods, tm
     assert kept(tmp_path) == {"runs/abc1/all_reduce.txt": "8 rows and 9"}
 
 
-def test_a_new_pod_gets_the_runs_that_ended_and_loses_none_of_its_own(pods):
+def test_a_new_pod_gets_the_files_of_ended_runs_and_keeps_its_own_files(pods):
     with Evidence(pods, "busbar", "p", REQUEST):
         writes(pods, "p", "runs/abc1/line.json", "old")
         writes(pods, "p", "looks/1f.json", "[1.0]")
@@ -111,7 +111,7 @@ def test_a_new_pod_gets_the_runs_that_ended_and_loses_none_of_its_own(pods):
 
 
 @pytest.mark.parametrize("request_", [{"run_id": "abc1", "kind": "build"}, {"run_id": "../x", "kind": "measure"}, {}])
-def test_other_requests_leave_nothing(pods, tmp_path, request_):
+def test_a_request_that_is_no_measurement_or_has_no_valid_run_id_keeps_no_files(pods, tmp_path, request_):
     with Evidence(pods, "busbar", "p", request_) as evidence:
         writes(pods, "p", "runs/abc1/line.json", "{}")
     assert not kept(tmp_path)
@@ -119,7 +119,7 @@ def test_other_requests_leave_nothing(pods, tmp_path, request_):
     assert not pods.calls
 
 
-def test_a_pod_cannot_write_outside_the_folder_of_what_is_kept(pods, tmp_path, monkeypatch):
+def test_a_pod_cannot_write_outside_the_folder_of_kept_files(pods, tmp_path, monkeypatch):
     stolen = {"runs/../../../.bashrc": [1, 1, "eA=="], "/etc/x": [1, 1, "eA=="], "runs/abc1/a/b": [1, 1, "eA=="]}
     monkeypatch.setattr(pods, "run", lambda *_: Answer(0, json.dumps(stolen), ""))
     assert not Evidence(pods, "busbar", "p", REQUEST).take()

@@ -1,4 +1,4 @@
-"""Objects on a cluster: every fault is a sentence before anything is changed, and other objects are never touched."""
+"""Objects on a cluster: faults that a look shows are refused before any change, and foreign objects are never touched."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def refused(**changes: Any) -> str:
     return str(found.value)
 
 
-def test_the_objects_are_applied_server_side_without_force_and_the_pods_are_the_line(cluster, capsys):
+def test_the_objects_are_applied_server_side_without_force_and_the_line_lists_the_pods(cluster, capsys):
     kubernetes_objects.main(ASK)
     (applied,) = [words for words in cluster.calls if words[0] == "apply"]
     assert applied == ("apply", "--server-side", "--field-manager=busbar", "--filename=-")
@@ -39,16 +39,16 @@ def test_the_objects_are_applied_server_side_without_force_and_the_pods_are_the_
     ]
 
 
-FOREIGN = "kubernetes.namespace is busbar, where an object of a needed name is there already and was left as it is: "
-#: Fault -> the beginning of the sentence.
+FOREIGN = "kubernetes.namespace is busbar, where an object with a needed name already exists; it was not changed: "
+#: Fault -> the function that plants it in the cluster, and the beginning of the refusal.
 FAULTS: dict[str, tuple[Any, str]] = {
     "another cluster": (
         lambda its: setattr(its, "server", "https://10.0.0.1:6443"),
-        "kubernetes.server is https://10.138.61.49:6443, and the kubeconfig on the control plane's host leads to https://10.0.0.1",
+        "kubernetes.server is https://10.138.61.49:6443, but the kubeconfig on the control plane's host leads to https://10.0",
     ),
     "no cluster": (
         lambda its: its.wrong.update(config=Answer(1, "", "error: current-context must exist in order to minify")),
-        "kubernetes.kubeconfig is not set, and kubectl on the control plane's host finds no cluster there (error:",
+        "kubernetes.kubeconfig is not set, and kubectl on the control plane's host finds no cluster (error:",
     ),
     "an API server that is not ready": (
         lambda its: setattr(its, "readiness", Answer(1, "", "Error from server (InternalError): etcd failed")),
@@ -68,7 +68,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "no GPU": (
         lambda its: its.nodes.__setitem__(2, node("gpu1", gpus="0")),
-        "kubernetes.nodes has gpu1, which offers 0 of nvidia.com/gpu to pods, and kubernetes.gpus is 1",
+        "kubernetes.nodes has gpu1, which offers 0 of nvidia.com/gpu to pods, but kubernetes.gpus is 1",
     ),
     "no Multus": (
         lambda its: its.groups.discard("k8s.cni.cncf.io"),
@@ -100,7 +100,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_cluster_that_cannot_run_the_pods_is_named_in_a_sentence_and_nothing_is_changed(cluster, name):
+def test_a_fault_of_the_cluster_is_refused_in_a_sentence_and_nothing_is_changed(cluster, name):
     plant, sentence = FAULTS[name]
     plant(cluster)
     before = dict(cluster.objects)
@@ -109,7 +109,7 @@ def test_a_cluster_that_cannot_run_the_pods_is_named_in_a_sentence_and_nothing_i
     assert cluster.objects == before
 
 
-def test_a_user_who_may_not_even_look_is_told_so_in_the_clusters_words(cluster):
+def test_a_user_without_read_permission_gets_the_clusters_message(cluster):
     forbidden = 'Error from server (Forbidden): nodes is forbidden: User "poor" cannot list resource "nodes"'
     cluster.wrong["get"] = Answer(1, "", forbidden)
     cluster.server = ASK["server"]
@@ -127,7 +127,7 @@ def waiting(reason: str, message: str) -> list[dict[str, Any]]:
     return [{"state": {"waiting": {"reason": reason, "message": message}}}]
 
 
-def test_an_image_that_cannot_be_pulled_is_named_with_the_nodes_reason(cluster, monkeypatch):
+def test_an_image_that_a_node_cannot_pull_is_named(cluster, monkeypatch):
     monkeypatch.setattr("components.remote_scripts.kubernetes_pending._PULLED_S", 0)
     cluster.coming[1] = pod(1, phase="Pending", containerStatuses=waiting("ErrImagePull", "not found"), conditions=[])
     assert refused().startswith(
@@ -146,15 +146,15 @@ def test_an_image_that_cannot_be_pulled_is_named_with_the_nodes_reason(cluster, 
             'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found',
             "the rail's NetworkAttachmentDefinition is gone",
         ),
-        ("failed to find host device: Link not found", "the node has no such interface: kubernetes.rails names it"),
+        ("failed to find host device: Link not found", "the node lacks an interface that kubernetes.rails names"),
         (
             'Multus: error getting k8s client: host must be a URL or a host:port pair: "https://[10.96.0.1]:443"',
-            "Multus cannot read the address that it has written: its image was built with a Go later than its vendor's",
+            "Multus cannot parse an address that it wrote: its image was built with a later Go than the vendor's image",
         ),
         ('failed to find plugin "host-device" in path', "a CNI plugin that the rail needs is not in /opt/cni/bin"),
     ],
 )
-def test_a_pod_that_gets_no_rail_says_why_at_the_end_of_its_time(cluster, event, sentence):
+def test_a_pod_that_gets_no_rail_in_time_is_named_with_the_reason(cluster, event, sentence):
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
     cluster.events = [failed_sandbox(event)]
     said = refused()
@@ -163,7 +163,7 @@ def test_a_pod_that_gets_no_rail_says_why_at_the_end_of_its_time(cluster, event,
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_fault_of_before_the_update_is_hopeless_only_if_it_happens_again(cluster, monkeypatch, again):
+def test_a_fault_from_before_the_update_ends_the_wait_only_if_it_happens_again(cluster, monkeypatch, again):
     gone = 'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found'
     monkeypatch.setattr("components.remote_scripts.kubernetes_pending._NETWORK", ((gone[:20], "the rail is gone", 0),))
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
@@ -177,7 +177,7 @@ def test_a_fault_of_before_the_update_is_hopeless_only_if_it_happens_again(clust
     assert refused().startswith(f"{start}the rail is gone")
 
 
-def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
+def test_a_pod_that_cannot_be_scheduled_is_reported_with_the_schedulers_message(cluster):
     condition = {
         "type": "PodScheduled",
         "status": "False",
@@ -188,7 +188,7 @@ def test_a_pod_that_no_node_takes_says_so_in_the_schedulers_words(cluster):
     assert "no node takes it: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu." in refused()
 
 
-def test_pods_that_were_deleted_meanwhile_say_nothing_at_the_end(cluster, monkeypatch):
+def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(cluster, monkeypatch):
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
     cluster.events = [failed_sandbox("some trouble")]
 
@@ -196,7 +196,7 @@ def test_pods_that_were_deleted_meanwhile_say_nothing_at_the_end(cluster, monkey
         cluster.pods = []
 
     monkeypatch.setattr(kubernetes_objects.time, "sleep", deleted)
-    assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster made no pod"
+    assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster created no pod"
 
 
 def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
@@ -204,7 +204,7 @@ def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
     assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1: Multus did not attach it")
 
 
-def test_a_job_with_another_template_is_made_again_and_the_same_one_is_kept(cluster):
+def test_a_job_with_another_template_is_recreated_and_an_unchanged_one_is_kept(cluster):
     kubernetes_objects.main(ASK)
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
@@ -213,12 +213,12 @@ def test_a_job_with_another_template_is_made_again_and_the_same_one_is_kept(clus
     assert deleted[:3] == ("delete", "job.batch", "busbar-ranks")
 
 
-def test_a_change_by_somebody_else_is_left_and_named(cluster):
+def test_a_field_that_another_manager_changed_is_reported_and_not_changed_back(cluster):
     cluster.wrong["apply"] = Answer(1, "", 'error: Apply failed with 1 conflict: conflict with "kubectl-edit": .spec.selector')
-    assert refused().startswith("an object of the stack was changed by somebody else, and was left so: error: Apply failed")
+    assert refused().startswith("an object of the stack was changed by somebody else, and was not changed back: error: Apply")
 
 
-def test_removal_takes_what_has_our_labels_and_then_our_namespace(cluster, monkeypatch):
+def test_removal_deletes_the_objects_with_our_labels_and_then_our_namespace(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)
@@ -240,32 +240,32 @@ def test_removal_keeps_a_namespace_that_is_not_ours_or_has_something_else_in_it(
     assert "namespace" not in [words[1] for words in cluster.calls if words[0] == "delete"]
 
 
-def test_the_end_of_a_former_way_leaves_what_the_new_one_has_applied(cluster, monkeypatch, capsys):
+def test_removal_through_the_former_control_plane_keeps_objects_that_the_new_one_applied(cluster, monkeypatch, capsys):
     kubernetes_objects.main(ASK)
     there = dict(cluster.objects)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK | {"way": [ASK["way"][0], "this-machine"]})
     assert cluster.objects == there
-    assert "the stack applies it from root@10.138.61.49 now" in capsys.readouterr().err
+    assert "the stack is now applied from root@10.138.61.49" in capsys.readouterr().err
 
 
-def test_removal_of_what_is_gone_is_no_fault(cluster, monkeypatch):
+def test_removing_objects_that_are_gone_is_no_error(cluster, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
 
 
-def test_removal_that_the_cluster_refuses_ends_in_a_sentence_and_leaves_the_namespace(cluster, monkeypatch):
+def test_a_removal_that_the_cluster_refuses_is_reported_and_leaves_the_namespace(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     cluster.wrong["delete"] = Answer(1, "", "error: timed out waiting for the condition on jobs/busbar-ranks")
     sentence = refused()
     assert sentence.startswith("destroy could not remove job.batch with the labels ")
     assert sentence.endswith("timed out waiting for the condition on jobs/busbar-ranks")
-    assert cluster.verbs().count("delete") == 1, "the namespace would take with it what could not be removed"
+    assert cluster.verbs().count("delete") == 1, "deleting the namespace would also delete what could not be removed"
 
 
-def test_a_kind_that_the_cluster_no_longer_knows_is_as_good_as_removed(cluster, monkeypatch):
+def test_objects_of_a_kind_that_the_cluster_no_longer_knows_count_as_removed(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kind = "networkattachmentdefinition.k8s.cni.cncf.io"
@@ -283,13 +283,13 @@ MPI: dict[str, Any] = {
 }
 
 
-def test_a_cluster_without_mpi_operator_is_told_so_before_anything_is_changed(cluster):
-    said = "kubernetes.job is MPIJob, and the cluster does not know that of kubeflow.org/v2beta1: MPI Operator is not installed"
+def test_a_cluster_without_mpi_operator_is_refused_before_anything_is_changed(cluster):
+    said = "kubernetes.job is MPIJob, but the cluster does not know MPIJob of kubeflow.org/v2beta1: MPI Operator is not "
     assert refused(**MPI).startswith(said)
     assert not {"apply", "delete"} & set(cluster.verbs())
 
 
-def test_a_stack_whose_job_becomes_an_mpi_job_leaves_neither_its_job_nor_its_service(cluster):
+def test_a_stack_that_changes_to_an_mpi_job_deletes_its_former_job_and_service(cluster):
     kubernetes_objects.main(ASK)
     cluster.groups.add("kubeflow.org")
     kubernetes_objects.main(ASK | MPI)
@@ -297,20 +297,20 @@ def test_a_stack_whose_job_becomes_an_mpi_job_leaves_neither_its_job_nor_its_ser
     assert ended == [("job.batch", "busbar-ranks"), ("service", "busbar-ranks")]
 
 
-def test_what_somebody_else_calls_like_the_former_job_stays(cluster):
+def test_a_foreign_object_with_the_name_of_the_former_job_is_kept(cluster):
     cluster.objects["mpijob.kubeflow.org", "busbar-ranks"] = {"kind": "MPIJob", "metadata": {"name": "busbar-ranks"}}
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
 
 
-def test_a_worker_that_has_ended_is_deleted_because_its_operator_makes_no_successor(cluster):
+def test_a_worker_that_has_ended_is_deleted_because_mpi_operator_does_not_replace_it(cluster):
     cluster.groups.add("kubeflow.org")
     cluster.pods = [pod(0), pod(1, phase="Failed", uid="old", reason="Evicted")]
     kubernetes_objects.main(ASK | MPI)
     assert [words[1:3] for words in cluster.calls if words[0] == "delete"] == [("pod", "busbar-ranks-1-x")]
 
 
-def test_a_running_mpi_job_is_kept_and_one_that_has_succeeded_or_failed_is_made_again(cluster):
+def test_a_running_mpi_job_is_kept_and_one_that_succeeded_or_failed_is_recreated(cluster):
     cluster.groups.add("kubeflow.org")
     mark = {"labels": LABELS, "annotations": {ASK["template"][0]: ASK["template"][1]}, "name": "busbar-ranks"}
     for kind, made_again in (("Created", False), ("Running", False), ("Succeeded", True), ("Failed", True)):
@@ -322,9 +322,9 @@ def test_a_running_mpi_job_is_kept_and_one_that_has_succeeded_or_failed_is_made_
         assert ("delete" in cluster.verbs()) is made_again, kind
 
 
-def test_an_operator_that_makes_no_pods_is_named_with_what_it_said_of_the_job(cluster):
+def test_if_mpi_operator_creates_no_pods_its_message_about_the_job_is_shown(cluster):
     cluster.groups.add("kubeflow.org")
     cluster.coming = []
-    assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator made no pod"
+    assert refused(**MPI) == "no pod runs on gpu0, gpu1 within 0 s: MPI Operator created no pod"
     cluster.warnings = [{"message": "Found validation errors: x", "metadata": {"resourceVersion": "1"}}]
-    assert refused(**MPI).endswith("MPI Operator made no pod: Found validation errors: x")
+    assert refused(**MPI).endswith("MPI Operator created no pod: Found validation errors: x")

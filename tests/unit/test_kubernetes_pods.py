@@ -1,4 +1,4 @@
-"""First contact with pods, and commands in them: each fault is a sentence, and so is the end of a pod, with its reason."""
+"""First contact with pods, and commands in pods: each fault and each lost pod is reported in a sentence with the reason."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def refused(**changes: Any) -> str:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_pods_say_what_they_are_and_only_the_rails_devices_count(capsys):
+def test_pods_report_their_facts_and_only_rdma_devices_of_rails_count(capsys):
     kubernetes_contact.main(NODES, CONTACT)
     line = json.loads(capsys.readouterr().out)
     assert (line["count"], line["host_key"], line["fronts"]) == (2, "ssh-ed25519 AAAA", ["eth0"])
@@ -60,31 +60,31 @@ def test_pods_say_what_they_are_and_only_the_rails_devices_count(capsys):
     assert [hca[0] for hca in group["facts"]["hca"]] == ["irdma0"]
 
 
-def test_the_first_pod_gets_the_way_into_the_others_and_it_is_tried(cluster):
+def test_every_pod_gets_the_program_that_reaches_the_others_and_the_first_pod_tries_it(cluster):
     kubernetes_contact.main(NODES, CONTACT)
     inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
     written = {words[2] for words in cluster.calls if words[0] == "exec" and "/busbar/in-pod.part" in words[-1]}
-    assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, "Open MPI's daemons look for it in every pod"
-    assert not [text for text in inside if "/busbar/kubectl.part" in text], "the image has one, which runs there"
+    assert written == {"busbar-ranks-0-x", "busbar-ranks-1-x"}, "Open MPI's daemons look for in-pod in every pod"
+    assert not [text for text in inside if "/busbar/kubectl.part" in text], "the image already has a kubectl that runs"
     assert inside[-1] == "/busbar/in-pod 10.244.1.7 true || echo 10.244.1.7"
 
 
-def test_an_image_without_kubectl_gets_the_one_of_this_machine(cluster):
+def test_an_image_without_kubectl_gets_the_kubectl_of_the_control_planes_host(cluster):
     cluster.inner.insert(0, ("command -v kubectl", Answer(1, "", "")))
     kubernetes_contact.main(NODES, CONTACT)
     inside = [words[-1] for words in cluster.calls if words[0] == "exec" and words[2] == "busbar-ranks-0-x"]
     assert [text for text in inside if "/busbar/kubectl.part" in text]
 
 
-def test_a_kubectl_that_the_image_cannot_run_is_named_with_the_way_on(cluster):
+def test_a_kubectl_that_the_image_cannot_run_is_named_with_what_to_do(cluster):
     cluster.inner.insert(0, ("kubectl version", Answer(126, "", "cannot execute binary file: Exec format error")))
     assert refused() == (
         "kubectl of the control plane's host (/bin/true) does not run in the image: cannot execute binary file: Exec format "
-        "error; an image with a kubectl of its own uses that"
+        "error; use an image that contains kubectl"
     )
 
 
-def test_kubectl_gets_the_users_file_and_context(tmp_path, monkeypatch):
+def test_kubectl_uses_the_given_kubeconfig_and_context_and_a_missing_kubectl_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "kubectl").write_text("#!/bin/sh\n")
@@ -99,7 +99,7 @@ def test_kubectl_gets_the_users_file_and_context(tmp_path, monkeypatch):
         Kubectl(its, "busbar")
 
 
-def test_the_program_in_sshs_place_calls_kubectl_for_the_pod_of_an_address(tmp_path):
+def test_the_program_that_replaces_ssh_calls_kubectl_for_the_pod_with_the_given_address(tmp_path):
     home = str(tmp_path)
     (tmp_path / "pods").write_text("10.244.0.7 first\n10.244.1.7 second\n")
     (tmp_path / "kubectl").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
@@ -115,28 +115,28 @@ def test_the_program_in_sshs_place_calls_kubectl_for_the_pod_of_an_address(tmp_p
 
 
 @pytest.mark.usefixtures("cluster")
-def test_without_devices_the_rails_carry_nccls_sockets(capsys):
+def test_without_rdma_devices_nccl_uses_sockets_over_the_rails(capsys):
     kubernetes_contact.main(NODES, CONTACT | {"devices": [], "rails": ["net1", "net2"]})
     line = json.loads(capsys.readouterr().out)
     assert line["fronts"] == ["net1,net2"]
     assert line["groups"][0]["facts"]["hca"] == []
 
 
-#: A pod's answer -> the end of the sentence.
+#: Fault -> the pod's answers to commands, and a part of the refusal.
 WRONG: dict[str, tuple[list[tuple[str, Answer]], str]] = {
     "RDMA mode shared": (
         [("rdma system", Answer(0, "netns shared copy-on-fork on\n", "")), said()],
-        "kubernetes.rdma is exclusive, and the node divides no RDMA devices (`rdma system` says netns shared)",
+        "kubernetes.rdma is exclusive, but the node shares its RDMA devices (`rdma system` says netns shared)",
     ),
     "the device stayed on the node": (
         [("rdma system", Answer(0, "netns exclusive\n", "")), said(hca=[])],
-        "the pod does not see the RDMA device irdma0, only none: it stayed in the node's network namespace",
+        "the pod does not see the RDMA device irdma0 (it sees none): the device stayed in the node's network",
     ),
     "a port that is down": (
         [("rdma system", Answer(0, "netns exclusive\n", "")), said(hca=[["irdma0", 25, "net1", False, "ice"]])],
         "the RDMA device irdma0 has no active port",
     ),
-    "no GPU": ([said(gpus=0)], "nvidia-smi shows 0 GPUs, and kubernetes.gpus is 1"),
+    "no GPU": ([said(gpus=0)], "nvidia-smi shows 0 GPUs, but kubernetes.gpus is 1"),
     "no MPI": ([said(mpi=None)], "its image has no Open MPI: no folder like /usr/local/mpi has bin/mpirun"),
     "no Python": (
         [("python3", Answer(127, "", "sh: 1: python3: not found"))],
@@ -154,7 +154,7 @@ def test_a_pod_that_ranks_cannot_run_in_is_named_with_the_reason(cluster, name):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_node_in_the_other_mode_than_the_one_asked_for_is_refused_too():
+def test_a_node_whose_rdma_mode_differs_from_the_stack_file_is_refused():
     assert "set kubernetes.rdma to exclusive" in refused(rdma="shared")
 
 
@@ -171,9 +171,9 @@ def test_pods_that_are_not_alike_are_refused(cluster, monkeypatch):
     assert refused() == "the pods are not alike: gpu1 has 1 x NVIDIA A30, and gpu0 has 1 x NVIDIA A100 80GB PCIe"
 
 
-def test_pods_that_changed_since_are_named_with_the_way_on(cluster):
+def test_a_pod_that_was_replaced_during_the_update_is_named_with_what_to_do(cluster):
     cluster.pods[1]["status"]["podIP"] = "10.244.1.9"
-    assert refused().startswith("the pod on gpu1 is not the one of this update: it is gone; raise measure.run (make measure)")
+    assert refused().startswith("the pod on gpu1 is not the one that this update found first: that pod is gone; raise ")
 
 
 def test_a_pod_that_cannot_start_a_command_in_another_is_named(cluster):
@@ -193,7 +193,7 @@ ASK_RUN: dict[str, Any] = {
 
 
 def run(monkeypatch, request: dict[str, Any], status: int, after: Any = None) -> list[list[str]]:
-    """Run the program with `request` on its input; the command in the pod ends with `status`, and then `after` happens."""
+    """Run the program with `request` on its stdin; the command in the pod calls `after` and ends with `status`."""
     started: list[list[str]] = []
 
     def ran(words: list[str], **_: Any) -> SimpleNamespace:
@@ -225,7 +225,7 @@ def test_a_command_runs_in_the_first_nodes_pod_in_its_home(monkeypatch, capsys):
     assert not capsys.readouterr().out
 
 
-def test_a_pod_that_is_evicted_in_a_run_is_an_answer_with_the_clusters_reason(cluster, monkeypatch, capsys):
+def test_the_eviction_of_a_pod_during_a_run_is_a_result_with_the_clusters_reason(cluster, monkeypatch, capsys):
     def evict() -> None:
         cluster.pods[0] = pod(0, phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
 
@@ -234,7 +234,7 @@ def test_a_pod_that_is_evicted_in_a_run_is_an_answer_with_the_clusters_reason(cl
     assert why.startswith("the pod on gpu0 is gone: busbar-ranks-0-x ended (Evicted: The node was low on resource: ")
 
 
-def test_a_pod_that_is_deleted_by_an_eviction_says_so_although_another_is_there(cluster, monkeypatch, capsys):
+def test_a_pod_that_an_eviction_deleted_is_reported_although_its_replacement_runs(cluster, monkeypatch, capsys):
     target = {
         "type": "DisruptionTarget",
         "status": "True",
@@ -254,27 +254,27 @@ def test_a_pod_that_is_deleted_by_an_eviction_says_so_although_another_is_there(
     )
 
 
-def test_a_pod_that_is_gone_before_a_run_is_an_answer_too(cluster, monkeypatch, capsys):
+def test_a_pod_that_is_gone_before_a_run_is_reported_in_the_result(cluster, monkeypatch, capsys):
     cluster.pods = []
     assert not run(monkeypatch, REQUEST, 0)
     assert "the pod on gpu0 is gone" in requests.refused(capsys.readouterr().out)
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_command_that_fails_in_a_pod_that_lives_fails(monkeypatch):
+def test_a_command_that_fails_in_a_running_pod_ends_the_program_with_its_exit_status(monkeypatch):
     with pytest.raises(SystemExit) as found:
         run(monkeypatch, REQUEST, 3)
     assert found.value.code == 3
 
 
-def test_a_program_that_is_no_request_fails_with_the_reason_where_its_pod_is_gone(cluster, monkeypatch):
+def test_a_plain_program_fails_with_the_reason_if_its_pod_is_gone(cluster, monkeypatch):
     cluster.pods = []
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"print(1)\n")))
     with pytest.raises(SystemExit, match="the pod on gpu0 is gone"):
         kubernetes_run.main(ASK_RUN)
 
 
-def test_a_file_of_the_users_cache_is_copied_into_the_pod_where_nothing_came_over_ssh(cluster, monkeypatch, tmp_path):
+def test_without_ssh_a_file_is_copied_into_the_pod_from_the_users_cache(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "cache/busbar").mkdir(parents=True)
@@ -288,7 +288,7 @@ def test_a_file_of_the_users_cache_is_copied_into_the_pod_where_nothing_came_ove
     assert given[-1] == b"kept"
 
 
-def test_a_file_is_copied_into_the_pod_only_if_it_lacks_it(cluster, monkeypatch, tmp_path):
+def test_a_file_is_copied_into_the_pod_only_if_the_pod_lacks_it(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "runner.pyz").write_bytes(b"x")
     cluster.inner.insert(0, ("test -s /busbar/runner.pyz", Answer(1, "", "")))

@@ -28,7 +28,7 @@ def lines(said: Any) -> str:
 
 
 def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str], str]:
-    """Return the named ranks and the questions to every node; each of `said` is ranks and NCCL's log, or why there is none."""
+    """Return the findings and the command for all nodes; each `said` is a node's ranks and NCCL's messages, or why it fails."""
     asked: list[str] = []
 
     def each(_nodes: Any, command: str, *_: Any) -> list[Any]:
@@ -40,7 +40,7 @@ def named(patch: pytest.MonkeyPatch, *said: Any, **more: Any) -> tuple[list[str]
     return laggards.named(NODES, "/opt/nccl tests/all_reduce_perf", 2, **more), asked[0]
 
 
-def test_nobody_is_named_if_all_ranks_run_or_sleep(monkeypatch):
+def test_no_rank_is_named_if_all_ranks_run_or_sleep(monkeypatch):
     found, asked = named(monkeypatch, ([rank(0), rank(1, "S")], []), ([rank(2), rank(3)], []))
     assert found == []
     assert asked.endswith(" - all_reduce_perf ncclras")
@@ -48,7 +48,7 @@ def test_nobody_is_named_if_all_ranks_run_or_sleep(monkeypatch):
     assert asked.endswith(" all_reduce_perf /usr/nccl/bin/ncclras ncclras")
 
 
-def test_a_request_says_where_the_nccl_is_that_the_tests_were_built_against_unless_an_image_has_it():
+def test_a_request_has_the_folder_of_nccl_unless_nccl_is_in_an_image():
     where = place()
     assert json.loads(requests.measure(where, ASKED, []))["nccl_home"] == where.built.nccl_home == "/usr"
     image = ImageLine("docker://nvcr.io#nvidia/pytorch:1", "/home/a.sqsh", "0" * 64, 1, ["enroot", "start"])
@@ -71,21 +71,21 @@ def test_a_rank_that_does_not_run_is_named_with_its_node_and_state(monkeypatch, 
     assert found == [f"b: rank 3 (process 77) is {words}"]
 
 
-def test_lost_ranks_a_silent_node_and_nccls_messages_are_reported_once(monkeypatch):
+def test_lost_ranks_an_unresponsive_node_and_nccls_messages_are_reported_once(monkeypatch):
     found, _ = named(monkeypatch, ([rank(None, "T"), rank(0)], ["rank 3 is missing", "rank 3 is missing"]), "no route")
     assert found == ["a: rank ? (process 100) is stopped", "b does not answer (no route)", "NCCL says: rank 3 is missing"]
     found, _ = named(monkeypatch, ([rank(0)], ["both"]), ([], ["both"]))
     assert found == ["a: 1 of 2 ranks are running", "b: 0 of 2 ranks are running", "NCCL says: both"]
 
 
-def test_sixteen_are_named_at_most(monkeypatch):
+def test_at_most_sixteen_findings_are_reported(monkeypatch):
     assert len(named(monkeypatch, ([rank(number, "T") for number in range(15)], ["one", "two"]))[0]) == 16
 
 
 STAT = "{pid} (all) reduce (perf) {state} 1 2 3 4 5 6 7 8 9 10 {user} {system} 0 0 20\n"
 
 
-def test_a_nodes_ranks_are_its_processes_of_that_program_with_what_they_used_of_half_a_second(monkeypatch):
+def test_ranks_are_the_processes_of_the_test_program_with_their_processor_time_in_half_a_second(monkeypatch):
     files = {
         "/proc/9/cmdline": b"/x/all_reduce_perf\0-b\08\0",
         "/proc/10/cmdline": b"/x/all_reduce_perf\0",
@@ -103,7 +103,7 @@ def test_a_nodes_ranks_are_its_processes_of_that_program_with_what_they_used_of_
         pid = int(path.split("/")[2])
         if not path.endswith("/stat"):
             return files.get(path, b"")
-        if pid == 11 and slept:  # it exited meanwhile
+        if pid == 11 and slept:  # this process exited during the sleep
             return b""
         user, system = used[pid]
         return STAT.format(pid=pid, state=states[pid], user=user + (25 if slept and pid == 9 else 0), system=system).encode()
@@ -148,7 +148,7 @@ def test_the_highest_version_of_the_first_pattern_with_a_complete_folder_is_take
     assert str(refused.value) == f"{said}; install it there or set its folder"
 
 
-def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_version():
+def test_inside_an_image_the_first_pattern_with_a_folder_is_used_and_of_its_folders_the_newest_version():
     printed = [
         "a banner",
         "busbar home MPI_HOME 1 /late-9",
@@ -173,7 +173,7 @@ def test_inside_an_image_the_first_pattern_that_printed_decides_and_then_the_ver
         ({"/usr/lib/openmpi/bin/mpirun"}, True),
     ],
 )
-def test_debians_open_mpi_is_whole_with_its_headers_because_its_programs_are_elsewhere(monkeypatch, there, holds):
+def test_an_open_mpi_folder_is_complete_with_its_own_mpirun_or_with_headers_and_debians_mpirun(monkeypatch, there, holds):
     monkeypatch.setattr(installed.glob, "glob", lambda pattern: [pattern])
     monkeypatch.setattr(installed.os.path, "exists", lambda path: path in there)
     patterns = {"MPI_HOME": ["/usr/lib/openmpi"]}
@@ -184,15 +184,15 @@ def test_debians_open_mpi_is_whole_with_its_headers_because_its_programs_are_els
         installed.on_node(patterns, ("MPI_HOME",))
 
 
-def test_a_folder_of_debians_is_whole_only_with_the_file_that_is_asked_for(monkeypatch):
-    """Only MPI's programs are elsewhere."""
+def test_a_cuda_folder_is_incomplete_although_debians_mpirun_and_mpi_h_exist(monkeypatch):
+    """Debian puts only Open MPI's programs outside the package's folder."""
     monkeypatch.setattr(installed.glob, "glob", lambda pattern: [pattern])
     monkeypatch.setattr(installed.os.path, "exists", lambda path: path in {"/usr/bin/mpirun", "/usr/lib/cuda/include/mpi.h"})
     with pytest.raises(Refusal, match="has no CUDA_HOME"):
         installed.on_node({"CUDA_HOME": ["/usr/lib/cuda"]}, ("CUDA_HOME",))
 
 
-def test_mpirun_is_in_its_folder_or_in_debians(tmp_path):
+def test_with_mpirun_returns_the_given_folder_or_usr_if_that_folder_has_no_mpirun(tmp_path):
     made(tmp_path, "mpi/bin/mpirun")
     assert installed.with_mpirun(f"{tmp_path}/mpi") == f"{tmp_path}/mpi"
     assert installed.with_mpirun(f"{tmp_path}/none") == "/usr"

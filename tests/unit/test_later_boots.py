@@ -1,4 +1,4 @@
-"""The units that this machine's own systemd generates, at a later boot, from the lines that first boots add to /etc/fstab."""
+"""Units that this machine's systemd generates, as at a later boot, from the lines that first boots add to /etc/fstab."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from written_units import UNITS
 
 _GENERATOR = Path("/usr/lib/systemd/system-generators/systemd-fstab-generator")
 _ROOT = "/dev/vda1 / ext4 defaults 0 1"
-#: A network manager with the usual dependencies, like NetworkManager's units on Oracle Linux: it starts after the
-#: local file systems are mounted. systemd-networkd.service has no such dependency, so on Ubuntu such a cycle does not occur.
+#: A network manager with the usual dependencies, like NetworkManager's units on Oracle Linux: it starts after the local
+#: file systems are mounted, so a local bind mount that waits for the network makes a cycle. Ubuntu has no such cycle,
+#: because systemd-networkd.service has no such dependency.
 _MANAGER = "[Service]\nType=oneshot\nExecStart=/bin/true\n[Unit]\nBefore=network-online.target\n"
 #: How the line for homes was written until this test found the cycle.
 _LOCAL_BIND = "/var/lib/busbar/home/opc /home/opc none bind,x-systemd.requires-mounts-for=/home 0 0"
@@ -23,7 +24,7 @@ _HOMES = "10.0.1.9:/files /home nfs defaults,noatime,nconnect=16,_netdev 0 0"
 
 
 def _tables() -> dict[str, tuple[str, ...]]:
-    """Return the lines that each reviewed first boot adds, by its name."""
+    """Return the lines that each reviewed first boot adds to /etc/fstab, by the name of its golden file."""
     texts = {path.stem: path.read_text() for path in sorted((ROOT / "tests/golden/cloudinit").glob("*.yaml"))}
     return {name: lines for name, text in texts.items() if (lines := tuple(re.findall(r"'([^'\n]+ 0 0)'", text)))}
 
@@ -65,18 +66,18 @@ def test_first_boots_of_both_clouds_mount_file_systems_of_every_kind():
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_no_later_boot_has_a_circle_out_of_which_systemd_drops_a_mount(generated, name):
+def test_no_later_boot_has_a_dependency_cycle_that_systemd_breaks_by_dropping_a_mount(generated, name):
     assert _circles(generated(*TABLES[name])) == []
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_file_system_that_is_missing_at_a_later_boot_does_not_end_it_in_emergency_mode(generated, name):
+def test_a_file_system_that_is_missing_at_a_later_boot_does_not_end_that_boot_in_emergency_mode(generated, name):
     """local-fs.target has OnFailure=emergency.target, in which nobody can log in to a machine that still costs money."""
     needed = generated(*TABLES[name]) / "local-fs.target.requires"
     assert [path.name for path in needed.iterdir()] == ["-.mount"]
 
 
-def test_no_unit_of_ours_makes_a_circle_with_the_mounts(generated):
+def test_no_unit_of_ours_makes_a_dependency_cycle_with_the_mounts(generated):
     units = generated(*TABLES["aws-login-slurm-containers"])
     for name, text in UNITS.items():
         (units / name).write_text(text)
@@ -87,7 +88,7 @@ def test_no_unit_of_ours_makes_a_circle_with_the_mounts(generated):
     assert (units / "multi-user.target.wants").is_dir()
 
 
-def test_systemd_would_say_so_of_a_bind_mount_on_homes_that_is_not_marked_as_one_of_the_network(generated):
+def test_systemd_reports_the_cycle_of_a_bind_mount_without_netdev(generated):
     units = generated(_HOMES, _LOCAL_BIND)
     assert _circles(units)
     assert (units / "local-fs.target.requires/home-opc.mount").is_symlink()

@@ -32,7 +32,7 @@ START = ["enroot", "start", "--conf", "/x/conf", "busbar-1"]
 
 
 def launch(kind: str) -> Launch:
-    """Return a launcher of that kind, as a target would name it."""
+    """Return the data of a launcher of this kind, as a target would send it."""
     start = {"enroot": START, "containerd": INSIDE, "pyxis": TASKS}.get(kind, [])
     queue = "compute" if kind == "slurm" else ""
     mca = {"btl": "tcp,self", "plm_rsh_args": "-o BatchMode=yes"}
@@ -42,7 +42,7 @@ def launch(kind: str) -> Launch:
 
 
 def contexts(words: list[str]) -> list[tuple[str, str, list[str]]]:
-    """Return the contexts of a command in Slurm: how many ranks, on which host, and the program with its arguments."""
+    """Return mpirun's application contexts in a command for Slurm: number of ranks, host, program with arguments."""
     found = re.split(r" : ", " ".join(words[words.index("/mpi/bin/mpirun") :]))
     pattern = re.compile(r"-np (\d+) --map-by ppr:\d+:node --host (\S+) .*?(/bin/echo.*)")
     return [(count, host, ran.split()) for one in found for count, host, ran in pattern.findall(one)]
@@ -64,7 +64,7 @@ def test_every_rank_gets_its_program_arguments_and_environment(kind):
     assert "NCCL_DEBUG=INFO" in " ".join(words[: words.index("/bin/echo")])
 
 
-def test_ranks_on_all_nodes_are_as_many_as_nodes_times_ranks_of_each(kind):
+def test_ranks_on_all_nodes_are_counted_as_nodes_times_ranks_per_node(kind):
     words = launcher.command(launch(kind), NODES, [ranks()])
     if kind == "slurm":
         assert [(count, host) for count, host, _ in contexts(words)] == [("2", "a:2"), ("2", "b:2"), ("2", "c:2")]
@@ -76,7 +76,7 @@ def test_ranks_on_all_nodes_are_as_many_as_nodes_times_ranks_of_each(kind):
 
 def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
     if kind == "pyxis":
-        return  # it starts them on all nodes of its job
+        return  # Slurm starts ranks on all nodes of its job
     words = launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)])
     if kind == "slurm":
         assert contexts(words) == [("1", "c:1", ["/bin/echo", "-b", "8"]), ("1", "a:1", ["/bin/echo", "-b", "8"])]
@@ -86,8 +86,8 @@ def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
 
 def test_several_programs_at_once_keep_their_own_environment(kind):
     if kind == "pyxis":
-        return  # it starts one
-    nodes = [0] if kind == "slurm" else [0, 1]  # with Slurm, a node is a context
+        return  # this launcher starts only one program
+    nodes = [0] if kind == "slurm" else [0, 1]  # in Slurm, each node is one context of mpirun
     pair = [ranks(nodes=nodes, environment={"RAIL": "0"}), ranks(nodes=nodes, environment={"RAIL": "1"})]
     words = " ".join(launcher.command(launch(kind), NODES, pair))
     first, second = re.split(r" : ", words)
@@ -110,7 +110,7 @@ def test_in_a_container_the_program_follows_the_command_that_starts_the_containe
         launcher.command(launch("enroot")._replace(start=[]), NODES, [ranks()])
 
 
-def test_in_slurm_a_job_has_exclusive_use_of_its_ranks_nodes_and_their_daemons_start_through_slurm():
+def test_in_slurm_a_job_uses_its_nodes_exclusively_and_open_mpis_daemons_start_through_slurm():
     words = launcher.command(launch("slurm"), NODES, [ranks(nodes=[2, 0]), ranks(nodes=[0], per_node=4)])
     job = " ".join(words[: words.index("/mpi/bin/mpirun")])
     assert job == (
@@ -135,7 +135,7 @@ def test_with_pyxis_slurm_starts_the_ranks_in_the_image_and_mpi_gets_its_paramet
     words = launcher.command(launch("pyxis"), NODES[:2], [ranks()])
     assert words[:2] == ["env", "A=b"]
     assert words[7:] == [*TASKS[3:], "env", "NCCL_DEBUG=INFO", "OMPI_MCA_btl=tcp,self", "/bin/echo", "-b", "8"]
-    assert "plm_rsh" not in " ".join(words), "there are no daemons"
+    assert "plm_rsh" not in " ".join(words), "Open MPI starts no daemons"
     with pytest.raises(ValueError, match=r"launch\.start has no srun"):
         launcher.command(launch("pyxis")._replace(start=[]), NODES, [ranks()])
     for several in ([ranks(), ranks()], [ranks(nodes=[0])]):
@@ -143,7 +143,7 @@ def test_with_pyxis_slurm_starts_the_ranks_in_the_image_and_mpi_gets_its_paramet
             launcher.command(launch("pyxis"), NODES, several)
 
 
-def test_in_pods_and_jobs_the_daemons_start_by_the_program_that_takes_sshs_place():
+def test_with_a_remote_shell_open_mpis_daemons_start_through_the_program_that_replaces_ssh():
     words = launcher.command(launch("remote_shell"), NODES, [ranks()])
     assert " ".join(words).startswith(
         "/mpi/bin/mpirun --bind-to none --mca btl tcp,self --mca plm_rsh_agent /busbar/in-pod -np 6"
@@ -159,7 +159,7 @@ def test_an_unknown_launcher_is_refused_by_name():
         launcher.command(launch("charm"), NODES, [ranks()])
 
 
-def test_the_hostfile_names_every_node_and_one_machine_is_its_own_host():
+def test_the_hostfile_names_every_node_and_a_single_machine_uses_localhost():
     assert mpirun.hostfile(NODES[:2], 8) == "10.0.0.1 slots=8\n10.0.0.2 slots=8\n"
     assert mpirun.hostfile(NODES[:1], 8) == "localhost slots=8\n"
 
@@ -168,9 +168,9 @@ def test_the_hostfile_names_every_node_and_one_machine_is_its_own_host():
 
 
 def asked() -> list[dict]:
-    """Return one request of each kind, as the operator's side writes them."""
+    """Return a request to build, one to measure and one to search, as the operator's side writes them."""
     line, fine = document(share=0.5), document()
-    # Fine looks make it worth measuring again.
+    # Good looks make a retest worthwhile.
     pairs = zip(line["steps"], fine["steps"], strict=True)
     line["steps"] = [other if other["name"] in LOOK_STEPS else one for one, other in pairs]
     short = judge(json.dumps(line), ASKED)
@@ -190,7 +190,7 @@ def asked() -> list[dict]:
 REQUESTS = asked()
 
 
-def test_variables_in_another_order_are_the_same_request():
+def test_requests_that_differ_only_in_the_order_of_variables_have_the_same_run_id():
     names = ("NCCL_IB_TC", "NCCL_ALGO", "NCCL_PXN_DISABLE")
     plans = [ASKED.plan.model_copy(update={"exports": dict.fromkeys(order, "1")}) for order in (names, names[::-1])]
     ids = {json.loads(requests.measure(place(), dataclasses.replace(ASKED, plan=plan), []))["run_id"] for plan in plans}
@@ -198,18 +198,18 @@ def test_variables_in_another_order_are_the_same_request():
     assert ids != {json.loads(requests.measure(place(), ASKED, []))["run_id"]}
 
 
-def test_the_line_that_other_tests_judge_is_one_that_the_runner_could_print():
+def test_the_line_that_other_tests_judge_fits_the_runners_types():
     assert fits_its_type(document())
     with pytest.raises(UnfitError, match=r"^steps\[0\]\.rows is 'none'; it must be a list"):
         fits_its_type(document() | {"steps": [document()["steps"][0] | {"rows": "none"}]})
 
 
-def test_the_schema_is_made_from_the_types_and_committed():
+def test_the_committed_schema_is_the_one_made_from_the_types():
     assert schema.document() == SCHEMA, "run: python -m benchmarks.host.schema > docs/runner.schema.json"
 
 
 @pytest.mark.parametrize("request_", [*REQUESTS, protocol.data(BUILT)], ids=["build", "measure", "search", "built"])
-def test_a_configuration_that_passes_fits_the_schema(request_):
+def test_requests_and_the_line_of_a_build_fit_the_schema(request_):
     jsonschema.validate(request_, SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
@@ -218,7 +218,7 @@ def test_a_request_is_read_back_as_it_was_written(request_):
     assert protocol.data(protocol.request(request_)) == request_
 
 
-def test_a_search_of_a_short_fabric_requests_trials_and_a_second_look():
+def test_a_search_of_a_short_fabric_requests_trials_and_a_retest():
     found = protocol.request(REQUESTS[2])
     assert found.trials is not None
     assert found.again is not None
@@ -238,7 +238,7 @@ def leaves(value, path=()):
 
 
 @given(st.integers(0, 2), st.randoms(use_true_random=False), st.sampled_from([None, {}, [], "x", -1, True, 1.5]))
-def test_a_damaged_request_is_refused_with_a_path_or_still_fits(number, chance: random.Random, value):
+def test_a_damaged_request_is_refused_with_a_path_unless_it_is_still_valid(number, chance: random.Random, value):
     damaged = copy.deepcopy(REQUESTS[number])
     *way, last = chance.choice(list(leaves(damaged)))
     at = damaged
@@ -265,7 +265,7 @@ def test_a_damaged_request_is_refused_with_a_path_or_still_fits(number, chance: 
         ({"wishes": 1}, "wishes is unknown; Measure has run_id"),
     ],
 )
-def test_a_refusal_by_the_runner_begins_with_the_path(change, sentence):
+def test_a_refusal_by_the_runner_begins_with_the_path_of_the_wrong_field(change, sentence):
     with pytest.raises(UnfitError) as refusal:
         protocol.request(REQUESTS[1] | change)
     assert str(refusal.value).startswith(sentence)

@@ -1,4 +1,4 @@
-"""Many looks reveal a fabric that is slow at times, and no single look does; a disturbance does not fail a healthy fabric."""
+"""Many looks reveal a fabric that is slow at times, but no individual look does; a healthy fabric may be disturbed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.search.looks_figures import Course
 
 
 def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
-    """Return a line in which the first `slow` of `of` looks reached `factor` of the others' number."""
+    """Return a line in which the first `slow` of `of` looks reached `factor` of the others' busbw."""
     line = document()
     numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
     for step in line["steps"]:
@@ -41,8 +41,8 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_only_after_the_last_look_is_the_nearer_answer_taken():
-    """Five slow looks of 64 are nearer to a healthy fabric, six are not; one look earlier, neither is decided."""
+def test_after_the_last_look_the_nearer_answer_is_taken_but_not_before():
+    """Of 64 looks, five slow ones are nearer to a healthy fabric, and six to a slow one; 63 looks decide neither case."""
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
     assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
@@ -61,7 +61,7 @@ def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share
     assert where in ending.headline(judged, {})
 
 
-def test_every_place_of_the_plan_where_looks_were_slow_is_named_even_by_a_pass():
+def test_every_step_with_slow_looks_is_named_even_in_a_pass():
     first = verdict(with_looks(1))
     assert ": 1 of 8 right after it; more looks" in first.reasons[0]
     fresh = with_looks(0, 48)
@@ -88,7 +88,7 @@ def test_a_fabric_that_is_always_slow_is_not_called_intermittent():
     assert not judged.looks.is_intermittent
 
 
-def test_one_slow_look_is_neither_pass_nor_short_but_calls_for_more():
+def test_one_slow_look_is_neither_pass_nor_short_but_requires_more_looks():
     judged = verdict(with_looks(1))
     assert "more looks are needed to tell whether that is chance" in judged.reasons[0]
     again = requests.search(_place(), ASKED, judged, 60, [])
@@ -98,7 +98,7 @@ def test_one_slow_look_is_neither_pass_nor_short_but_calls_for_more():
 
 
 @pytest.mark.parametrize(("slow_again", "counts"), [(0, "pass"), (1, "pass"), (5, "short"), (20, "short")])
-def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, counts):
+def test_the_looks_of_a_retest_are_added_to_the_first_ones_and_decide(slow_again, counts):
     first = verdict(with_looks(1))
     fresh = with_looks(slow_again, 48)
     chosen = retest.steps_of(first, ASKED)
@@ -112,15 +112,15 @@ def test_more_looks_decide_and_are_added_to_those_that_were_taken(slow_again, co
     if counts == "short":
         share = f"{1 + slow_again} of 66 separate looks were slow ({(1 + slow_again) / 66:.0%})"
         assert settled.reasons[0].startswith(f"intermittent: {share}: ")
-        assert settled.reasons[0].endswith("; a healthy fabric is disturbed in 2%")
+        assert settled.reasons[0].endswith("; a healthy fabric is disturbed in 2% of its looks")
         assert "more looks are needed" not in " ".join(settled.reasons)
         assert settled.looks.is_intermittent
         assert "intermittent: " in ending.headline(settled, searched)
 
 
 @pytest.mark.parametrize("slow", range(1, 18))
-def test_a_fabric_is_measured_again_only_while_looks_that_could_follow_may_clear_it(slow):
-    """The best that a retest could find: every further look is fine."""
+def test_a_retest_is_made_only_if_its_looks_could_still_give_a_pass(slow):
+    """The retest here is the best possible one: none of its looks is slow."""
     first = verdict(with_looks(slow))
     best = {step["name"]: step for step in with_looks(0, 48)["steps"]}
     again = {"steps": [best[name] for name in ("all_reduce", *LOOK_STEPS)], "transport": with_looks(0)["transport"]}
@@ -135,7 +135,7 @@ def test_a_look_far_below_the_median_is_slow_although_it_reaches_the_gate():
     assert looks.are_slow([], 324) == []
 
 
-def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_help():
+def test_looks_of_the_previous_run_on_the_same_machines_count_only_if_they_were_slow():
     line = with_looks(0)
     line["earlier_looks"] = [0.0245] * 5 + [0.049] * 12
     judged = verdict(line)
@@ -147,7 +147,7 @@ def test_looks_of_the_run_before_on_the_same_machines_are_inherited_and_never_he
     assert looks.weigh(0, 65, looks.carry(64, 64)).answer == "pass"
 
 
-def test_a_plan_without_looks_needs_an_explicit_allow():
+def test_a_plan_without_looks_passes_only_if_skipping_looks_is_allowed():
     asked = dataclasses.replace(ASKED, plan=a_plan(looks=0))
     assert judge(json.dumps(document(asked)), asked).verdict == "unknown"
     allowed = dataclasses.replace(asked, accept=Accept(allow_skipped=("looks",)))
@@ -155,7 +155,7 @@ def test_a_plan_without_looks_needs_an_explicit_allow():
 
 
 @pytest.mark.parametrize("damage", [None, [], "x", [None], [-1.0], [True]])
-def test_looks_that_cannot_be_read_are_no_pass(damage):
+def test_looks_that_cannot_be_parsed_are_never_a_pass(damage):
     line = document()
     for step in line["steps"]:
         if step["name"] in LOOK_STEPS:
@@ -163,7 +163,7 @@ def test_looks_that_cannot_be_read_are_no_pass(damage):
     assert verdict(line).verdict == "unknown"
 
 
-def test_looks_are_taken_in_two_places_of_the_plan_each_in_one_run():
+def test_looks_are_taken_in_two_steps_of_the_plan():
     names = [step.name for step in steps(a_plan(collectives=("all_reduce", "alltoall")), ASKED.shape, 4)]
     assert names.index("looks_early") == names.index("all_reduce") + 1
     assert names[-1] == "looks_late"
@@ -198,8 +198,8 @@ def _built():
     return BUILT
 
 
-def test_looks_of_ranks_that_waited_for_processors_are_kept_as_if_they_had_not(tmp_path, monkeypatch):
-    """Healthy hosts on a busy machine were short in the second run, because of looks that were excused in the first."""
+def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
+    """Otherwise, healthy hosts on a busy machine are short in the second run because of looks that the first excused."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]
@@ -207,7 +207,7 @@ def test_looks_of_ranks_that_waited_for_processors_are_kept_as_if_they_had_not(t
     assert kept_looks.earlier("x") == [2.0, 4.0, 4.0]
 
 
-def test_the_runner_keeps_looks_by_machines_and_size_and_forgets_none_of_a_retest(tmp_path, monkeypatch):
+def test_the_runner_keeps_looks_for_each_set_of_machines_and_a_retest_adds_to_them(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     request = protocol.request(json.loads(requests.measure(_place(), ASKED, [])))
     name = kept_looks.key(request, ["m1", "m2"])

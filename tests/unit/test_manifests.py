@@ -1,4 +1,4 @@
-"""The objects for a Kubernetes cluster: valid by 1.28's own schemas, with the stack's labels, and no more than needed."""
+"""Objects for a Kubernetes cluster fit the schemas of 1.28, have the stack's labels and give no needless rights."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GIVEN: dict[str, Any] = {
     "rails": (RAIL,),
     "image": "registry.example/pytorch:23.09-py3",
 }
-#: Stack files whose objects are reviewed and validated: privileged, a device plugin with rdma-cni, TCP, and one node.
+#: Stack files whose objects are reviewed and validated: privileged, a device plugin with rdma-cni, TCP, MPI Operator, one node.
 TEXTS: dict[str, dict[str, Any]] = {
     "privileged": {},
     "device-plugin": {
@@ -59,8 +59,8 @@ def pod(name: str) -> dict[str, Any]:
     return dict(one(name, "Job")["spec"]["template"]["spec"])
 
 
-def test_pods_name_the_remote_shell_as_those_who_use_it_read_it():
-    # Packages that must not import each other: those sent with the runner, those that run beside kubectl, and the manifests.
+def test_the_variable_of_the_remote_shell_has_the_same_name_everywhere():
+    # It is in three packages that must not import each other: the runner's, the one that runs beside kubectl, the manifests.
     (container,) = one("privileged", "Job")["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     assert given[placeholders.REMOTE_SHELL] == ranks.REMOTE_SHELL
@@ -68,11 +68,11 @@ def test_pods_name_the_remote_shell_as_those_who_use_it_read_it():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
+def test_the_text_of_the_objects_is_the_reviewed_file(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", objects.text(made(name)))
 
 
-def test_every_reviewed_text_is_compared_and_none_is_left_over():
+def test_every_reviewed_file_belongs_to_a_stack_file_of_this_test():
     assert {path.stem for path in GOLDEN.iterdir()} == set(TEXTS)
 
 
@@ -99,13 +99,13 @@ def test_every_object_is_labelled_as_ours_and_is_in_our_namespace(name):
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "busbar"
 
 
-def test_a_stacks_name_too_long_for_a_label_is_shortened_and_stays_its_own():
+def test_a_stacks_name_too_long_for_a_label_is_shortened_and_stays_unique():
     first, second = (ours.labels("x" * 70 + end)["app.kubernetes.io/instance"] for end in "ab")
     assert first != second
     assert len(first) <= 63
 
 
-def test_pods_may_start_commands_in_pods_of_their_namespace_and_nothing_else():
+def test_pods_may_only_read_pods_and_run_commands_in_pods_of_their_namespace():
     assert one("privileged", "Role")["rules"] == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods/exec"], "verbs": ["create", "get"]},
@@ -115,7 +115,7 @@ def test_pods_may_start_commands_in_pods_of_their_namespace_and_nothing_else():
     assert not {"ClusterRole", "ClusterRoleBinding", "Secret"} & {each["kind"] for name in TEXTS for each in made(name)}
 
 
-def test_there_is_one_pod_for_each_named_node_and_no_two_share_one():
+def test_there_is_one_pod_for_each_named_node_and_no_two_pods_share_a_node():
     spec, job = pod("privileged"), one("privileged", "Job")["spec"]
     assert (job["completionMode"], job["completions"], job["parallelism"]) == ("Indexed", 2, 2)
     terms = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
@@ -127,7 +127,7 @@ def test_there_is_one_pod_for_each_named_node_and_no_two_share_one():
     )
 
 
-def test_an_mpi_jobs_workers_are_the_same_pods_and_its_launcher_takes_no_gpu_and_is_not_found_as_one():
+def test_an_mpi_jobs_workers_equal_the_pods_of_a_job_and_its_launcher_has_no_gpus_and_no_labels():
     replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
     assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
     worker = replicas["Worker"]["template"]
@@ -136,10 +136,10 @@ def test_an_mpi_jobs_workers_are_the_same_pods_and_its_launcher_takes_no_gpu_and
     launcher = replicas["Launcher"]["template"]
     assert "metadata" not in launcher
     assert "limits" not in launcher["spec"]["containers"][0]["resources"]
-    assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer operators make one of the job's name"
+    assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer MPI Operators make it themselves"
 
 
-def test_a_pod_takes_all_gpus_and_is_privileged_only_without_a_device_plugin():
+def test_a_pod_takes_all_gpus_and_is_privileged_only_for_rdma_without_a_device_plugin():
     (privileged,), (plugin,), (tcp,) = (pod(name)["containers"] for name in ("privileged", "device-plugin", "tcp"))
     assert privileged["resources"]["limits"] == {"nvidia.com/gpu": "1"}
     assert privileged["securityContext"] == {"privileged": True}
@@ -148,7 +148,7 @@ def test_a_pod_takes_all_gpus_and_is_privileged_only_without_a_device_plugin():
     assert tcp["securityContext"] == {"allowPrivilegeEscalation": False}
 
 
-def test_every_rail_moves_its_interface_and_rdma_cni_moves_the_device_where_its_pci_address_is_given():
+def test_every_rail_moves_its_interface_and_if_a_pci_address_is_given_its_rdma_device_into_the_pod():
     assert one("privileged", "Job")["spec"]["template"]["metadata"]["annotations"] == {
         "k8s.v1.cni.cncf.io/networks": "busbar-rail0@net1"
     }
@@ -164,7 +164,7 @@ def test_no_gid_index_is_pinned_because_it_differs_from_pod_to_pod():
     assert "GID" not in "".join(objects.text(made(name)) for name in TEXTS)
 
 
-def test_another_image_is_another_job_and_another_label_is_not():
+def test_another_image_or_other_nodes_need_another_job():
     def mark(**changes: Any) -> str:
         found = objects.objects(Kubernetes(**GIVEN | changes), "k8s")[-1]
         return str(found["metadata"]["annotations"][ours.TEMPLATE])
@@ -175,7 +175,7 @@ def test_another_image_is_another_job_and_another_label_is_not():
 
 
 @pytest.mark.parametrize("changes", [{"range": "10.100.102.0/24"}, {"interface": "ens256"}, {"pci": "0000:15:00.0"}])
-def test_another_rail_is_another_job_because_pods_that_run_keep_the_rail_that_they_got(changes):
+def test_another_rail_needs_another_job_because_running_pods_keep_their_rails(changes):
     def mark(rail: dict[str, Any]) -> str:
         found = objects.objects(Kubernetes(**GIVEN | {"rails": (rail,)}), "k8s")[-1]
         return str(found["metadata"]["annotations"][ours.TEMPLATE])
@@ -185,8 +185,8 @@ def test_another_rail_is_another_job_because_pods_that_run_keep_the_rail_that_th
     assert mark(rail) != mark(rail | changes)
 
 
-def test_a_pod_that_is_told_to_end_does_not_end_its_part_of_the_job_well():
-    """An index that succeeded gets no successor, and the pod of a drained node is told to exit."""
+def test_a_pod_that_gets_sigterm_does_not_exit_with_status_0():
+    """A Job does not replace a pod that succeeded, and the pods of a drained node get SIGTERM."""
     (container,) = one("tcp", "Job")["spec"]["template"]["spec"]["containers"]
     shell, option, script = container["command"]
     told = subprocess.run([shell, option, script.replace("sleep 3600", "kill -TERM $$")], check=False, timeout=60)

@@ -1,4 +1,4 @@
-"""What a measurement's line reports of its runs, and what is refused before the first one; nodes and runs are only answers."""
+"""What a measurement's line reports of its runs, and what is refused before the first run; nodes and runs are fakes."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def test_the_line_has_rows_ranks_versions_machines_and_a_hash_of_the_whole_outpu
     assert [(job.silence_s, job.cycles) for job in cluster.ran[:2]] == [(30, 3), (float("inf"), 1)]
 
 
-def test_any_step_that_states_a_scale_sets_the_rehearsals_scale(cluster):
+def test_the_scale_of_a_rehearsal_is_read_from_any_step(cluster):
     cluster.runs = {"all": run(row(8, 1.0)), "looks": run(row(8, 1.0), scale=4000, waited=0.25)}
     found = cluster.line(DECIDING, LOOKS)
     assert found["rehearsal"] == {"scale": 4000}
     assert [one.get("waited") for one in found["steps"]] == [None, 0.25]
 
 
-def test_if_the_deciding_run_fails_nothing_else_runs_and_its_output_and_late_ranks_are_kept(cluster):
+def test_if_the_deciding_run_fails_nothing_else_runs_and_the_line_names_the_stopped_rank(cluster):
     cluster.runs = {"all": Refusal("all hung"), "looks": run(row(8, 1.0))}
     found = cluster.line(DECIDING, LOOKS)
     assert [one["failed"] for one in found["steps"]] == [
         "all hung; rank 3 on b is stopped",
-        "did not run, because all returned nothing",
+        "did not run, because the step all returned nothing",
     ]
     assert cluster.said[-1] == "all hung; rank 3 on b is stopped"
     assert found["versions"]["nccl"] is None
@@ -78,7 +78,7 @@ def test_if_the_deciding_run_fails_nothing_else_runs_and_its_output_and_late_ran
     assert len(cluster.ran) == 1
 
 
-def test_a_step_that_does_not_decide_may_fail_and_the_rest_runs(cluster):
+def test_if_a_step_that_does_not_decide_fails_the_other_steps_run(cluster):
     cluster.runs = {"first": Refusal("it died"), "all": run(row(8, 1.0))}
     found = cluster.line(step("first"), DECIDING)
     assert "failed" not in found["steps"][1]
@@ -88,7 +88,7 @@ def test_a_step_that_does_not_decide_may_fail_and_the_rest_runs(cluster):
     assert [one.get("failed") for one in found["steps"]] == ["it died; rank 3 on b is stopped", None]
 
 
-def test_a_node_lost_during_a_failed_run_is_named_and_after_a_good_run_it_is_refused(cluster, monkeypatch):
+def test_a_node_lost_in_a_failed_run_is_named_but_a_node_lost_in_a_good_run_fails_the_measurement(cluster, monkeypatch):
     real = fanout.each
 
     def each(nodes: list[Node], command: str, *more: Any) -> list[Any]:
@@ -111,7 +111,7 @@ def test_every_silent_node_is_named(cluster):
         cluster.line(DECIDING)
 
 
-def test_an_interface_that_is_down_is_named_and_nccl_takes_another(cluster):
+def test_an_interface_that_is_down_is_named_and_nccl_may_choose_another(cluster):
     cluster.runs = {"all": run(row(8, 1.0))}
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": False, "tx_bytes": 1, "mtu": 4200}}
     found = cluster.line(DECIDING)
@@ -145,7 +145,7 @@ def test_at_most_eight_busy_gpus_or_changed_programs_are_named(cluster, count, m
     with pytest.raises(Refusal) as refused:
         cluster.line(DECIDING)
     named = "; ".join(busy[:8]) + more
-    assert str(refused.value) == f"the programs differ from the build on {named}; nothing was started"
+    assert str(refused.value) == f"on {named}, the programs are not those of the build; nothing was started"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_nodes_that_do_not_reach_each_other_are_refused_with_the_likely_cause(cl
     assert cluster.said == sentences
 
 
-def test_a_single_node_has_nobody_to_reach(cluster):
+def test_a_single_node_is_not_tried_for_reachability(cluster):
     cluster.unreachable, cluster.runs = ["a cannot reach itself"], {"all": run(row(8, 1.0), ranks=2)}
     assert cluster.line(DECIDING, nodes=NODES[:1])["steps"][0]["ranks"] == 2
 
@@ -191,12 +191,12 @@ def test_the_wait_for_another_measurement_is_reported_once_and_bounded(cluster, 
     ("stage", "rank_us", "groups"),
     [
         ("node", (100.0, 200.0, 400.0, 300.0), [5.12, 2.56]),  # the slowest of ranks 0 and 1, and of 2 and 3
-        ("rails", (100.0, 200.0, 400.0, 300.0), [2.56, 3.4133]),  # of 0 and 2, and of 1 and 3
+        ("rails", (100.0, 200.0, 400.0, 300.0), [2.56, 3.4133]),  # the slowest of ranks 0 and 2, and of 1 and 3
         ("node", (100.0, 200.0, 400.0), None),
         ("node", (0.0, 0.0, 400.0, 300.0), None),
     ],
 )
-def test_a_groups_number_is_its_slowest_ranks(stage, rank_us, groups):
+def test_the_busbw_of_a_group_is_that_of_its_slowest_rank(stage, rank_us, groups):
     found = measure.numbers(run(row(1024000, 1.0, rank_us=rank_us)), stage, 2, 4)
     assert found["groups_gb_s"] == groups
     assert found["spread"] == {"iterations": 20, "p50_us": 10.0, "p99_us": 12.0, "cv_pct": 1.5}
@@ -210,10 +210,10 @@ def test_at_most_twenty_problems_are_kept_of_at_most_three_hundred_characters_ea
     kept = measure.numbers(run(problems=(short, exact, long)), "all", 1, 4)["problems"]
     assert kept == [short, exact, "l" * 300 + "..."]
     assert measure.numbers(run(problems=("p",) * 20), "all", 1, 4)["problems"] == ["p"] * 20
-    assert measure.numbers(run(problems=("p",) * 23), "all", 1, 4)["problems"] == ["p"] * 20 + ["3 more of the kind"]
+    assert measure.numbers(run(problems=("p",) * 23), "all", 1, 4)["problems"] == ["p"] * 20 + ["and 3 more problems"]
 
 
-def test_commands_can_be_typed_and_the_hosts_come_first(cluster):
+def test_printed_commands_can_be_typed_and_begin_with_the_hostfile(cluster):
     hosts, typed = measure.commands(cluster.request(DECIDING))
     assert hosts == f"cat > {cluster.folder}/run/hosts <<'END'\n10.0.0.1 slots=2\n10.0.0.2 slots=2\nEND"
     assert typed.startswith("/mpi/bin/mpirun --bind-to numa -np 4 -npernode 2")
@@ -230,7 +230,7 @@ def test_only_the_output_of_failed_steps_stays_as_a_file_beside_the_evidence(tmp
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["bad.txt", f"{kept.sha256}.txt.gz"])
 
 
-def test_the_evidence_has_the_exact_results_of_steps_that_ran_and_no_environment(cluster):
+def test_the_evidence_has_the_json_results_of_steps_that_ran_and_no_environment(cluster):
     document = json.dumps({"env": ["TOKEN=x"], "later": ["TOKEN=x"], "results": [{"size": 8}], "errors": []})
     exact = evidence.without_environment(document)
     cluster.runs = {"all": run(row(8, 1.0))._replace(exact=exact), "looks": run(row(8, 1.0))}
@@ -238,14 +238,14 @@ def test_the_evidence_has_the_exact_results_of_steps_that_ran_and_no_environment
     text = gzip.decompress(Path(found["evidence"]["path"]).read_bytes()).decode()
     assert '\n# busbar step all.json\n{"results": [{"size": 8}], "errors": []}\n# busbar step looks\n' in text
     assert "TOKEN" not in text
-    assert "looks.json" not in text, "a result that could not be read is not there"
+    assert "looks.json" not in text, "a step whose JSON result was not read has none in the evidence"
 
 
 @pytest.mark.parametrize("broken", ["", "[1]", '{"env": ["TOKEN=x"]', "[" * 100_000])
-def test_an_exact_result_that_cannot_be_read_is_left_out_whole(broken):
+def test_a_json_result_that_cannot_be_parsed_is_left_out_completely(broken):
     assert not evidence.without_environment(broken)
 
 
-def test_every_field_that_nccl_tests_writes_but_the_environment_is_kept():
+def test_every_field_of_nccl_tests_json_except_the_environment_is_kept():
     document = json.loads(EXACT)
     assert json.loads(evidence.without_environment(EXACT)) == {key: document[key] for key in document if key != "env"}

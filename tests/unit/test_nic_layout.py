@@ -16,7 +16,7 @@ TABLE = Path(__file__).parents[1] / "golden" / "aws" / "nic_layouts.txt"
 
 
 def reviewed(column: str) -> tuple[Nic, ...]:
-    """Read one column of the table: `0/0 interface, 1-31/1 efa-only`, or `odd 1-16/0 efa-only`."""
+    """Read one cell of the table, such as `0/0 interface, 1-31/1 efa-only` or `odd 1-16/0 efa-only`."""
     found = []
     for text in column.split(","):
         parity, first, last, device, kind = re.fullmatch(r"\s*(odd|even)?\s*(\d+)(?:-(\d+))?/(\d+) (\S+)\s*", text).groups()
@@ -104,7 +104,7 @@ def test_a_launch_that_the_vendor_would_refuse_is_refused(name, nics, why):
 
 
 @given(st.lists(st.integers(1, 15), min_size=1, max_size=32), st.booleans(), st.booleans())
-def test_the_rule_gives_a_layout_that_any_type_may_have(cards, plain_front, legacy):
+def test_the_layout_rule_is_valid_for_made_up_instance_types(cards, plain_front, legacy):
     efa = len(cards) - (plain_front and len(cards) > 1)
     made = Instance("x1.large", "", 0, "", 1, 1, tuple(cards), efa, 100, 0, frozenset(), "made up")
     nics = layout(made, legacy=legacy)
@@ -152,7 +152,7 @@ def test_the_architecture_is_in_the_name(name, expected):
     assert architecture(name) == expected
 
 
-def test_quotas_are_counted_by_family():
+def test_the_quota_family_is_the_first_letters_of_the_instance_types_name():
     assert [family(name) for name in ("p5.48xlarge", "p6-b200.48xlarge", "trn1.32xlarge", "g6e.48xlarge")] == [
         "p",
         "p",

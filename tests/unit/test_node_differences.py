@@ -55,7 +55,7 @@ def test_a_rail_at_an_unusual_rate_is_named_with_the_usual_rate(found):
     assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, but 100 Gb/sec is usual"]
 
 
-def test_rails_must_be_like_each_other_also_where_every_node_is_alike(found):
+def test_rails_of_one_node_must_be_equal_even_if_every_node_has_the_same(found):
     for each in found:
         each["hca"]["mlx5_1"]["rate"] = "100 Gb/sec"
         each["hca"]["mlx5_2"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
@@ -79,7 +79,7 @@ def test_a_gpu_with_less_power_clock_or_pcie_than_most_is_named_with_both_values
     ]
 
 
-def test_a_node_whose_driver_tells_no_limits_is_no_difference(found):
+def test_a_node_whose_driver_reports_no_limits_does_not_count_as_different(found):
     found[0]["gpu_limits"] = {"gpu0": dict(H100)}
     found[1]["gpu_limits"] = {"gpu0": {}}
     assert differences(found) == []
@@ -112,7 +112,7 @@ def test_a_clock_that_is_off_is_reported_with_its_offset(found):
     assert differences(found) == ["n2: its clock differs by 59 s from the head node's"]
 
 
-def test_a_fabric_in_which_every_node_differs_fits_the_line():
+def test_at_most_32_differences_are_listed_and_the_others_are_counted():
     many = [copy.deepcopy(ONE) for _ in range(100)]
     for each in many:
         each["hca"]["mlx5_0"]["active"] = False
@@ -122,7 +122,7 @@ def test_a_fabric_in_which_every_node_differs_fits_the_line():
     assert sentences[-1] == "and 68 more differences"
 
 
-def test_counters_that_nothing_keeps_are_absent_and_not_zero(found):
+def test_counters_that_do_not_exist_are_absent_and_not_zero(found):
     before, after = found[:2], copy.deepcopy(found[:2])
     before[0]["hca"]["mlx5_0"]["tx_bytes"] = None
     after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
@@ -133,15 +133,15 @@ def test_counters_that_nothing_keeps_are_absent_and_not_zero(found):
     assert moved.nvlink_tx_bytes is None
 
 
-def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
+def test_above_sixteen_nodes_only_those_that_sent_least_are_listed():
     many = [copy.deepcopy(ONE) for _ in range(40)]
     after = copy.deepcopy(many)
     for each in after:
         for rail in RAILS:
             each["hca"][rail]["tx_bytes"] += 1000
-    after[5]["hca"]["mlx5_0"]["tx_bytes"] = 150  # one rail of it was hardly used
+    after[5]["hca"]["mlx5_0"]["tx_bytes"] = 150  # one rail of this node was hardly used
     for rail in RAILS:
-        after[31]["hca"][rail]["tx_bytes"] -= 990  # none of its rails was
+        after[31]["hca"][rail]["tx_bytes"] -= 990  # all rails of this node were hardly used
     nodes = [Node(f"n{index}", "x") for index in range(40)]
     moved = traffic.between(nodes, many, after, RAILS)
     assert moved.counted_nodes == 40
@@ -153,15 +153,15 @@ def test_above_sixteen_nodes_those_that_sent_least_are_kept_by_name():
 def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_are():
     rails = [f"rdmap{number}" for number in range(32)]
     sent = {f"n{number}": dict.fromkeys(rails, 1000) for number in range(16)}
-    sent["n7"]["rdmap3"] = 1  # one rail of it was hardly used
-    sent["n11"] = dict.fromkeys(rails, 10)  # none of its rails was
+    sent["n7"]["rdmap3"] = 1  # one rail of this node was hardly used
+    sent["n11"] = dict.fromkeys(rails, 10)  # all rails of this node were hardly used
     line = {"steps": [], "machines": {}, "transport": {"tx_bytes": sent, "counted_nodes": 16}, "padding": "x" * 60_000}
     kept = line_size.fitting(line, rails)
     assert len(json.dumps(kept).encode()) <= 64 * 1024
     assert {"n7", "n11"} <= set(kept["transport"]["tx_bytes"])
 
 
-def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_by_place_and_what_the_others_reached():
+def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_and_a_summary_of_all_groups():
     groups = [100.0 + number for number in range(9000)]
     groups[7000] = 1.0
     line = {"steps": [{"name": "pairs", "groups_gb_s": groups}], "machines": {}}
@@ -171,14 +171,14 @@ def test_a_line_that_is_too_long_keeps_the_sixteen_slowest_groups_by_place_and_w
     assert (kept["count"], kept["most"], kept["middle"], kept["mad"]) == (9000, 9099.0, 4598.5, 2250.0)
 
 
-def test_rails_that_are_all_trained_at_half_their_rate_are_named_although_they_are_alike(found):
+def test_rails_that_all_run_at_half_their_rate_are_named(found):
     said = node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 200)
     assert said[0] == "n0: rail mlx5_0 runs at 100 Gb/sec, but the shape's rails run at 200 Gbit/s"
     assert len(said) == 4
     assert not node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 100)
 
 
-def test_gpus_of_another_model_are_named_also_where_every_node_has_them(found):
+def test_gpus_of_another_model_are_named_even_if_every_node_has_them(found):
     for one in found:
         one["gpus"] = ["NVIDIA A100-SXM4-80GB"] * 8
     said = node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA H100 80GB HBM3")
@@ -188,7 +188,7 @@ def test_gpus_of_another_model_are_named_also_where_every_node_has_them(found):
     assert not node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA B300")
 
 
-def test_rails_that_a_run_lost_are_named_and_rails_that_never_existed_are_not(found):
+def test_rails_that_a_run_lost_are_named_but_rails_that_were_down_or_missing_before_are_not(found):
     after = copy.deepcopy(found)
     found[0]["hca"]["mlx5_0"]["active"] = after[0]["hca"]["mlx5_0"]["active"] = False
     after[1]["hca"]["mlx5_1"]["active"] = False
@@ -201,7 +201,7 @@ def test_rails_that_a_run_lost_are_named_and_rails_that_never_existed_are_not(fo
     assert node_differences.lost(NODES, found, found, RAILS) == []
 
 
-def test_a_fabric_that_is_gone_is_reported_in_a_few_sentences():
+def test_at_most_32_lost_rails_are_listed_and_the_others_are_counted():
     many = [f"mlx5_{index}" for index in range(40)]
     before = [{"hca": {hca: {"active": True} for hca in many}} for _ in NODES]
     after = [{"hca": {}} for _ in NODES]

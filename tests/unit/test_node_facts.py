@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.runner import node_facts
 
-#: Output of driver 580.159.04 for two H100s, without the first five columns of the query.
+#: Output of driver 580.159.04 for two H100s, without the first two columns of the query, model and driver.
 REAL = [["0", "0", "0", "700.00", "1980", "16", "5"], ["1", "0", "0", "700.00", "1980", "16", "5"]]
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 
@@ -15,7 +15,7 @@ def test_limits_are_those_that_the_driver_prints_for_each_gpu():
     assert node_facts.limits(REAL) == {"gpu0": H100, "gpu1": H100}
 
 
-def test_what_a_driver_does_not_tell_is_left_out():
+def test_values_that_the_driver_does_not_report_are_left_out():
     assert node_facts.limits([["0", "0", "0", "[N/A]", "1980", "[N/A]", "[N/A]"]]) == {"gpu0": {"clock_limit_mhz": "1980"}}
     assert node_facts.limits([["0", "0", "0"]]) == {}
 
@@ -38,13 +38,13 @@ def test_a_driver_that_does_not_know_a_field_is_asked_again_without_limits(monke
     ("speed", "width", "said"),
     [
         ("32.0 GT/s PCIe", "16", "32.0 GT/s x16"),
-        ("8.0 GT/s", "8", "8.0 GT/s x8"),  # kernels before 5.7 leave out the word
+        ("8.0 GT/s", "8", "8.0 GT/s x8"),  # kernels before 5.7 leave out the word "PCIe"
         ("Unknown", "0", ""),
         ("16.0 GT/s PCIe", "0", ""),
         ("", "", ""),
     ],
 )
-def test_a_devices_pcie_link_is_told_where_the_kernel_knows_it(tmp_path, speed, width, said):
+def test_a_devices_pcie_link_is_reported_if_the_kernel_knows_it(tmp_path, speed, width, said):
     (tmp_path / "ports" / "1").mkdir(parents=True)
     (tmp_path / "device").mkdir()
     (tmp_path / "device" / "current_link_speed").write_text(speed + "\n")

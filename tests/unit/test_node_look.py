@@ -1,4 +1,4 @@
-"""Conclusions from a node's answers while it boots, and the questions to it: without ssh, only its answers."""
+"""Conclusions from a booting node's answers, and the commands that the node gets; answers are canned, and no ssh runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FACTS = {"gpu": "NVIDIA H100 80GB HBM3", "gpus": 8, "hca": [["m0", 400, "ib0", T
 
 
 class Answers:
-    """Returns a node's answer to each command, and records questions and notes."""
+    """Gives the same answer to every command, and records the commands and the notes."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, status: int, out: str, err: str = "") -> None:
         self.asked: list[tuple[str, str]] = []
@@ -57,25 +57,28 @@ def test_a_node_is_ready_once_its_first_boot_is_done_and_all_its_rails_are_up(mo
         ("status: done\n{}\nm0 m1 m2\n", "first boot is running"),
         (f"{DONE}m1\n", "2 of 3 rails are not active, or have no address: m0, m2"),
         (f"{DONE}\n", "3 of 3 rails are not active, or have no address: m0, m1, m2"),
-        (f"{DONE}m2! m0 m1!\n", "2 of 3 rails are not authenticated (802.1X; wpa_cli status), so they carry nothing: m1, m2"),
+        (
+            f"{DONE}m2! m0 m1!\n",
+            "2 of 3 rails are not authenticated (802.1X; wpa_cli status), so they carry no traffic: m1, m2",
+        ),
     ],
 )
-def test_a_node_that_is_not_ready_says_what_it_waits_for(monkeypatch, out, note):
+def test_a_note_says_why_a_node_is_not_ready(monkeypatch, out, note):
     answers = Answers(monkeypatch, 0, out)
     assert answers.look() is None
     assert answers.notes == [note]
 
 
-def test_a_marker_that_is_being_written_is_read_again(monkeypatch):
+def test_a_half_written_marker_means_not_ready_and_leaves_no_note(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "do\nm0 m1 m2\n')
     assert answers.look() is None
     assert answers.notes == []
 
 
-def test_a_failed_precaution_is_noted_and_the_node_is_ready(monkeypatch):
+def test_a_step_that_only_warned_is_noted_and_the_node_is_ready(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "done", "warned": " lustre \\n"}\nm0 m1 m2\n')
     assert answers.look()
-    assert answers.notes == ["first boot is done, without lustre; see /var/log/cloud-init-output.log there"]
+    assert answers.notes == ["first boot is done, but failed in lustre; see its /var/log/cloud-init-output.log"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +98,7 @@ def test_a_failed_first_boot_stops_the_wait_with_its_step_and_its_log(monkeypatc
 
 
 @pytest.mark.parametrize("status", [124, 255])
-def test_no_answer_in_time_and_what_ssh_itself_says_are_waited_for(monkeypatch, status):
+def test_the_wait_continues_after_a_timeout_and_after_errors_of_ssh_itself(monkeypatch, status):
     answers = Answers(monkeypatch, status, "", "first\nlast words\n")
     assert answers.look() is None
     assert answers.notes == ["SSH does not accept logins yet (last words)"]
@@ -105,24 +108,24 @@ def test_no_answer_in_time_and_what_ssh_itself_says_are_waited_for(monkeypatch, 
 def test_a_command_that_fails_on_the_node_ends_the_wait(monkeypatch, status):
     with pytest.raises(node_look.Failed) as refused:
         Answers(monkeypatch, status, "", "").look()
-    assert str(refused.value) == "'sh -s' failed there: no output"
+    assert str(refused.value) == "'sh -s' failed on the node: no output"
 
 
-def test_a_scanned_key_that_changed_is_waited_for_and_a_pinned_one_is_not(monkeypatch):
+def test_a_changed_host_key_is_retried_if_it_was_scanned_and_refused_if_it_was_pinned(monkeypatch):
     said = "Host key for 10.0.0.2 has changed and you have requested strict checking."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
     with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the one in knownHosts"):
         Answers(monkeypatch, 255, "", said).look()
 
 
-def test_a_refused_login_is_retried_while_first_boot_may_still_install_the_key(monkeypatch):
+def test_a_refused_login_is_retried_unless_the_nodes_host_key_is_pinned(monkeypatch):
     said = "me@10.0.0.2: Permission denied (publickey)."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
-    with pytest.raises(node_look.Failed, match="Does your SSH agent have a key that it accepts"):
+    with pytest.raises(node_look.Failed, match="Does your SSH agent have a key that the machine accepts"):
         Answers(monkeypatch, 255, "", said).look()
 
 
-def test_facts_are_asked_with_the_nodes_own_address_and_the_last_line_counts(monkeypatch):
+def test_the_facts_program_gets_the_nodes_address_and_its_last_line_of_output_is_read(monkeypatch):
     answers = Answers(monkeypatch, 0, f"a banner\n{json.dumps(FACTS)}\n")
     found = answers.look(first_boot=False, facts="PROGRAM", mpi=["/mpi*"], hcas=["m0"])
     assert found == node_look.Seen("ssh-ed25519 AAAAPinned", FACTS)
@@ -144,7 +147,7 @@ def test_a_booting_node_gets_its_own_connection_and_a_running_node_a_shared_one(
 
 
 @pytest.mark.parametrize(("shares", "words"), [(True, ["-o", "ControlMaster=auto", "-o", "ControlPersist=10"]), (False, [])])
-def test_a_shared_connection_is_kept_for_the_next_call(monkeypatch, shares, words):
+def test_only_a_shared_connection_is_kept_for_the_next_call(monkeypatch, shares, words):
     ran: list[list[str]] = []
     monkeypatch.setattr(ssh_way, "run_here", lambda argv, *_: (ran.append(argv), (0, "", ""))[1])
     assert ssh_way.call(NODE, WAY._replace(shares=shares), "true", "") == (0, "", "")
@@ -170,11 +173,11 @@ def test_a_machine_must_have_the_requested_number_and_model_of_gpus(monkeypatch,
         return
     with pytest.raises(node_look.Failed) as refused:
         answers.look(**ask)
-    said = f"it has {number} x {model or 'no GPU'}, and shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
-    assert str(refused.value) == f"{said}; correct it, or set shape: detect"
+    said = f"it has {number} x {model or 'no GPU'}, but shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
+    assert str(refused.value) == f"{said}; correct shape, or set shape: detect"
 
 
-def test_the_line_of_first_contact_is_exactly_this():
+def test_the_line_of_first_contact_groups_nodes_by_their_facts():
     nodes = [NODE | {"name": "a"}, NODE]
     kept = FACTS | {"front": "eth0", "network": "10.0.0.0/16"}
     seen = [node_look.Seen("key-a", kept), node_look.Seen("key-b", kept | {"front": "eth1"})]
@@ -191,7 +194,7 @@ def test_the_line_of_first_contact_is_exactly_this():
     assert (bare["fronts"], bare["networks"], bare["groups"]) == ([], [], [{"facts": {}, "nodes": ["a", "b"]}])
 
 
-def test_the_ssh_configuration_trusts_only_pinned_keys_and_offers_only_the_agents(tmp_path):
+def test_the_ssh_configuration_trusts_only_known_host_keys_and_offers_only_the_agents_keys(tmp_path):
     known = str(tmp_path / "known")
     ssh = ssh_way.pinned_ssh(str(tmp_path), known, [PINNED, NODE | {"address": "10.0.0.3"}], {"address": "j", "host_key": "K"})
     assert ssh == ["ssh", "-F", f"{tmp_path}/config"]
@@ -258,7 +261,7 @@ def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_hea
 
 @pytest.fixture
 def says(tmp_path, monkeypatch, capsys):
-    """Return the report of a machine whose programs and files of RDMA devices are those below `tmp_path`."""
+    """Return a function that writes programs and reports on a machine with these and the RDMA devices below `tmp_path`."""
 
     def run(**programs: str) -> dict[str, Any]:
         for name, script in programs.items():
@@ -277,8 +280,8 @@ def says(tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_a_program_that_fails_says_nothing_about_a_machine(says):
-    """nvidia-smi without a driver prints its complaint where GPUs are expected, and fails."""
+def test_output_of_a_program_that_fails_is_ignored(says):
+    """nvidia-smi without a driver fails and prints its complaint where GPUs are expected."""
     found = says(nvidia_smi="echo NVIDIA-SMI has failed; exit 9", ip="exit 1")
     assert (found["gpu"], found["gpus"], found["front"], found["network"]) == ("", 0, "lo", "127.0.0.0/8")
     assert (found["hca"], found["mpi"]) == ([], None)
@@ -296,7 +299,7 @@ def test_a_program_that_fails_says_nothing_about_a_machine(says):
         ("192.168.255.254/31", "192.168.255.254/31"),
     ],
 )
-def test_an_addresss_network_has_its_prefix_length(says, cidr, network):
+def test_the_network_follows_from_the_prefix_length_of_the_interfaces_address(says, cidr, network):
     found = says(nvidia_smi="exit 9", ip=f"echo '2: eth0    inet {cidr} scope global eth0'")
     assert (found["front"], found["network"]) == ("eth0", network)
 
@@ -320,7 +323,7 @@ def test_an_rdma_device_is_described_by_rate_interface_state_and_driver(says, tm
     ("errors", "said"),
     [([], "status: done"), (["Failed to start", "[]"], "status: error extended_status: error "), (None, "status: error ")],
 )
-def test_a_node_asks_cloud_init_itself_only_where_its_result_has_errors(tmp_path, errors, said):
+def test_a_node_asks_cloud_init_unless_its_result_file_has_an_empty_list_of_errors(tmp_path, errors, said):
     result = {"v1": {"datasource": "DataSourceOracle", **({} if errors is None else {"errors": errors})}}
     (tmp_path / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True, separators=(",", ": ")))
     program = tmp_path / "cloud-init"

@@ -1,4 +1,4 @@
-"""A node's report to Slurm, and how its files and daemons are set up; run here on files below a folder."""
+"""A node's report for Slurm's configuration, and the set-up of its files and daemons, here on files below a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = bytes(range(256)) * 4
 
 
 class Node:
-    """A machine on which the programs `has` exist; `said` has the output of each command, or its status."""
+    """A machine on which the programs in `has` exist; `said` has the output, status or exception of each command."""
 
     def __init__(self, patch: pytest.MonkeyPatch, folder: Path) -> None:
         self.has = {"slurmd", "srun", "munged", "systemctl", "slurmctld"}
@@ -70,12 +70,12 @@ def test_a_node_reports_its_names_processors_memory_gpus_and_versions():
 
 
 @pytest.mark.parametrize("program", ["slurmd", "srun", "munged", "systemctl"])
-def test_a_node_without_slurm_reports_only_what_it_lacks(node, program):
+def test_a_node_that_lacks_a_program_reports_only_that_program(node, program):
     node.has.remove(program)
     assert slurm_facts.facts() == {"lacks": [program]}
 
 
-def test_a_node_other_than_the_controller_lacks_nothing(node):
+def test_a_node_without_slurmctld_lacks_nothing_but_cannot_be_the_controller(node):
     node.has.remove("slurmctld")
     assert (slurm_facts.facts()["lacks"], slurm_facts.facts()["controls"]) == ([], False)
 
@@ -118,7 +118,7 @@ def test_control_groups_have_the_version_whose_files_exist(node, there, version)
     assert slurm_facts.facts()["cgroups"] == version
 
 
-def test_the_first_line_tells_who_owns_the_slurm_configuration(node):
+def test_the_first_line_of_slurm_conf_is_reported(node):
     node.conf.write_text("# Written by busbar\nClusterName=x\n")
     assert slurm_facts.facts()["first_line"] == "# Written by busbar"
     node.conf.write_text("")
@@ -126,7 +126,7 @@ def test_the_first_line_tells_who_owns_the_slurm_configuration(node):
 
 
 class Setup:
-    """A machine on which root writes files below a folder; `calls` has its commands, `active` the units that are running."""
+    """A machine on which root writes files below a folder; `calls` lists its commands, `active` is whether its units run."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.calls, self.active, self._capsys = folder, [], True, capsys
@@ -168,7 +168,7 @@ MUNGE = ["systemctl enable munge", "systemctl restart munge"]
 SLURMD = ["systemctl enable slurmd.service", "systemctl restart slurmd.service"]
 
 
-def test_files_are_there_with_their_owners_before_daemons_start(machine):
+def test_setup_writes_files_with_their_owners_and_starts_the_daemons(machine):
     assert machine.main() == {}
     assert machine.calls == [*MUNGE, "systemctl daemon-reload", *SLURMD]
     assert (machine.folder / "munge.key").read_bytes() == KEY
@@ -190,7 +190,7 @@ def test_files_are_there_with_their_owners_before_daemons_start(machine):
 ACTIVE = ["systemctl is-active --quiet munge", "systemctl is-active --quiet slurmd.service"]
 
 
-def test_a_node_gets_its_name_before_its_daemons_start(machine, monkeypatch):
+def test_a_node_gets_its_name_once_and_in_its_hostname_file(machine, monkeypatch):
     named: list[str] = []
     monkeypatch.setattr(node_setup, "_HOSTNAME", str(machine.folder / "hostname"))
     monkeypatch.setattr(node_setup.socket, "gethostname", lambda: (named or ["ip-10-0-0-1"])[-1])
@@ -201,12 +201,12 @@ def test_a_node_gets_its_name_before_its_daemons_start(machine, monkeypatch):
     assert named == ["gpu-dy-p5-1"]
 
 
-def test_a_script_may_be_run(machine):
+def test_a_script_is_executable(machine):
     machine.main(files={"prolog.d/00_x": "#!/bin/sh\n"})
     assert (machine.folder / "slurm/prolog.d/00_x").stat().st_mode & 0o777 == 0o755
 
 
-def test_a_node_knows_the_others_and_forgets_who_they_were(machine, monkeypatch):
+def test_the_hosts_file_lists_the_other_nodes_drops_former_nodes_and_keeps_foreign_lines(machine, monkeypatch):
     hosts = machine.folder / "hosts"
     hosts.write_text("127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine")
     monkeypatch.setattr(node_setup, "_HOSTS", str(hosts))
@@ -215,7 +215,7 @@ def test_a_node_knows_the_others_and_forgets_who_they_were(machine, monkeypatch)
     assert hosts.read_text() == "127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine\n10.0.0.7 gpu-dy-p5-1 # a node of busbar\n"
 
 
-def test_running_daemons_with_the_right_files_are_left_alone_and_stopped_ones_are_started(machine):
+def test_running_daemons_with_unchanged_files_are_not_restarted_and_stopped_daemons_are(machine):
     machine.main()
     machine.main()
     assert machine.calls == [MUNGE[0], ACTIVE[0], SLURMD[0], ACTIVE[1]]
@@ -224,7 +224,7 @@ def test_running_daemons_with_the_right_files_are_left_alone_and_stopped_ones_ar
     assert machine.calls == [MUNGE[0], ACTIVE[0], MUNGE[1], SLURMD[0], ACTIVE[1], SLURMD[1]]
 
 
-def test_a_file_that_changed_restarts_slurm_and_a_key_that_changed_restarts_all(machine):
+def test_a_changed_file_restarts_slurm_and_a_changed_key_restarts_all_daemons(machine):
     machine.main()
     machine.main(files={"slurm.conf": "# ours\nClusterName=y\n"})
     assert machine.calls == [MUNGE[0], ACTIVE[0], *SLURMD]

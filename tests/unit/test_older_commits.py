@@ -1,4 +1,4 @@
-"""The tool that times older commits against this one: what environment they get, in which order they run, what it prints."""
+"""The tool that times older commits against this one: the environment that they get, their order, and the table of times."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_an_older_commit_gets_nothing_of_this_checkout_from_the_environment():
     assert older_commits.environment(given) == {"PATH": "/usr/bin:/bin", "HOME": "/root"}
 
 
-def test_rounds_go_to_and_fro_and_every_cluster_is_gone_before_the_next(monkeypatch):
+def test_rounds_alternate_in_direction_and_every_cluster_is_destroyed_before_the_next(monkeypatch):
     ran = []
 
     def make(folder: Path, words: str) -> float:
@@ -44,7 +44,7 @@ def test_a_cluster_whose_update_failed_is_taken_down_too(monkeypatch):
     assert ran == ["preview", "up", "down"]
 
 
-def test_the_table_has_medians_and_what_part_of_the_older_commit_this_one_takes():
+def test_the_table_has_medians_and_the_ratio_of_this_commit_to_the_older_one():
     older = {"preview": [3.0, 5.0], "up": [30.0, 30.0], "unchanged up": [4.0, 4.0]}
     ours = {"preview": [2.0, 2.0], "up": [33.0, 33.0], "unchanged up": [1.0, 1.0]}
     lines = [line.split() for line in older_commits.table({"a": older, "HEAD": ours}, "HEAD").splitlines()]

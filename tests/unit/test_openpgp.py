@@ -18,7 +18,7 @@ def test_a_key_that_images_and_stack_files_have_is_the_one_that_signs(owner):
 
 @pytest.mark.parametrize("content", [b"", b"Suite: jammy\n" * 1000], ids=["nothing", "a list"])
 @pytest.mark.parametrize("owner", signing_keys.OWNERS)
-def test_gnupg_takes_a_signature_for_what_was_signed_by_that_key_and_for_nothing_else(tmp_path, owner, content):
+def test_gnupg_accepts_a_signature_only_for_its_content_and_its_key(tmp_path, owner, content):
     signature = openpgp.detached(owner, content)
     assert judged(tmp_path, owner, signature, content)
     assert not judged(tmp_path, owner, signature, content + b"x")
@@ -27,7 +27,7 @@ def test_gnupg_takes_a_signature_for_what_was_signed_by_that_key_and_for_nothing
 
 
 def judged(folder: Path, owner: str, signature: str, content: bytes) -> bool:
-    """Return whether gpgv accepts a signature as that of `owner`."""
+    """Return whether gpgv accepts the signature as one that `owner` made."""
     files = {"key.asc": signing_keys.OWNERS[owner][0].encode(), "signature": signature.encode(), "content": content}
     for name, data in files.items():
         (folder / name).write_bytes(data)

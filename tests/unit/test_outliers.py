@@ -1,4 +1,4 @@
-"""The limit of one of several equals: a share of the better of two, or the median of more less a multiple of the spread."""
+"""The limit for equal parts: a share of the better of two, or the median of three or more minus a multiple of the spread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from benchmarks.judge.outliers import limit_gb_s, middle_of
         ([90.0, 100.0, 110.0], 100 - 5 * 1.4826 * 10),  # wide apart: five robust deviations
     ],
 )
-def test_a_limit_follows_from_the_other_looks(numbers, limit):
+def test_the_limit_depends_on_the_count_and_the_spread_of_the_numbers(numbers, limit):
     middle, mad = middle_of(numbers)
     assert limit_gb_s(len(numbers), middle, mad, max(numbers)) == pytest.approx(limit)
 
@@ -35,12 +35,12 @@ def test_many_groups_are_summarised_by_their_slowest_and_their_median():
 @pytest.mark.parametrize(
     "slowest", [None, [], {}, "", 7, [[1, 1.5], "x"], [[1, 1.5], [2]], [[300, 1.5]], [[-1, 1.5]], [[1, -1.5]], [["1", 1.5]]]
 )
-def test_groups_with_incomplete_slowest_ranks_are_not_a_finding(slowest: Any):
+def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_is_not_read(slowest: Any):
     assert groups(MANY | {"slowest": slowest}, 300) is None
 
 
 @pytest.mark.parametrize(
     "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
 )
-def test_incomplete_groups_are_not_a_finding(found: Any):
+def test_groups_that_are_incomplete_or_of_another_count_are_not_read(found: Any):
     assert groups(found, 3) is None

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
 
 
-def test_the_page_says_what_changed_since_the_last_run_if_there_was_one():
+def test_the_page_lists_changes_since_the_last_run_if_there_are_any():
     judged = judge(line(), ASKED)
     assert "Since the last run:\n\n- the driver is 580 now\n" in summary.page(judged, {}, "ssh x", ["the driver is 580 now"])
     assert "Since the last run" not in summary.page(judged, {}, "ssh x", [])

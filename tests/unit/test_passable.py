@@ -1,4 +1,4 @@
-"""A plan that no measurement could pass is refused at preview, by the key that decides it."""
+"""A plan that no measurement could pass is refused at preview, with the key that is the cause."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def test_the_default_plan_can_pass():
     assert said() == []
 
 
-def test_a_size_for_which_nothing_is_required_is_refused_with_the_smallest_that_can_pass():
+def test_a_size_without_a_gate_is_refused_with_the_smallest_that_can_pass():
     (sentence,) = said(measure={"sizes": {"to": "256M"}})
-    assert sentence.startswith("measure.sizes.to is 256M, and no source says what 2 x BM.GPU4.8 reach below 512M, so ")
+    assert sentence.startswith("measure.sizes.to is 256M, but no source says what 2 x BM.GPU4.8 reach below 512M, so ")
     assert sentence.endswith("set accept.gate to what you expect, or measure 512M or more")
     assert said(measure={"sizes": {"to": "512M"}}) == []
 
 
-def test_a_limit_of_ones_own_or_the_scale_of_a_rehearsal_lets_small_messages_pass():
+def test_with_the_users_own_gate_or_in_a_rehearsal_small_messages_can_pass():
     small = {"measure": {"sizes": {"to": "1M"}}}
     assert said(**small, accept={"gate": "1 GB/s"}) == []
     assert said(**small, accept={"scale": 4000}) == []
@@ -33,7 +33,7 @@ def test_a_limit_of_ones_own_or_the_scale_of_a_rehearsal_lets_small_messages_pas
     assert sentence.endswith("measure 134218 or more")
 
 
-def test_a_collective_that_nobody_has_published_needs_a_gate():
+def test_a_collective_without_a_published_busbw_needs_a_gate():
     first = {"collectives": ["broadcast", "all_reduce"]}
     (sentence,) = said(measure=first)
     assert sentence.startswith("oci.pools[0].shape is BM.GPU4.8, and no source publishes what a healthy broadcast reaches")
@@ -41,7 +41,7 @@ def test_a_collective_that_nobody_has_published_needs_a_gate():
 
 
 @pytest.mark.parametrize(("key", "check"), [("spreadIterations", "spread"), ("looks", "looks")])
-def test_what_is_not_measured_and_may_not_be_skipped_is_refused(key, check):
+def test_a_measurement_that_is_left_out_but_may_not_be_skipped_is_refused(key, check):
     (sentence,) = said(measure={key: 0})
     assert sentence.startswith(f"measure.{key} is 0, so ")
     assert sentence.endswith(f"add {check} to accept.allowSkipped")

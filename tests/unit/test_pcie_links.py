@@ -28,7 +28,7 @@ def said(its, gpu_pcie=GEN5, port_gbit_s=400):
     return pcie_links.slow("n0", its, gpu_pcie, [RAIL], port_gbit_s)
 
 
-def test_a_link_as_the_data_sheet_and_the_port_have_it_is_no_difference():
+def test_a_link_that_matches_the_data_sheet_and_the_port_is_no_difference():
     assert said(node()) == []
     assert said(node(generation="6")) == []
 
@@ -67,7 +67,7 @@ def test_a_virtual_machine_is_not_judged_by_the_links_that_its_hypervisor_shows(
     assert said(node(width="1", link="2.5 GT/s x1", virtual=virtual)) == []
 
 
-def test_what_nobody_publishes_or_the_node_does_not_tell_is_not_judged():
+def test_a_link_without_a_published_rate_or_a_report_by_the_node_is_not_judged():
     assert said(node(width="8", link="8.0 GT/s x8"), (), 0) == []
     assert said(node(generation="", width="", link="")) == []
 
@@ -90,7 +90,7 @@ def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory
         ("", None),
     ],
 )
-def test_a_node_tells_whether_it_is_virtual_by_its_processors_flags(monkeypatch, cpuinfo, virtual):
+def test_a_node_recognises_a_virtual_machine_by_its_processors_flags(monkeypatch, cpuinfo, virtual):
     monkeypatch.setattr(node_facts, "_read", lambda path: cpuinfo if path == "/proc/cpuinfo" else "")
     monkeypatch.setattr(node_facts, "_rows", lambda _: [])
     assert node_facts.inventory()["virtual"] is virtual
@@ -108,11 +108,11 @@ def test_a_node_tells_whether_it_is_virtual_by_its_processors_flags(monkeypatch,
         ("Tesla V100-SXM2-16GB", None),
     ],
 )
-def test_links_of_gpus_are_those_of_their_data_sheets_and_unknown_elsewhere(gpu, link):
+def test_links_of_gpus_come_from_their_data_sheets_and_are_otherwise_unknown(gpu, link):
     assert gpus.pcie_link(gpu) == link
 
 
 @pytest.mark.parametrize(("shape", "link"), [("BM.GPU.H100.8", [5, 16]), ("BM.GPU.GB200.4", [])])
-def test_a_request_tells_the_runner_the_link_of_its_shapes_gpus(shape, link):
+def test_a_request_contains_the_pcie_link_of_the_shapes_gpus(shape, link):
     asked = Asked(Measure(exports={"NCCL_MNNVL_ENABLE": "0"}), SHAPES[shape], 2)
     assert json.loads(requests.measure(place(asked), asked, []))["gpu_pcie"] == link

@@ -39,7 +39,7 @@ def test_the_command_starts_one_rank_for_each_gpu_on_each_node():
     )
 
 
-def test_every_rail_is_named_exactly_so_that_no_prefix_adds_another():
+def test_every_rail_is_named_exactly_so_that_no_prefix_matches_another_device():
     (hca,) = [word for word in words_of("all_reduce") if word.startswith("NCCL_IB_HCA=")]
     assert hca == (
         "NCCL_IB_HCA==mlx5_0,mlx5_2,mlx5_6,mlx5_8,mlx5_10,mlx5_12,mlx5_14,mlx5_16,"
@@ -54,7 +54,7 @@ def test_the_libraries_that_the_tests_were_linked_against_are_found_on_every_nod
     ) in words_of("all_reduce")
 
 
-def test_below_four_nodes_the_ring_is_forced_on_every_shape():
+def test_the_ring_is_forced_on_two_nodes_but_not_on_four():
     h100 = SHAPES["BM.GPU.H100.8"]
     assert ranks.exports(h100, 2, PLACE)["NCCL_ALGO"] == "Ring"
     assert "NCCL_ALGO" not in ranks.exports(h100, 4, PLACE)
@@ -65,39 +65,39 @@ def test_a_shape_without_a_published_environment_is_refused_in_a_sentence():
         ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 
-def test_on_two_nodes_nccls_own_choice_is_run_once_as_information():
+def test_on_two_nodes_the_step_free_leaves_the_algorithm_to_nccl():
     assert not [word for word in words_of("free", SHAPES["BM.GPU.H100.8"]) if word.startswith("NCCL_ALGO")]
     assert "free" not in {step.name for step in steps.steps(a_plan(), GPU4, 4)}
 
 
-def test_the_cheapest_runs_come_first_and_the_deciding_one_before_the_others():
+def test_node_and_rails_run_before_the_deciding_step_and_all_other_steps_after_it():
     names = [step.name for step in steps.steps(a_plan(collectives=("all_reduce", "alltoall")), GPU4, 4)]
     assert names == ["node", "rails", "all_reduce", "looks_early", "alltoall", "spread", "looks_late"]
 
 
-def test_one_machine_is_measured_inside_alone():
+def test_one_machine_is_measured_without_steps_between_nodes():
     assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "looks_early", "spread", "looks_late"]
 
 
-def test_the_rail_split_gives_every_gpu_of_a_node_a_group_of_its_own():
+def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_one_for_each_node():
     assert "NCCL_TESTS_SPLIT=MOD 8" in words_of("rails")
     assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
 
 
-def test_only_the_deciding_run_lets_nccl_speak_and_never_into_the_table():
+def test_only_the_deciding_run_has_nccls_log_and_it_goes_to_a_file():
     words = words_of("all_reduce")
     assert "NCCL_DEBUG_FILE=/home/opc/.busbar/nccl/nccl.%h.%p" in words
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
 
 
-def test_every_run_checks_values_and_the_spread_run_times_single_operations():
+def test_every_run_checks_values_and_the_step_spread_times_individual_operations():
     for name in ("node", "rails", "all_reduce", "spread", "free"):
         words = words_of(name)
         assert words[words.index("-c") + 1] == "1"
     assert " -I 1 " in " ".join(words_of("spread"))
 
 
-def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
+def test_without_rdma_nccl_gets_the_exact_name_of_its_socket_interface():
     plain = dataclasses.replace(SHAPES["BM.GPU.H200.8"], rdma=None, environment="generic")
     where = dataclasses.replace(PLACE, fabric=("fab0",))
     assert ranks.exports(plain, 2, where)["NCCL_SOCKET_IFNAME"] == "=fab0"
@@ -105,7 +105,7 @@ def test_without_rdma_nccl_is_told_its_socket_interface_exactly():
     assert "NCCL_SOCKET_IFNAME" not in ranks.exports(plain, 1, where)
 
 
-def test_the_sites_settings_override_the_shapes():
+def test_variables_of_the_stack_file_override_those_of_the_shape():
     assert "NCCL_IB_TC=0" in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
     assert "NCCL_IB_TC=41" not in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
 
@@ -114,20 +114,20 @@ def test_cycles_are_passed_to_the_program():
     assert " -N 3 " in " ".join(words_of("all_reduce", cycles=3))
 
 
-def test_hypercube_is_left_out_if_the_number_of_ranks_is_no_power_of_two():
+def test_hypercube_is_left_out_unless_the_number_of_ranks_is_a_power_of_two():
     asked = a_plan(collectives=("all_reduce", "hypercube"))
     assert "hypercube" not in {step.name for step in steps.steps(asked, GPU4, 3)}
     assert "hypercube" in {step.name for step in steps.steps(asked, GPU4, 4)}
 
 
-def test_a_plans_sizes_are_the_ones_that_nccl_tests_steps_through():
+def test_a_plans_sizes_are_the_sizes_that_nccl_tests_runs():
     assert a_plan(end_bytes=100).sizes_bytes == (8, 16, 32, 64)
 
 
 @pytest.mark.parametrize(
     ("text", "size"), [("8", 8), ("64M", 64 * 1024**2), ("8G", 8 * 1024**3), ("16K", 16384), ("4 MiB", 4 << 20)]
 )
-def test_sizes_are_written_as_nccl_tests_writes_them(text, size):
+def test_sizes_are_parsed_with_binary_units(text, size):
     assert size_bytes(text) == size
 
 
@@ -153,7 +153,7 @@ def test_an_invalid_size_is_refused(text):
         {"sizes": {"from": 6}},
     ],
 )
-def test_a_plan_that_would_measure_nothing_is_refused(changes):
+def test_an_invalid_plan_is_refused_with_the_name_of_the_wrong_field(changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         a_plan(**changes)
 
@@ -163,41 +163,41 @@ def test_other_collectives_may_stop_at_a_smaller_size_than_the_deciding_one():
     assert (asked.sizes_of("all_reduce")[-1], asked.sizes_of("alltoall")[-1]) == (1024, 64)
 
 
-def test_the_digest_changes_with_the_cycle_alone():
+def test_raising_the_run_number_changes_the_digest_of_a_plan():
     assert a_plan().digest() == a_plan().digest()
     assert a_plan().digest() != a_plan(run=2).digest()
 
 
-def test_the_ring_ceiling_is_the_nodes_summed_line_rate():
+def test_the_ring_ceiling_is_the_summed_line_rate_of_a_nodes_rails():
     assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 2) == 200
     assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 2, 4000) == 0.05
     assert ceiling.ring_gb_s(SHAPES["BM.GPU4.8"], 1) is None
 
 
 @pytest.mark.parametrize(("nodes", "factor"), [(2, 1.875), (4, 31 / 24), (8, 1.125)])
-def test_a_tree_may_beat_the_ring_on_few_nodes(nodes, factor):
+def test_on_few_nodes_a_tree_may_exceed_the_ring(nodes, factor):
     assert ceiling.hierarchical_gb_s(SHAPES["BM.GPU.H100.8"], nodes) == pytest.approx(400 * factor)
 
 
 @pytest.mark.parametrize(("ranks", "factor"), [(8, 1.75), (16, 1.875), (32, 1.9375)])
-def test_busbw_over_algbw_counts_the_ranks(ranks, factor):
+def test_busbw_divided_by_algbw_follows_from_the_number_of_ranks(ranks, factor):
     assert collective("all_reduce").busbw_factor(ranks) == factor
     assert collective("all_gather").busbw_factor(ranks) == factor / 2
 
 
-def test_a_share_below_16_bytes_for_each_rank_is_a_row_of_size_0():
+def test_all_gather_sizes_are_rounded_down_to_16_bytes_for_each_rank():
     assert [collective("all_gather").row_bytes(size, 16) for size in (8, 255, 256, 1000)] == [0, 0, 256, 768]
     assert collective("broadcast").row_bytes(8, 16) == 8
 
 
 @pytest.mark.parametrize("name", sorted(COLLECTIVES))
-def test_no_collective_is_promised_more_than_the_wire(name):
+def test_no_collective_has_a_ceiling_above_15_eighths_of_the_line_rate(name):
     bound = ceiling.collective_gb_s(name, GPU4, 2)
     assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count bytes that stay inside the root's node
 
 
 def test_alltoall_between_two_nodes_is_limited_by_the_half_that_crosses_between_them():
-    # Each of 8 GPUs sends 8/16 of its message over 200 GB/s of rails; busbw counts 15/16 of it.
+    # Each of a node's 8 GPUs sends 8/16 of its message over rails of 200 GB/s in all; busbw counts 15/16 of the message.
     assert ceiling.collective_gb_s("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
 
 
@@ -207,7 +207,7 @@ def test_the_prediction_grows_to_the_healthy_share_of_the_ceiling():
     assert 0.9 * 190 < curve[16 * 1024**3] < 190
 
 
-#: Out-of-place busbw, GB/s, as measured: 2 x H200 of one host over NVLink, NCCL 2.28.3, nccl-tests 2.19.6, NVLS off.
+#: MiB -> measured out-of-place busbw in GB/s: 2 x H200 of one host over NVLink, NCCL 2.28.3, nccl-tests 2.19.6, no NVLS.
 H200_PAIR = {1: 68, 16: 216, 256: 300, 1024: 328, 4096: 346}
 
 
@@ -222,12 +222,12 @@ def test_every_collective_in_the_configuration_exists_in_nccl_tests():
     assert Measure().collectives == tuple(COLLECTIVES)
 
 
-def test_a_rack_uses_its_rails_except_in_the_one_run_over_nvlink_between_nodes():
+def test_a_rack_uses_its_rails_except_in_the_run_over_nvlink_between_nodes():
     row, plan = SHAPES["BM.GPU.GB200.4"], Measure(exports={"NCCL_MNNVL_ENABLE": "1"})
     found = {step.name: ranks.ranks(step, plan, place(), row) for step in steps.steps(plan, row, 2)}
     over = found.pop("nvl")
     assert over.environment["NCCL_MNNVL_ENABLE"] == "1"
-    assert "NCCL_ALGO" not in over.environment, "the switches reduce only where NCCL may choose"
+    assert "NCCL_ALGO" not in over.environment, "the switches reduce only if NCCL may choose the algorithm"
     assert over.arguments[:4] == ["-b", str(16 * 1024**3), "-e", str(16 * 1024**3)]
     assert {one.environment["NCCL_MNNVL_ENABLE"] for one in found.values()} == {"0"}
     off = Measure(exports={"NCCL_MNNVL_ENABLE": "0"})

@@ -1,4 +1,4 @@
-"""Progress is one short line: which step, at which size, how fast, and how long the rest takes."""
+"""Progress is reported in short lines with the step, the size, the busbw and the time left."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_real_run_is_reported_row_by_row_with_its_own_numbers():
     assert len(heard) == 1 + 31
 
 
-def test_step_size_and_number_come_before_everything_else_and_the_line_fits():
+def test_progress_begins_with_step_size_and_busbw_and_fits_the_terminal():
     slow = Pace(1.875, 200.0, 90.0)
     every = [step("a"), step("b"), step("reduce_scatter", 1 << 30, known=slow)]
     (_, text) = said(every, HEADER, row(1 << 30, 11000.0, "181.00"), number=2)
@@ -63,7 +63,7 @@ def test_step_size_and_number_come_before_everything_else_and_the_line_fits():
     assert len(text) <= 76
 
 
-def test_a_rehearsed_number_is_computed_because_two_decimals_do_not_hold_it():
+def test_a_rehearsed_busbw_is_computed_because_two_printed_decimals_are_too_few():
     (_, text) = said([step(known=Pace(1.875, 200.0, 0.1))], BANNER, HEADER, row(8 << 20, 313012.4, "0.05"))
     assert text.startswith("1/1 all_reduce 8 MiB 0.05025 GB/s (100% of the wire)")
 
@@ -77,11 +77,11 @@ def test_a_rehearsed_number_is_computed_because_two_decimals_do_not_hold_it():
     ],
     ids=["latency decides", "memory in place of NVLink", "no wire is known"],
 )
-def test_no_share_of_the_wire_is_shown_where_it_means_nothing(which, lines):
+def test_no_share_of_the_line_rate_is_shown_for_small_sizes_rehearsed_nvlink_or_an_unknown_rate(which, lines):
     assert "%" not in said([which], *lines)[-1]
 
 
-def test_of_rows_that_arrive_together_only_the_largest_is_reported():
+def test_if_rows_arrive_together_only_the_largest_size_is_reported():
     rows = [row(size, 100.0, "1.00") for size in (8, 16, 32, 8 << 20)]
     assert [text.split()[2] for text in said([step()], HEADER, *rows, apart_s=0.1)[1:]] == ["8"]
 
@@ -108,7 +108,7 @@ def test_output_that_is_not_a_row_is_not_reported():
 
 
 @pytest.mark.parametrize("shape", ["BM.GPU4.8", "BM.GPU.H100.8", "BM.GPU.H200.8"])
-def test_the_pace_of_a_step_is_its_wire_over_what_it_moves(shape):
+def test_the_expected_time_of_a_step_is_its_bytes_divided_by_the_line_rate(shape):
     plan = a_plan(1 << 30, 1 << 30, iterations=8, looks=0, spread_iterations=0)
     found = {one.name: pace(one, 2, SHAPES[shape], 2) for one in steps(plan, SHAPES[shape], 2)}
     top = ceiling.bound_gb_s("all_reduce", SHAPES[shape], 2)
@@ -118,7 +118,7 @@ def test_the_pace_of_a_step_is_its_wire_over_what_it_moves(shape):
     assert found["all_reduce"].seconds == pytest.approx(2 * (1 + 8 + 1) * 1.875 * (1 << 30) / (top * 1e9), abs=1e-3)
 
 
-def test_a_step_without_a_known_wire_has_no_expected_seconds():
+def test_a_step_without_a_known_line_rate_has_no_expected_time():
     plan = a_plan(8, 64, collectives=("hypercube",), looks=0, spread_iterations=0)
     (found,) = [pace(one, 2, GPU4, 2) for one in steps(plan, GPU4, 2) if one.name == "hypercube"]
     assert (found.wire_gb_s, found.seconds) == (0.0, 0.0)

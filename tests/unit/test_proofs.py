@@ -1,4 +1,4 @@
-"""Every rail by itself: slow and unreachable ones are named, a missing measurement is never a pass, no number is invented."""
+"""Every rail is tested individually: slow and unreachable rails are named, and a missing measurement is never a pass."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def found(said: Any, asked: Asked = PROVEN) -> Check:
     return check
 
 
-def test_rails_that_carry_their_rate_pass_with_the_slowest_named():
+def test_rails_that_reach_their_rate_pass_and_the_slowest_is_named():
     check = found(proofs())
     assert check.state == "pass"
     assert check.why == (
@@ -50,7 +50,7 @@ def test_a_rail_below_nine_tenths_of_its_rate_is_short_and_named(gbit_s, state):
     assert ("mlx5_7 from inst-0 to inst-1: ib_write_bw reached" in check.why[0]) == (state == "short")
 
 
-def test_the_published_rail_of_25_gbit_passes():
+def test_the_published_number_of_a_25_gbit_rail_passes():
     shape = dataclasses.replace(
         GPU4, rdma=dataclasses.replace(GPU4.rdma, ports=1, hca=("irdma0",), port_gbit_s=25, el7_netdevs=())
     )
@@ -70,14 +70,14 @@ def test_rails_that_cannot_be_measured_are_skipped_which_passes_only_where_it_is
     said = proofs(rail(reached="address", gbit_s=None, why=why), measured=0)
     check = found(said)
     assert check.state == "skipped"
-    assert check.why[0] == "32 rails were reached by address, and 0 measured"
+    assert check.why[0] == "32 rails were reached by address, and 0 were measured"
     assert why in check.why[1]
     text = json.dumps(document(PROVEN) | {"proofs": said})
     assert judge(text, PROVEN).verdict == "unknown"
     assert judge(text, dataclasses.replace(PROVEN, accept=Accept(allow_skipped=("proofs",)))).verdict == "pass"
 
 
-def test_a_test_that_failed_is_unknown_and_not_skipped():
+def test_a_rail_whose_test_failed_is_unknown_and_not_skipped():
     check = found(proofs(rail(gbit_s=None, why="ib_write_bw: it printed no table: Failed to modify QP"), measured=31))
     assert check.state == "unknown"
     assert "Failed to modify QP" in check.why[0]
@@ -90,11 +90,11 @@ def test_a_test_that_failed_is_unknown_and_not_skipped():
         *(proofs(rail(gbit_s="97")), proofs(rail(gbit_s=float(10**300) * 10**10)), proofs(measured="32")),
     ],
 )
-def test_what_does_not_cover_every_rail_is_never_a_pass(said):
+def test_proofs_that_do_not_cover_every_rail_are_never_a_pass(said):
     assert found(said).state in {"unknown", "skipped"}
 
 
-def test_nobody_is_asked_for_proofs_that_the_stack_does_not_want():
+def test_proofs_are_requested_only_if_the_stack_asks_for_them():
     assert "proofs" not in {one.name for one in judged(of(document()), ASKED).checks}
     asked = json.loads(requests.measure(place(), ASKED, []))
     assert asked["proofs"] is None
@@ -103,7 +103,7 @@ def test_nobody_is_asked_for_proofs_that_the_stack_does_not_want():
     assert wanted["run_id"] != asked["run_id"]
 
 
-def test_without_rdma_the_fabrics_interfaces_are_tried_and_one_node_has_no_rail():
+def test_without_rdma_the_fabrics_interfaces_are_tried_and_one_node_needs_no_proofs():
     bare = dataclasses.replace(PROVEN, shape=dataclasses.replace(GPU4, rdma=None, front="net1,net2"))
     wanted = json.loads(requests.measure(place(bare), bare, []))
     assert wanted["proofs"] == {"rails": ["net1", "net2"], "rdma": False, "seconds": 6}

@@ -1,4 +1,4 @@
-"""Every published healthy number passes, or a preview refuses it with a reason; with a named fault none does."""
+"""Every published healthy busbw passes or is refused at preview with a reason, and none passes with a fault."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def asked(row: Published) -> Asked:
 
 
 def whole(row: Published, share: float = 1.0) -> dict[str, Any]:
-    """Return the whole line of a run that reached `share` of the number in `row`."""
+    """Return the whole line of a run that reached `share` of the busbw in `row`."""
     wanted = asked(row)
     bound = bound_gb_s(row.collective, row.shape, row.nodes)
     most = 2.0 if row.exports.get("NCCL_COLLNET_ENABLE") else 1.0
@@ -66,7 +66,7 @@ def judged(line: dict[str, Any], row: Published):
     return judge(json.dumps(line), asked(row))
 
 
-def test_the_page_is_written_from_the_rows():
+def test_the_committed_page_is_what_the_rows_give():
     assert (ROOT / "docs" / "published-rows.md").read_text() == page(), (
         "run: python -m tools.published_rows > docs/published-rows.md"
     )
@@ -87,7 +87,7 @@ def test_a_published_healthy_run_passes_as_a_complete_line(row):
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_the_same_run_over_half_of_its_rails_is_short_and_names_them(row):
+def test_a_published_run_over_half_of_its_rails_is_short_and_names_an_idle_rail(row):
     line = whole(row, 0.5)
     idle = row.shape.rdma.hca[: row.shape.rdma.ports // 2]
     for sent in line["transport"]["tx_bytes"].values():
@@ -99,7 +99,7 @@ def test_the_same_run_over_half_of_its_rails_is_short_and_names_them(row):
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
+def test_a_published_run_over_tcp_is_short_because_nccl_used_an_interface(row):
     line = whole(row, 0.16)
     for sent in line["transport"]["tx_bytes"].values():
         moved = sum(sent.values())
@@ -110,7 +110,7 @@ def test_the_same_run_over_tcp_is_short_and_names_the_interface(row):
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
+def test_a_published_run_with_one_slow_node_is_short_and_names_that_node(row):
     line = whole(row)
     (inside,) = [step for step in line["steps"] if step["stage"] == "node"]
     inside["groups_gb_s"][1] *= 0.6
@@ -120,7 +120,7 @@ def test_the_same_run_with_one_slow_node_is_short_and_blames_it(row):
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_the_same_run_without_gpudirect_rdma_is_short_and_names_what_is_missing(row):
+def test_a_published_run_without_gpudirect_rdma_is_short_for_that_reason(row):
     """Published: all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676)."""
     line = whole(row, 10 / 180)
     line["transport"]["said"]["gpudirect"] = {"NET": 64}
@@ -146,13 +146,13 @@ def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_
 
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
-def test_a_machines_gate_is_close_below_what_was_published_of_its_nvlink(row):
-    """A limit far below is useless: half of the links must stay below it, and other losses are half as large."""
+def test_a_single_machines_gate_is_close_below_the_published_number(row):
+    """A gate far below is useless: a machine with half of its links must fail, and other faults cost only half as much."""
     limit = gate(plan(row), row.shape, 1).limit_gb_s
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 
 
-def test_what_nobody_published_of_a_generation_of_nvlink_has_no_gate_and_says_which():
+def test_without_a_published_number_for_its_nvlink_a_collective_has_no_gate_and_the_reason_says_so():
     known = {over(row) for row in MACHINES}
     for shape in (INSTANCES["p3dn.24xlarge"].shape(), SERVERS["HGX-A100-80GB.8"], SERVERS["DGX-H100"], SERVERS["HGX-B200.8"]):
         for collective in COLLECTIVES:
@@ -160,7 +160,7 @@ def test_what_nobody_published_of_a_generation_of_nvlink_has_no_gate_and_says_wh
             which = f"NVLink of generation {shape.nvlink_generation}"
             assert (found.limit_gb_s is not None) == (f"{which}, {collective}" in known), (shape.name, collective)
             if found.limit_gb_s is None and collective != "hypercube":
-                assert f"a healthy {collective} reaches where the bound is {which}" in found.why
+                assert f"a healthy {collective} reaches where {which} is the bottleneck" in found.why
 
 
 SERVER = a_plan(end_bytes=16 * 1024**3)
@@ -202,7 +202,7 @@ def test_a_published_healthy_rack_passes_by_its_rails_and_by_nvlink_between_its_
 
 
 @pytest.mark.parametrize("row", RACKS, ids=name)
-def test_a_rack_that_does_not_reduce_in_switches_or_uses_its_rails_is_short_and_says_so(row):
+def test_a_rack_is_short_if_its_switches_do_not_reduce_or_if_it_uses_its_rails(row):
     rails = bound_gb_s(row.collective, row.shape, row.nodes)
     half = 0.78 * 900 if row.collective == "all_reduce" else 0.55 * 900
     slow, split = over_nvlink(row, half), over_nvlink(row, 0.95 * rails)

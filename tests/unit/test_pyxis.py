@@ -1,4 +1,4 @@
-"""A build in a container of a Slurm job: real runner and processes; only enroot's import and Pyxis's containers are models."""
+"""A build in a container of a Slurm job: runner and processes are real; enroot's import and Pyxis's containers are fakes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def refused(head: Head, **changes) -> str:
     return err.splitlines()[-1]
 
 
-def test_the_image_is_imported_to_the_jobs_folder_and_the_line_says_its_versions_whatever_mpi_the_node_has(head):
+def test_the_image_is_imported_to_the_jobs_folder_and_its_versions_are_in_the_line_whatever_mpi_the_node_has(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "jobs/.busbar/images"
@@ -74,7 +74,7 @@ def test_the_image_is_imported_to_the_jobs_folder_and_the_line_says_its_versions
         "cuda": "cuda-12.10",
         "nccl_tests": "2.19.6",
     }
-    assert "mpirun" not in line["versions"], "none starts the ranks"
+    assert "mpirun" not in line["versions"], "no mpirun starts the ranks"
 
 
 def test_nccl_tests_are_built_against_the_image_in_one_task_on_the_first_node(head):
@@ -89,7 +89,7 @@ def test_nccl_tests_are_built_against_the_image_in_one_task_on_the_first_node(he
     assert f"--container-mounts={head.home}/.busbar:{head.home}/.busbar " in made
 
 
-def test_a_rank_gets_no_variable_of_the_node_but_its_home_and_what_gives_it_the_gpus(head):
+def test_a_rank_gets_from_the_node_only_its_home_and_the_variables_for_gpus(head):
     line = built(head)
     at = line["container"]["start"].index("srun") + 1
     start = [*line["container"]["start"][:at], "--nodes=1", *line["container"]["start"][at:]]

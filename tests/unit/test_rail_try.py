@@ -1,4 +1,4 @@
-"""A node's rails by themselves: which can be used, and what the programs that use them report; no number without a run."""
+"""A node's rails, tried by themselves: which are usable, and what rping and ib_write_bw report; no number without a run."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINE = RailLine("gpu0", "gpu1", "irdma0", line_gbit_s=25.0)
 
 @pytest.fixture
 def device(tmp_path, monkeypatch) -> Path:
-    """One device as the kernel shows it, with a node in /dev."""
+    """One device as the kernel shows it, with its device file in /dev."""
     for name in ("_RDMA", "_VERBS", "_DEVICES", "_NET"):
         monkeypatch.setattr(rail_try, name, str(tmp_path / name))
     port = tmp_path / "_RDMA" / "irdma0" / "ports" / "1"
@@ -48,24 +48,24 @@ def device(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.usefixtures("device")
-def test_a_device_says_its_address_its_rate_and_that_it_can_be_used():
+def test_a_usable_device_is_reported_with_its_address_and_its_rate():
     found = rail_try.about("irdma0", True)
     assert (found["netdev"], found["address"], found["rate_gbit_s"]) == ("lo", "127.0.0.1", 25.0)
     assert (found["unusable"], found["iwarp"]) == ("", False)
 
 
-def test_a_device_without_a_node_in_dev_can_be_used_by_no_program(device):
+def test_a_device_without_its_file_in_dev_is_reported_as_unusable(device):
     (device / "_DEVICES/uverbs0").unlink()
     assert rail_try.about("irdma0", True)["unusable"] == f"there is no {device}/_DEVICES/uverbs0, so no program can use irdma0"
 
 
-def test_an_efa_device_is_no_device_for_ib_write_bw(device):
+def test_an_efa_device_is_reported_as_unusable(device):
     (device / "_RDMA/irdma0/device/driver").symlink_to("../../../../bus/pci/drivers/efa")
     assert "irdma0 is an EFA device" in rail_try.about("irdma0", True)["unusable"]
 
 
 @pytest.mark.usefixtures("device")
-def test_what_is_not_there_is_said():
+def test_a_device_that_does_not_exist_is_reported():
     assert rail_try.about("mlx5_9", True)["unusable"] == "there is no RDMA device mlx5_9"
     found = rail_try.about("nosuch0", False)
     assert (found["address"], found["rate_gbit_s"]) == ("", None)
@@ -76,7 +76,7 @@ def words(plan: dict[str, Any], peer: str = "", **more: Any) -> list[str]:
     return [" ".join(argv) for argv in rail_try._programs("irdma0", ENDS, plan | more, peer)]  # noqa: SLF001
 
 
-def test_one_rail_is_tried_by_its_address_as_the_article_does():
+def test_a_single_rail_is_tried_by_its_address():
     plan = rail_proofs._plan(ENDS, FAR, ONE)  # noqa: SLF001
     assert words(plan) == [
         "/usr/bin/rping -s -a 10.100.100.1 -p 7174 -C 3 -v",
@@ -88,7 +88,7 @@ def test_one_rail_is_tried_by_its_address_as_the_article_does():
     ]
 
 
-def test_of_several_rails_each_is_chosen_by_its_device_and_not_by_the_route():
+def test_of_several_rails_each_rail_is_chosen_explicitly_and_not_by_the_route():
     plan = rail_proofs._plan(ENDS, FAR, Proofs(["irdma0", "irdma1"], True, 6))  # noqa: SLF001
     ping, write = words(plan, "10.100.100.2", front="10.244.1.7")
     assert ping.endswith(" -I 10.100.100.1 -p 7174 -C 3 -v")
@@ -97,7 +97,7 @@ def test_of_several_rails_each_is_chosen_by_its_device_and_not_by_the_route():
     assert words(iwarp, "10.100.100.2", front="10.244.1.7")[1].endswith(" -R 10.100.100.2")
 
 
-def test_a_rail_without_addresses_is_tried_by_ib_write_bw_alone():
+def test_a_rail_without_addresses_is_tried_only_by_ib_write_bw():
     plan = rail_proofs._plan(ENDS | {"address": ""}, FAR, ONE)  # noqa: SLF001
     assert words(plan, "", front="10.244.1.7") == ["/usr/bin/ib_write_bw -d irdma0 --report_gbits -F -D 6 -p 18515 10.244.1.7"]
     answer = {"ping": "", "write": WRITE, "connect": "not tried"}
@@ -128,13 +128,17 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float
     "no program": (
         UNINSTALLED,
         {"ping": "", "write": "", "connect": "timed out"},
-        (None, None, "no TCP connection over it: timed out; not measured: ib_write_bw is not installed (package perftest)"),
+        (
+            None,
+            None,
+            "no TCP connection over the rail: timed out; not measured: ib_write_bw is not installed (package perftest)",
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_an_answer_becomes_what_was_reached_and_measured_and_why_not(name):
+def test_the_output_of_both_programs_becomes_a_level_a_rate_or_a_reason(name):
     plan, answer, expected = ANSWERS[name]
     found = rail_proofs._judged(LINE, plan, answer)  # noqa: SLF001
     assert (found.reached, found.gbit_s, found.why) == expected
@@ -148,7 +152,7 @@ def test_a_program_that_fails_is_tried_again_because_its_server_may_listen_later
     assert rail_try._ran(["sleep", "60"], 0.1) == "sleep did not end within 0 s"  # noqa: SLF001
 
 
-def test_the_far_end_listens_on_the_rails_own_address_and_no_longer_than_it_is_asked():
+def test_the_far_end_listens_only_on_the_rails_address_and_only_during_the_trial():
     its = rail_try.about("lo", False)
     plan = {"ping": False, "write": False}
     with rail_try.listening("lo", its, plan) as port:
@@ -160,13 +164,13 @@ def test_the_far_end_listens_on_the_rails_own_address_and_no_longer_than_it_is_a
 
 
 def here(monkeypatch, *wrong: str) -> None:
-    """Let every node be a process of this machine; those in `wrong` answer nothing."""
+    """Let every node be a process of this machine; the nodes named in `wrong` do not answer."""
     words = [sys.executable, "-IS", "-u", "-c", reachability.BOOT]
     monkeypatch.setattr(fanout, "beginnings", lambda nodes, _: [["false"] if one.name in wrong else words for one in nodes])
 
 
 @pytest.mark.programs
-def test_every_rail_of_every_node_is_tried_and_what_is_not_there_is_not_made_up(monkeypatch):
+def test_every_rail_of_every_node_is_tried_and_an_unmeasured_rail_has_no_number(monkeypatch):
     here(monkeypatch)
     said: list[str] = []
     found = rail_proofs.tried(NODES, Proofs(["nosuch0", "lo"], False, 6), said.append)
@@ -186,7 +190,7 @@ def test_every_rail_of_every_node_is_tried_and_what_is_not_there_is_not_made_up(
 
 
 @pytest.mark.programs
-def test_a_node_that_does_not_answer_is_named_for_both_of_its_rails(monkeypatch):
+def test_a_node_that_does_not_answer_is_named_in_every_trial_with_that_node(monkeypatch):
     here(monkeypatch, "gpu1")
     found = rail_proofs.tried(NODES, Proofs(["lo"], False, 6), print).line
     assert (found.reached, found.measured) == (0, 0)
@@ -194,7 +198,7 @@ def test_a_node_that_does_not_answer_is_named_for_both_of_its_rails(monkeypatch)
 
 
 @pytest.mark.programs
-def test_it_is_a_program_of_the_oldest_pythons_kind_that_needs_nothing_beside_it(tmp_path):
+def test_the_program_that_tries_rails_needs_no_other_file(tmp_path):
     source = fanout.source_of(rail_try).decode()
     given = f"{len(source)}\n{source}" + json.dumps({"do": "about", "rails": ["lo"], "rdma": False}) + "\n"
     argv = [sys.executable, "-IS", "-u", "-c", reachability.BOOT]

@@ -13,7 +13,7 @@ from benchmarks.runner import fanout, laggards, rank_states
 
 pytestmark = pytest.mark.programs
 
-#: Reports of NCCL 2.28.9 on two H100s of one host: once while rank 1 had started fewer operations, once after it was killed.
+#: Reports of NCCL 2.28.9 on two H100s of one host: once while rank 1 was behind rank 0, once after rank 1 was killed.
 REAL = Path(__file__).parents[1] / "golden" / "ras"
 _TEXT = (REAL / "killed.txt").read_text()
 _TOLD = [
@@ -55,7 +55,7 @@ def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
 
 
 def _said(name: str, *clients: str) -> list[str]:
-    """Return the output of the program that runs on the nodes."""
+    """Return RAS's part of the output of the program that runs on the nodes."""
     words = [*fanout.PYTHON.split(), "-", name, *clients]
     done = subprocess.run(words, input=fanout.source_of(rank_states), capture_output=True, check=True)
     return json.loads(done.stdout)["ras"]
@@ -76,17 +76,17 @@ def test_lost_or_failed_ranks_are_named_from_json(tmp_path):
     ]
 
 
-def test_a_service_that_finds_no_problem_prints_nothing(tmp_path):
+def test_nothing_is_reported_if_ncclras_finds_no_problem(tmp_path):
     assert _said("nothing", _client(tmp_path, _document(_rank(0, 7), _rank(1, 7)))) == []
 
 
-def test_the_first_client_that_exists_is_asked(tmp_path):
+def test_the_first_existing_ncclras_is_used(tmp_path):
     client = _client(tmp_path, None)
     assert _said("nothing", str(tmp_path / "absent" / "ncclras"), client) == _TOLD
     assert _said("nothing", str(tmp_path / "absent" / "ncclras")) == []
 
 
-def test_an_older_client_and_broken_json_leave_the_text(tmp_path):
+def test_the_text_report_is_used_if_ncclras_has_no_json_or_broken_json(tmp_path):
     assert _said("nothing", _client(tmp_path, None)) == _TOLD
     whole = _document(_rank(0, 7), missing=(_missing(1, unresponsive=True, dead=False),))
     for broken in (whole.replace("},", "}", 1), whole[:80], "[]", '{"communicators": [{}]}', '{"communicators": null}'):
@@ -98,7 +98,7 @@ def test_nccls_real_output_identifies_the_rank_that_is_behind_and_the_killed_one
     assert _said("nothing", _client(tmp_path, behind)) == ["rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce"]
     older = _said("nothing", _client(tmp_path, None, (REAL / "behind.txt").read_text()))
     assert older[-1] == "Rank 1 has launched up to operation 5 -- GPU 1 managed by process 582 on node 192.0.2.2"
-    # No comma is before a missing rank's status, so the text counts.
+    # NCCL writes no comma before a missing rank's status, so this JSON is invalid and the text report is used.
     assert _said("nothing", _client(tmp_path, (REAL / "killed.json").read_text())) == _TOLD
 
 

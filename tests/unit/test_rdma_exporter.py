@@ -23,7 +23,7 @@ from components.remote_scripts import exporter_on_node, rdma_exporter
 from components.remote_scripts.rdma_exporter import PREFIX, Server, collect
 
 DEVICES = ("mlx5_0", "irdma0", "rdmap0s6")
-#: prometheus.io: Exposition formats, text format. A label's value has no bare quote, backslash or end of line.
+#: prometheus.io: Exposition formats, text format. A label's value has no unescaped quote, backslash or end of line.
 _LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="((?:[^"\\\n]|\\["\\n])*)"'
 _SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL}(?:,{_LABEL})*)\}})? (\S+)")
 
@@ -37,7 +37,7 @@ class Sample(NamedTuple):
 
 
 def read(body: bytes) -> tuple[list[Sample], dict[str, str]]:
-    """Return all samples, and types by metric; fail if the text breaks a rule of its format."""
+    """Return all samples, and the type of each metric; fail if the text breaks a rule of its format."""
     text = body.decode()
     assert text.endswith("\n")
     samples, types, helped, series = [], {}, set(), set()
@@ -61,7 +61,7 @@ def read(body: bytes) -> tuple[list[Sample], dict[str, str]]:
         assert name in types, "a sample comes after its type"
         assert name in helped
         if name != last:
-            assert name not in ended, f"the lines of {name} stand apart"
+            assert name not in ended, f"the lines of {name} are not together"
             ended.add(last)
             last = name
         assert line.rpartition(" ")[0] not in series, f"{line} is there twice"
@@ -114,7 +114,7 @@ def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tm
     assert one(samples, "files_without_number").value == 0
 
 
-def test_counters_of_another_tree_have_the_same_names(tmp_path):
+def test_counters_of_a_second_tree_get_no_label_with_their_file(tmp_path):
     for folder in ("one", "other"):
         rdma_trees.make(tmp_path / folder, "mlx5_0")
         samples, _ = read(collect(str(tmp_path / folder)))
@@ -141,7 +141,7 @@ def test_a_counters_help_text_contains_its_file_and_its_unit(tmp_path, name, met
     assert said.endswith(explained)
 
 
-def test_a_ports_type_and_state_are_shown(tmp_path):
+def test_a_ports_driver_interface_rate_and_state_are_shown(tmp_path):
     for device in DEVICES:
         rdma_trees.make(tmp_path, device)
     samples, _ = read(collect(str(tmp_path)))
@@ -156,7 +156,7 @@ def test_a_ports_type_and_state_are_shown(tmp_path):
     assert {each.value for each in samples if each.metric == f"{PREFIX}port_state"} == {4}
 
 
-def test_a_file_without_a_number_is_absent_and_counted_and_disturbs_no_other_device(tmp_path):
+def test_a_counter_without_a_number_is_left_out_and_counted_and_affects_no_other_device(tmp_path):
     rdma_trees.make(tmp_path, "mlx4_0")
     rdma_trees.make(tmp_path, "irdma0")
     samples, _ = read(collect(str(tmp_path)))
@@ -258,7 +258,7 @@ def test_a_scrape_over_http_has_every_counter(served):
     assert len(counters(read(body)[0])) == 21 + 31 + 31
 
 
-def test_a_scrape_leaves_no_file_open_and_the_server_asks_no_name_service_who_it_is(served):
+def test_a_scrape_leaves_no_file_open_and_the_server_does_not_look_up_its_own_name(served):
     asked(served, "/metrics")
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
@@ -267,7 +267,7 @@ def test_a_scrape_leaves_no_file_open_and_the_server_asks_no_name_service_who_it
     assert (served.server_name, served.server_port) == ("127.0.0.1", served.server_address[1])
 
 
-def test_nothing_but_the_metrics_is_shown(served):
+def test_the_exporter_serves_only_metrics(served):
     assert asked(served, "/")[0] == 404
     assert asked(served, "/../../etc/passwd")[0] == 404
 
@@ -280,16 +280,16 @@ def test_an_address_that_is_not_a_reader_gets_no_answer(served):
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "8.8.8.8"])  # noqa: S104 - it must not
-def test_it_listens_on_no_address_reachable_from_the_internet(address):
-    with pytest.raises(SystemExit, match=f"--listen is {address}, which is no private address of one machine"):
+def test_the_exporter_listens_on_no_address_reachable_from_the_internet(address):
+    with pytest.raises(SystemExit, match=f"--listen is {address}, which is not a private address of one machine"):
         rdma_exporter.main(["--listen", address, "--port", "9879"])
 
 
-# How it is installed
+# Installation of the exporter
 
 
 def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
-    """Run the head node's program on this machine as its only node, with that text as sudo."""
+    """Run the head node's program on this machine as its only node, with the shell script `sudo` in place of sudo."""
     tmp_path.joinpath("sudo").write_text(f"#!/bin/sh\n{sudo}\n")
     tmp_path.joinpath("sudo").chmod(0o755)
     nodes = [{"name": "gpu-a", "address": "10.20.1.11"}]
@@ -300,14 +300,14 @@ def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_node_that_may_not_install_packages_is_named_with_its_output(tmp_path):
+def test_a_node_on_which_sudo_needs_a_password_is_named_with_its_output(tmp_path):
     found = brought(tmp_path, "echo 'sudo: a password is required' >&2; exit 1")
     assert found.returncode == 1
     said = "1 of 1 nodes have no exporter of RDMA counters: gpu-a (10.20.1.11): sudo: a password is required\n"
     assert found.stderr == said
 
 
-def test_the_nodes_program_hears_its_own_address_and_who_may_read(tmp_path):
+def test_the_program_on_a_node_gets_its_own_address_and_the_addresses_of_readers(tmp_path):
     found = brought(tmp_path, f'cat > {tmp_path}/program; printf "%s|" "$@" > {tmp_path}/words')
     assert found.returncode == 0, found
     assert json.loads(found.stdout) == {"schema": 1, "kind": "exporter", "nodes": 1, "there": True}
@@ -325,9 +325,9 @@ def test_a_node_that_never_had_the_exporter_has_none_to_remove():
 @pytest.mark.parametrize(
     ("connection", "why"),
     [
-        ("203.0.113.9 4711 8.8.8.8 22", "it is reached at 8.8.8.8, which is no private address"),
-        ("2001:db8::1 4711 2001:db8::2 22", "it is reached at 2001:db8::2 from 2001:db8::1, and the exporter listens on IPv4"),
-        ("", "it is reached at no address from"),
+        ("203.0.113.9 4711 8.8.8.8 22", "SSH reaches this machine at 8.8.8.8, which is not a private address"),
+        ("2001:db8::1 4711 2001:db8::2 22", "SSH reaches this machine at 2001:db8::2 from 2001:db8::1, but the exporter"),
+        ("", "SSH reaches this machine at no address from"),
     ],
 )
 def test_a_node_without_a_private_address_gets_no_exporter(connection, why, monkeypatch):

@@ -1,4 +1,4 @@
-"""Every node tries its neighbours on ports that no rule names; nodes that are unreachable or silent are named."""
+"""Every node connects to some others on ports that no firewall rule names; unreachable or silent nodes are named."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ print(s.getsockname()[1]); s.close(); sys.stdin.readline(); print('[]'); sys.std
 ]
 
 
-def test_nothing_is_reported_about_nodes_that_reach_each_other():
+def test_nodes_that_reach_each_other_are_not_reported():
     assert reachability.unreachable(NODES, [LISTENS] * 3, 60) == []
 
 
-def test_one_server_reaches_itself_and_needs_nobody():
+def test_a_cluster_of_one_node_is_not_tried_for_reachability():
     assert reachability.unreachable(NODES[:1], [LISTENS], 60) == []
 
 
-def test_a_node_whose_port_is_closed_is_named_with_the_nodes_that_tried():
-    """Each node tries the head and the next one in the ring."""
+def test_a_node_whose_port_is_closed_is_named_with_the_nodes_that_tried_to_reach_it():
+    """Each node tries to reach the head node and the next node in the ring."""
     said = reachability.unreachable(NODES, [LISTENS, CLOSED, LISTENS], 60)
     assert len(said) == 1
     assert said[0].startswith("n0 cannot reach n1 on TCP port ")

@@ -1,6 +1,6 @@
 """Records beside the stack: each run is kept once, compared with earlier ones, signed if it passed, and drawn.
 
-A failure to read, write, sign or draw is a warning; the verdict follows from the state.
+A failure to read, write, sign or draw is a warning, and does not change the verdict.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Ask
 
 @pytest.fixture
 def drawing(keeping, tmp_path):
-    """The same with a report, which takes most of a run's time."""
+    """Records as in `keeping`, and a report, which takes most of a run's time."""
     return replace(keeping, records=keeping.records.model_copy(update={"report": str(tmp_path / "report")}))
 
 
@@ -86,7 +86,7 @@ def dated(number: int, share: float = 0.98) -> dict:
     return document(share=share) | {"run_id": f"run{number}", "started": f"2026-01-{number:02}T00:00:00Z"}
 
 
-def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(keeping):
+def test_a_run_slower_than_its_history_is_short_although_it_reaches_the_gate(keeping):
     for number in range(1, 7):
         assert run(keeping, number).judged.verdict == "pass"
     fallen = run(keeping, 9, share=0.9)
@@ -97,7 +97,7 @@ def test_a_run_that_falls_behind_its_own_past_is_short_although_the_gate_is_met(
 NEW_NCCL = {"nccl": "2.31.2", "nccl_tests": "2.19.6", "driver": "535.1", "os": "Linux", "kernel": "6"}
 
 
-def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_searched_for(keeping):
+def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_measured_again(keeping):
     for number in range(1, 7):
         run(keeping, number)
     fallen = run(keeping, 9, share=0.9, versions=NEW_NCCL).judged
@@ -110,7 +110,7 @@ def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_searched_for
     assert stages(json.dumps(dated(9, 0.9) | {"versions": NEW_NCCL}), keeping, asked=accepted).judged.verdict == "pass"
 
 
-def test_an_upgrade_that_loses_nothing_passes_and_says_what_it_was_compared_with(keeping):
+def test_an_upgrade_without_a_loss_passes_and_names_both_versions(keeping):
     for number in range(1, 7):
         run(keeping, number)
     (check,) = [one for one in run(keeping, 9, versions=NEW_NCCL).judged.checks if one.name in {"history", "upgrade"}]
@@ -132,7 +132,7 @@ def test_a_run_of_another_plan_or_launcher_is_not_compared(keeping, changes, whe
     assert requests.with_history(asked, answered(request)).past is None
 
 
-def test_a_plan_whose_deciding_run_is_the_same_keeps_its_history(keeping):
+def test_plans_with_the_same_deciding_run_share_their_history(keeping):
     for number in range(1, 7):
         run(keeping, number)
     asked = replace(
@@ -144,7 +144,7 @@ def test_a_plan_whose_deciding_run_is_the_same_keeps_its_history(keeping):
     assert (found.past is not None, found.past_since) == (True, "")
 
 
-def test_judging_a_run_again_gives_the_same_answer_whatever_came_later(keeping):
+def test_judging_a_run_again_gives_the_same_verdict_whatever_was_measured_later(keeping):
     first = run(keeping, 1)
     for number in range(2, 9):
         run(keeping, number, share=0.99)
@@ -169,19 +169,19 @@ def test_a_change_since_the_last_run_is_reported_with_numbers_and_versions(keepi
     assert "nccl went from 2.28.3 to 2.30.0" in said
 
 
-def test_looking_up_the_past_writes_nothing(keeping, tmp_path):
+def test_looking_up_the_history_writes_nothing(keeping, tmp_path):
     answered(requests.look_up(judge(line(), ASKED), ASKED, keeping, place(ASKED)))
     assert not (tmp_path / "history").exists()
 
 
 @pytest.mark.parametrize("odd", [{"run_id": "../x"}, {"run_id": ""}, {"started": "yesterday"}, {"run_id": None}])
-def test_a_line_without_its_run_is_neither_a_pass_nor_a_crash(keeping, odd):
+def test_a_line_without_a_valid_run_id_or_start_time_is_unknown(keeping, odd):
     found = run(keeping, 1, **odd)
     assert found.judged.verdict == "unknown"
     assert "does not say which run it belongs to" in found.judged.reasons[0]
 
 
-def test_an_all_reduce_that_switches_reduced_is_not_compared_with_rings():
+def test_a_result_with_reduction_in_switches_is_not_compared_with_results_of_rings():
     asked = Asked(a_plan(end_bytes=8 * 1024**3, begin_bytes=1024**2), SHAPES["BM.GPU.H100.8"], 8)
     keeping = Keeping("oci", Records(report=None))
     found = document(asked, 0.9, 1)
@@ -205,7 +205,7 @@ def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_never_changes
     assert any("was not added to history" in warning for warning in without.kept.warnings)
 
 
-def test_a_pass_is_attested_and_is_valid_until_an_input_changes(keeping, tmp_path):
+def test_a_pass_gets_a_certificate_that_is_valid_until_an_input_changes_or_it_expires(keeping, tmp_path):
     envelope = run(keeping, 1).kept.certificate
     key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None).public_key()
     now = moment("2026-01-10T00:00:00Z")
@@ -227,8 +227,8 @@ def attested(run: Run) -> dict:
     return json.loads(base64.b64decode(run.kept.certificate["payload"]))["predicate"]
 
 
-def test_a_certificate_lists_every_transcript_and_look(keeping):
-    """A retest that counts hides neither the first measurement nor the looks before it."""
+def test_a_certificate_lists_every_transcript_and_every_look(keeping):
+    """A retest that counts hides neither the first measurement nor the looks of the run before."""
     first = dated(1) | {"earlier_looks": [0.049, 0.048], "evidence": {"path": "/first", "sha256": "1" * 64}}
     slow = {step["name"]: step for step in document(share=0.5)["steps"]}
     first["steps"] = [slow["all_reduce"] if step["name"] == "all_reduce" else step for step in first["steps"]]
@@ -277,7 +277,7 @@ def test_a_report_is_drawn_once_and_again_only_when_something_is_different(drawi
     run(drawing, 1, share=0.97)
     assert page.stat().st_mtime_ns != first
     run(drawing, 2)
-    assert ">last run<" in page.read_text(), "its curve has a name beside the new one's"
+    assert ">last run<" in page.read_text(), "the previous run's curve has a label beside the new run's"
 
 
 def test_a_report_that_cannot_be_drawn_is_a_warning(drawing, tmp_path):
@@ -288,12 +288,12 @@ def test_a_report_that_cannot_be_drawn_is_a_warning(drawing, tmp_path):
 
 
 @pytest.mark.parametrize("said", ["", "garbage", "[]", '{"failed": "records: it did not run"}', "[" * 5000])
-def test_an_invalid_answer_changes_no_verdict_and_says_so(said):
+def test_an_invalid_answer_of_the_history_is_a_warning_and_changes_no_verdict(said):
     assert judge(line(), requests.with_history(ASKED, said)).verdict == "pass"
     assert requests.kept(said).warnings
 
 
-def test_the_command_line_answers_a_stacks_own_request(keeping):
+def test_the_program_answers_a_request_of_a_stack(keeping):
     request = requests.look_up(judge(line(), ASKED), ASKED, keeping, place(ASKED))
     words = [sys.executable, "-m", "benchmarks.records"]
     found = subprocess.run(words, input=request, capture_output=True, text=True, cwd=ROOT, check=True)

@@ -18,7 +18,7 @@ from rehearsal.host import rdma_devices
 from rehearsal.kubernetes import archive, texts
 
 
-def test_an_image_is_an_oci_layout_whose_digests_hold(tmp_path):
+def test_an_image_is_an_oci_layout_with_correct_digests(tmp_path):
     archive.write(tmp_path / "a.tar", "registry.example/a:1", archive.root(), ["/usr/bin/env"])
     with tarfile.open(tmp_path / "a.tar") as held:
         files = {one.name: held.extractfile(one).read() for one in held.getmembers()}  # type: ignore[union-attr]
@@ -39,7 +39,7 @@ def test_an_image_is_an_oci_layout_whose_digests_hold(tmp_path):
         assert {one.name for one in inside if one.issym()} == {"bin", "sbin", "lib", "lib64"}
 
 
-def test_a_rehearsed_device_of_intels_has_counters_of_its_driver_and_none_of_others():
+def test_a_rehearsed_irdma_device_has_exactly_the_counters_of_its_driver():
     recorded = (ROOT / "tests" / "golden" / "rdma" / "irdma0.txt").read_text()
     folders = rdma_devices.folders([rdma_devices.Port("irdma0", "ens192", 25, driver="irdma")])
     counters = {path.rpartition("/")[2] for path in folders if "/hw_counters/" in path}
@@ -57,7 +57,7 @@ def test_the_stack_file_and_the_site_describe_the_same_cluster():
     assert [rail["device"] for rail in group["rails"]] == [port.hca for port in site.shape.ports]
 
 
-def test_the_cluster_to_which_a_stack_brings_multus_is_otherwise_the_same_and_has_the_releases_images():
+def test_the_site_without_multus_is_otherwise_the_same_and_rehearsed_images_match_the_releases():
     sites = ROOT / "rehearsal" / "entry" / "sites"
     whole, bare = (Site.read(sites / name) for name in ("kubernetes.json", "kubernetes-default-network.json"))
     assert bare == dataclasses.replace(whole, secondary_networks=False)
@@ -67,13 +67,13 @@ def test_the_cluster_to_which_a_stack_brings_multus_is_otherwise_the_same_and_ha
     }
 
 
-def test_an_image_of_single_programs_has_them_where_they_are_called_and_can_run_them():
+def test_a_layer_has_executable_files_and_links_at_the_given_paths():
     with tarfile.open(fileobj=io.BytesIO(archive.files({"bin/busybox": b"x"}, {"bin/sh": "busybox"}))) as layer:
         held = {one.name: (one.mode, one.linkname) for one in layer.getmembers()}
     assert held == {"bin/busybox": (0o755, ""), "bin/sh": (0o644, "busybox")}
 
 
-def test_nodes_give_their_pods_different_addresses_of_one_network():
+def test_pods_of_different_nodes_have_different_addresses_of_one_network():
     ranges = [json.loads(texts.multus(number))["delegates"][0]["plugins"][0]["ipam"]["ranges"][0][0] for number in (1, 2)]
     assert ranges[0]["subnet"] == ranges[1]["subnet"]
     assert ranges[0]["rangeStart"] != ranges[1]["rangeStart"]

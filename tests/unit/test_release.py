@@ -15,7 +15,7 @@ DATA = {
 }
 NETWORK = {"urn": "urn:pulumi:dev::busbar::aws:ec2/vpc:Vpc::network", "type": "aws:ec2/vpc:Vpc", "id": "vpc-1", "custom": True}
 MACHINE = NETWORK | {"urn": "urn::x::x::gpu-0", "type": "aws:ec2/instance:Instance"}
-#: Resources that cost nothing: the stack itself, components, commands, and resources that exist without the stack.
+#: Resources that are not listed: the stack itself, a provider, a command, and a resource that exists without the stack.
 OTHERS = [
     {"urn": "urn::stack", "type": "pulumi:pulumi:Stack"},
     NETWORK | {"type": "pulumi:providers:aws"},
@@ -31,7 +31,7 @@ def state(*resources):
 
 def test_remaining_resources_are_listed_with_their_ids_data_first():
     first, data, network, sum_of_all, last = release.lines(state(NETWORK, DATA))
-    assert first == "2 resources are left, 1 of them protected, as they hold data:"
+    assert first == "2 resources are left, 1 of them protected, because they contain data:"
     assert data == "  cluster-storage-home (OpenZfsFileSystem): fs-1, protected, billed at an unknown price"
     assert network == "  network (Vpc): vpc-1"
     assert sum_of_all == "in all: 1 at an unknown price: see your bill"
@@ -76,7 +76,7 @@ TARGET = NETWORK | {"type": "oci:FileStorage/mountTarget:MountTarget"}
         ),
     ],
 )
-def test_what_is_billed_by_the_hour_has_its_price_and_what_is_free_none(one, says):
+def test_resources_billed_by_the_hour_are_shown_with_their_price_and_free_ones_without(one, says):
     assert release.lines(state(one))[1] == f"  {one['urn'].rpartition('::')[2]} ({one['type'].rpartition(':')[2]}): vpc-1{says}"
 
 
@@ -100,7 +100,7 @@ def test_a_stack_with_nothing_left_says_so(exported):
     assert release.lines(exported) == ["nothing is left in this stack"]
 
 
-def test_on_request_data_are_unprotected_and_the_rest_is_destroyed():
+def test_on_request_data_are_unprotected_and_everything_left_is_destroyed():
     ran = []
     release.release(state(NETWORK, DATA), WHERE, ran.append)
     assert ran == [

@@ -1,4 +1,4 @@
-"""Programs that run elsewhere, run here: they wait within their time limit and report what they saw."""
+"""Programs of components/remote_scripts, run on this machine: they wait within their time limit and report what they saw."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.programs
 
 
 def server(*greetings: bytes) -> int:
-    """Answer each connection with the next of `greetings`, the last one forever; return the port."""
+    """Answer each connection with the next of `greetings`, and every later one with the last; return the port."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(8)
@@ -43,7 +43,7 @@ def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_part_that_several_others_need_is_included_once():
+def test_a_part_that_several_programs_need_is_included_once():
     program = ast.parse(remote_scripts.read("first_contact").source)
     names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names))
@@ -58,7 +58,7 @@ def test_the_wait_for_a_host_lasts_until_it_announces_itself():
 
 def test_a_failed_first_boot_stops_the_wait_and_names_the_failed_step():
     found = wait(server(b"SSH-2.0-OpenSSH_9.2p1\r\n", b"SSH-2.0-OpenSSH_9.2p1 busbar-failed:publish-host-key\r\n"), 20)
-    assert found.returncode == 0, "the next Command says why: it can log in"
+    assert found.returncode == 0, "the next Command, which can log in, reports the reason"
     assert json.loads(found.stdout) == {"failed": "publish-host-key", "host": "127.0.0.1"}
 
 
@@ -68,7 +68,7 @@ def test_a_host_that_never_announces_itself_fails_the_wait_with_its_last_output(
     assert "127.0.0.1 did not finish its first boot within 2 s; last: SSH-2.0-OpenSSH_7.4" in found.stderr
 
 
-def test_a_closed_port_is_reported_with_where_to_look():
+def test_a_closed_port_is_reported_with_the_key_to_check():
     found = wait(1, 1)
     assert found.returncode == 1
     assert "no answer on TCP port 22" in found.stderr
@@ -89,7 +89,7 @@ def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_
 
 
 @pytest.mark.parametrize("name", ["wait_for_banner", "first_contact"])
-def test_no_argument_can_become_code(name):
+def test_no_argument_is_executed_as_code(name):
     hostile = '\'); import os; os.abort() #\n"""\\'
     program = remote_scripts.read(name).call(nodes=[], host=hostile)
     call = program.splitlines()[-1]

@@ -1,4 +1,4 @@
-"""A truncated state is restored from the engine's own backup with a message, and a dead lock is removed before any verb."""
+"""Before the engine runs, a truncated state is restored from the engine's own backup, and a dead lock is removed."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def test_a_truncated_state_is_restored_from_its_backup_with_a_message(state, tmp
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
     assert repair_state.main(["dev"]) == 0
     assert state.read_text() == WHOLE
-    said = "the state of dev was cut (was the disk full?), and its backup of 2027-01-15 08:00:00 UTC is in its place"
+    said = "the state of dev was truncated (was the disk full?); it is restored from its backup of 2027-01-15 08:00:00 UTC"
     assert capsys.readouterr().err == f"busbar: {said}\n"
     assert repair_state.main(["dev"]) == 0
     assert capsys.readouterr().err == ""
     assert sorted(path.name for path in state.parent.iterdir()) == ["dev.json", "dev.json.bak"]
 
 
-def test_a_state_whose_backup_is_truncated_too_is_left_alone_and_reported(state, tmp_path, monkeypatch, capsys):
+def test_a_state_whose_backup_is_also_truncated_is_not_touched_and_is_reported(state, tmp_path, monkeypatch, capsys):
     state.write_text(WHOLE[:9])
     monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{tmp_path}")
     assert repair_state.main(["dev"]) == 1
     assert state.read_text() == WHOLE[:9]
-    assert "dev.json was cut, and so was dev.json.bak; `pulumi stack import` takes an older one" in capsys.readouterr().err
+    assert "dev.json and its dev.json.bak are truncated; import an older state" in capsys.readouterr().err
 
 
-def test_another_stacks_truncated_state_and_a_removed_stacks_are_ignored(state, tmp_path):
+def test_another_stacks_truncated_state_and_the_backup_of_a_removed_stack_are_ignored(state, tmp_path):
     state.write_text("")
     state.with_name("other.json.bak").write_text(WHOLE)
     assert repair_state.restored(f"file://{tmp_path}", "other") == []
@@ -65,13 +65,13 @@ def test_a_dead_lock_is_removed_and_one_that_may_be_alive_is_left_to_the_engine(
     assert len(ran) == lifted
 
 
-def test_a_backend_elsewhere_is_left_alone(monkeypatch, capsys):
+def test_a_backend_outside_this_machine_is_not_touched(monkeypatch, capsys):
     monkeypatch.setenv("PULUMI_BACKEND_URL", "s3://bucket")
     assert repair_state.main(["dev"]) == 0
     assert capsys.readouterr().err == ""
 
 
-def test_every_verb_of_make_on_a_stack_mends_its_state_first():
+def test_in_stack_repairs_the_state_before_it_runs_pulumi():
     lines = (repair_state.Path(repair_state.__file__).parent / "in-stack").read_text().splitlines()
     (at,) = [number for number, line in enumerate(lines) if "tools.repair_state" in line]
     assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

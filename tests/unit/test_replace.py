@@ -26,7 +26,7 @@ def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None
     return commands
 
 
-def test_on_oci_the_pool_creates_another_one_and_the_machines_are_measured():
+def test_on_oci_the_node_is_terminated_without_shrinking_its_pool_and_an_update_follows():
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     look, detach, up = ran(state("oci", POOL), "gpu-3", listed)
     assert look[-4:] == ["--compartment-id", "c", "--cluster-network-id", "network"]
@@ -43,7 +43,7 @@ def test_on_oci_a_single_instance_is_replaced():
     assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
 
 
-def test_on_aws_only_its_instance_is_replaced_and_one_may_terminate():
+def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_may_terminate():
     allow, up = ran(state("aws", *INSTANCES), "gpu-3")
     assert allow == ["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *WHERE]
     assert up == [*UP, "--replace", "urn::cluster-pool-gpu-3"]
@@ -53,14 +53,14 @@ def test_on_aws_only_its_instance_is_replaced_and_one_may_terminate():
     ("exported", "name", "says"),
     [
         (state("oci", POOL), "gpu-9", "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
-        ({"deployment": {}}, "gpu-2", "it must be one of none, as the stack has no nodes"),
+        ({"deployment": {}}, "gpu-2", "it must be one of its nodes, but the stack has none"),
         (state("hosts"), "gpu-2", "gpu-2 is yours, and the stack cannot replace it"),
         (state("aws"), "gpu-2", "the state has no instance at 10.0.1.2"),
         (state("oci", POOL), "gpu-2", "gpu-2 is not in its pool any more"),
     ],
     ids=["another name", "no nodes", "hosts", "no instance", "gone"],
 )
-def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_terminates(exported, name, says):
+def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_is_terminated(exported, name, says):
     commands = []
 
     def run(words: list[str]) -> str:
@@ -73,6 +73,6 @@ def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_terminates(export
     assert not [words for words in commands if "detach" in words or "up" in words]
 
 
-def test_without_a_name_it_says_what_to_type(capsys):
+def test_without_a_name_make_replace_says_what_to_type(capsys):
     assert replace.main([""]) == 2
     assert "make replace NODE=NAME" in capsys.readouterr().err

@@ -32,7 +32,7 @@ OUTPUTS = {"pass": PASSED, "short": SHORT, "nothing": flat("")}
 
 @functools.cache
 def page_of(kind: str) -> str:
-    """Return the page of those outputs, drawn once."""
+    """Return the page of the outputs of that name; each page is drawn once."""
     return web_page.html(OUTPUTS[kind])
 
 
@@ -55,7 +55,7 @@ def test_a_page_needs_no_other_file(kind):
     assert links.found == []
 
 
-def test_a_page_shows_the_verdict_the_number_the_gate_and_every_check():
+def test_a_page_shows_the_verdict_the_busbw_its_share_of_the_ceiling_and_every_check():
     text = page_of("pass")
     for expected in ("0.049 GB/s of bus bandwidth at 64 MiB", "98.0%", ">pass<", *(one["name"] for one in PASSED["checks"])):
         assert expected in text
@@ -84,7 +84,7 @@ def test_the_same_numbers_give_the_same_bytes():
 
 
 def drawn(outputs, label: str) -> tuple[list[float], list[float]]:
-    """Return where the line with that label begins and ends: x and y."""
+    """Return the x and y values of the line whose label begins with `label`."""
     axes, _time = plot.curves(outputs).axes
     (line,) = [one for one in axes.get_lines() if str(one.get_label()).startswith(label)]
     return list(line.get_xdata()), list(line.get_ydata())
@@ -123,7 +123,7 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_previous_run_is_drawn_if_it_is_given(tmp_path):
+def test_the_previous_run_is_drawn_if_there_is_one(tmp_path):
     stack = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in ASKED.plan.sizes_bytes]))
     before = [{"size_bytes": size, "out_of_place": {"busbw_gb_s": 0.01}} for size in ASKED.plan.sizes_bytes]
     (tmp_path / "now").write_text(json.dumps(stack))
@@ -203,7 +203,7 @@ def test_a_search_that_did_not_complete_says_why_and_blames_nobody():
 
 
 def failed_search(found):
-    """Return the source of the outputs of a measurement with verdict short and this search."""
+    """Return the arguments of `outputs.measured` for a measurement with verdict short and the search result `found`."""
     short = with_step("all_reduce", rows=[row(n, 0.02) for n in ASKED.plan.sizes_bytes])
     return judge(short, ASKED), ASKED, BUILT, found
 
@@ -213,7 +213,7 @@ SEVERAL = [[a, b, 0.02 if b == 7 else 0.049] for a in range(8) for b in range(a 
 
 
 def of_eight(*named):
-    """Return a page with verdict short for eight nodes: the last node is slow, and one pair was not measured."""
+    """Return the outputs of a short measurement of eight nodes: the last node is slow, and one pair was not measured."""
     search = {"culprits": list(named), "complete": True, "healthy_gb_s": 0.049, "pairs": SEVERAL, "summary": ""}
     return SHORT | {"nodes": EIGHT, "search": search}
 
@@ -283,7 +283,7 @@ def test_the_node_table_is_sorted_by_any_column_without_a_script():
     assert "least rail" not in nodes.table(PASSED | {"transport": None})
 
 
-def test_bursts_beyond_the_scale_are_clipped_and_marked_but_the_deciding_numbers_never_are():
+def test_bursts_beyond_the_scale_are_clipped_and_marked_and_the_axis_always_includes_the_gate():
     burst = [
         found | {"out_of_place": found["out_of_place"] | {"busbw_gb_s": 0.9}} for found in PASSED["results"]["all_reduce"][:2]
     ]
@@ -294,8 +294,8 @@ def test_bursts_beyond_the_scale_are_clipped_and_marked_but_the_deciding_numbers
     (marks,) = [one for one in bandwidth.get_lines() if one.get_marker() == "^"]
     assert list(marks.get_xdata()) == [found["size_bytes"] for found in burst]
     assert time.get_yscale() == "log"
-    said = "message size; both out of place"
-    assert time.get_xlabel() == said + "; a triangle at the upper edge: higher than the scale"
+    said = "message size; both plots show out-of-place results"
+    assert time.get_xlabel() == said + "; a triangle marks a value above the axis"
     assert plot.curves(PASSED | {"ceiling_gb_s": None}).axes[1].get_xlabel() == said
     above = PASSED | {"gate": PASSED["gate"] | {"limit_gb_s": 1.0}}
     assert plot.highest_gb_s(above) > 1.0

@@ -1,4 +1,4 @@
-"""A short number is measured once more: what the retest may retract, and what it never does."""
+"""A short number is measured once more: what the retest may retract, and what it never retracts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF = document(share=0.5)
 
 
 def damaged(*names: str, asked=ASKED) -> dict:
-    """Return a line that is healthy except for the steps `names`, which reached half."""
+    """Return a line that is healthy except for the steps `names`, which reached half the ceiling."""
     slow = {step["name"]: step for step in document(asked, share=0.5)["steps"]}
     slow["spread"]["spread"] = {"iterations": 20, "p50_us": 1000.0, "p99_us": 4000.0, "cv_pct": 60.0}
     found = document(asked)
@@ -78,7 +78,7 @@ def test_a_result_that_was_short_only_once_is_a_pass_that_says_so(step, step_che
     )
 
 
-def test_a_result_that_is_short_twice_keeps_its_first_number_and_shows_both():
+def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both():
     first = damaged("all_reduce")
     found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
     assert (found.verdict, found.busbw_gb_s, found.line) == (once.verdict, once.busbw_gb_s, once.line)
@@ -103,7 +103,7 @@ def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():
         assert asked_again(damaged(slow, asked=limited), limited)["trials"]["off_ring"] is wanted
 
 
-def test_a_second_number_excuses_nothing_if_the_search_found_a_culprit():
+def test_a_retest_excuses_nothing_if_the_search_found_a_culprit():
     found = look(damaged("rails"), document(), culprits=[{"kind": "node"}])
     assert found.verdict == "short"
     assert found.reasons[-1] == "the retest does not count, because the search found a culprit"
@@ -121,35 +121,35 @@ def test_nobody_is_blamed_in_a_rehearsal_whose_ranks_waited_too_long_for_a_verdi
     assert (said["culprits"], said["summary"]) == ([], "this machine: nobody is blamed while ranks wait for processors")
     silent = judge("", ASKED)
     assert silent.verdict == "unknown"
-    assert retest.unblamed(silent, searched) == searched, "what is unknown for another reason"
+    assert retest.unblamed(silent, searched) == searched, "a verdict that is unknown for another reason changes nothing"
 
 
 @pytest.mark.parametrize("ended", [{"complete": False}, {"failed": "no answer from node-1"}])
-def test_a_second_number_excuses_nothing_if_the_search_did_not_finish(ended):
+def test_a_retest_excuses_nothing_if_the_search_did_not_finish(ended):
     found = look(damaged("rails"), document(), **ended)
     assert found.verdict == "short"
     assert "did not complete" in found.reasons[-1]
     assert look(damaged("rails"), document(), needed=False, **ended).verdict == "pass"
 
 
-def test_bytes_that_took_another_path_the_second_time_are_not_a_pass():
+def test_a_retest_whose_bytes_took_another_path_is_not_a_pass():
     fallen_back = silent_rails(document())
     found = look(damaged("all_reduce"), fallen_back)
     assert found.verdict == "short"
     assert any(reason.startswith("transport in the retest: short") for reason in found.reasons)
 
 
-def test_counters_of_a_second_look_are_compared_only_with_its_own_steps():
+def test_byte_counters_of_a_retest_are_compared_only_with_its_own_steps():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
     single = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
     assert 0 < single < transport.least_bytes(plan, shape, nodes)
     both = transport.least_bytes(plan, shape, nodes, frozenset({"rails", "all_reduce"}))
     once = transport.least_bytes(plan, shape, nodes)
-    # Timed and checked operations: 1 + 1 of the first look, 12 + 1 of the second.
+    # Timed and checked operations: 1 + 1 in the first measurement, 12 + 1 in the retest.
     assert both - single == pytest.approx((once - single) * 13 / 2)
 
 
-def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
+def test_a_retest_times_at_least_12_operations_and_never_fewer_than_the_plan():
     (rails,) = asked_again(damaged("rails"))["again"]["steps"]
     assert _after(rails, "-n") == "12"
     many = dataclasses.replace(ASKED, plan=a_plan(iterations=20))
@@ -157,13 +157,13 @@ def test_a_second_look_takes_the_median_of_more_operations_and_never_of_fewer():
     assert _after(rails, "-n") == "20"
 
 
-def test_without_a_second_look_a_short_number_is_short():
+def test_without_a_retest_a_short_result_stays_short():
     assert look(damaged("rails"), None).verdict == "short"
     found = retest.settled(judge(json.dumps(damaged("rails")), ASKED), ASKED, {"again": {"steps": [], "failed": "no answer"}})
     assert (found.verdict, found.reasons[-1]) == ("short", "the retest returned no result: no answer")
 
 
-def test_a_second_look_with_wrong_values_or_other_ranks_retracts_nothing():
+def test_a_retest_with_wrong_values_or_other_ranks_retracts_nothing():
     wrong, fewer = document(), document()
     for step in wrong["steps"]:
         step["rows"][-1][1][3] = 7
@@ -177,7 +177,7 @@ def test_a_second_look_with_wrong_values_or_other_ranks_retracts_nothing():
     assert any(reason.startswith("measurement in the retest: unknown, 8 ranks ran") for reason in found.reasons)
 
 
-def test_a_second_look_with_more_than_was_requested_retracts_nothing():
+def test_a_retest_with_more_steps_than_requested_retracts_nothing():
     first = damaged("all_reduce")
     (rails,) = [step for step in first["steps"] if step["name"] == "rails"]
     rails["failed"] = "the run rails exited with status 1"
@@ -188,7 +188,7 @@ def test_a_second_look_with_more_than_was_requested_retracts_nothing():
     assert any(reason.startswith("rails in the retest: pass") for reason in found.reasons)
 
 
-def test_a_second_look_without_a_number_for_each_group_retracts_nothing():
+def test_a_retest_without_a_busbw_for_each_group_retracts_nothing():
     again = document()
     for step in again["steps"]:
         step.pop("groups_gb_s", None)
@@ -197,7 +197,7 @@ def test_a_second_look_without_a_number_for_each_group_retracts_nothing():
     assert any(reason.startswith("rails in the retest: unknown") for reason in found.reasons)
 
 
-def test_only_slow_results_are_measured_twice():
+def test_only_results_that_are_merely_slow_are_measured_twice():
     fallen_back = silent_rails(damaged("all_reduce"))
     assert asked_again(fallen_back)["again"] is None
     unequal = damaged("rails") | {"inventory": {"differences": ["inst-1: rail mlx5_3 is not active"]}}
@@ -220,8 +220,8 @@ def test_wrong_values_are_never_retracted(first):
     assert asked_again(first)["again"] is None
 
 
-def test_no_failed_check_other_than_of_a_number_can_be_retracted():
-    """Of the checks that a line may have, only those of a step's number name a step."""
+def test_only_failed_checks_of_a_busbw_or_a_time_can_be_retracted():
+    """Of all checks of a line, only those of a busbw or a time lead to a retest of their steps."""
     names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
     looked_at_again = {"bandwidth", "spread", "node", "rails", "curve all_reduce", "looks"}
     assert names > looked_at_again
@@ -232,7 +232,7 @@ def test_no_failed_check_other_than_of_a_number_can_be_retracted():
         assert bool(steps) == (name in looked_at_again), name
 
 
-def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
+def test_the_request_names_the_steps_to_repeat_and_the_first_measurements_evidence():
     plan = a_plan(collectives=("all_reduce", "all_gather"))
     limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"all_gather": {plan.end_of("all_gather"): 150.0}}))
     again = asked_again(damaged("all_gather", "rails", asked=limited), limited)["again"]
@@ -244,7 +244,7 @@ def test_the_request_names_the_steps_to_repeat_and_the_first_ones_evidence():
     assert [node["address"] for node in whole["nodes"]] == ["10.0.1.2", "10.0.1.3"]
 
 
-def test_however_long_a_search_may_take_it_is_the_same_second_look():
+def test_the_time_limit_of_a_search_does_not_change_its_retest():
     first = damaged("rails")
     looks = [asked_again(first, budget_s=budget_s) for budget_s in (0, 60, 600)]
     assert len({one["run_id"] for one in looks}) == 3
@@ -259,7 +259,7 @@ def test_a_node_that_is_slow_inside_is_measured_again_without_a_search_between_n
     assert request["nodes"]
 
 
-def test_a_stack_with_zero_search_minutes_still_takes_its_second_look():
+def test_a_stack_with_a_search_of_0_s_still_makes_its_retest():
     request = asked_again(damaged("all_reduce"), budget_s=0)
     assert request["trials"] is None
     assert request["again"]["steps"]
@@ -273,14 +273,14 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_no_line_of_a_search_makes_a_pass_of_a_short_fabric_without_its_numbers(again):
+def test_no_search_result_without_the_busbw_of_a_retest_makes_a_short_fabric_pass(again):
     first = judge(json.dumps(HALF), ASKED)
     found = retest.settled(first, ASKED, {"culprits": [], "again": again})
     assert (found.verdict, found.line) == (first.verdict, first.line)
 
 
 @given(_JSON, st.sampled_from(["rows", "ranks", "hosts", "groups_gb_s"]))
-def test_a_damaged_second_look_is_never_a_crash_and_never_a_pass_without_its_rows(value, name):
+def test_a_damaged_retest_neither_crashes_the_judge_nor_passes(value, name):
     again = copy.deepcopy(document())
     for step in again["steps"]:
         step[name] = value

@@ -19,7 +19,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("given", "first"), [(FILE, 4), ("config:\n  busbar:target: oci\n", 1), ("config:\n", 1)])
-def test_a_stack_that_measured_again_twice_is_two_runs_ahead_of_its_file(checkout, capsys, given, first):
+def test_after_two_calls_of_make_measure_the_run_number_is_two_above_the_stack_file(checkout, capsys, given, first):
     (checkout / "Pulumi.dev.yaml").write_text(given)
     for verb in ("run", "raise", "raise", "run"):
         assert run_number.main([verb, "dev"]) == 0

@@ -1,4 +1,4 @@
-"""The runner as on a head node: packed, in a home of its own, started, lost, found again."""
+"""The runner in a home of its own, as on a head node: builds, measurements, lost connections and refusals."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_build_takes_the_newest_mpi_and_lists_the_programs_it_built(head):
         ),
     ],
 )
-def test_a_build_that_cannot_be_trusted_is_refused_in_a_sentence(head, changes, sentence):
+def test_a_build_that_cannot_be_made_or_trusted_is_refused_in_a_sentence(head, changes, sentence):
     status, out, err = head.run(build_request(head, **changes))
     assert (status, out) == (1, "")
     assert sentence in err
@@ -96,15 +96,15 @@ def test_programs_that_changed_since_the_build_are_not_run(head):
     program.write_text("#!/bin/sh\necho another\n")
     status, out, err = head.run(measure_request(head, REAL_RUN, run_id="measure2", **built))
     assert (status, out) == (1, "")
-    assert "the programs differ from the build on head (all_reduce_perf: FAILED); nothing was started" in err
+    assert "on head (all_reduce_perf: FAILED), the programs are not those of the build; nothing was started" in err
     program.unlink()
     status, _, err = head.run(measure_request(head, REAL_RUN, run_id="measure3", **built))
     assert status == 1
     assert "on head (all_reduce_perf: FAILED open or read)" in err
 
 
-def test_a_measurement_is_one_line_with_every_row_and_its_evidence(head):
-    # As it is sent: one file.
+def test_the_result_of_a_measurement_is_one_line_with_every_row_and_the_evidence(head):
+    # The runner as it is sent: packed into one file.
     head.program = head.home / "runner.pyz"
     head.program.write_bytes(pack.runner())
     status, out, err = head.run(measure_request(head, REAL_RUN))
@@ -147,12 +147,12 @@ def test_no_environment_leaves_the_node_or_stays_in_its_evidence(head):
     assert not (head.home / "plan" / "result.json").exists()
 
 
-def test_mpirun_knows_nothing_of_the_connection_or_of_the_engine(head):
+def test_mpirun_gets_no_variables_of_ssh_or_of_the_engine(head):
     head.environment |= {"SSH_CLIENT": "198.51.100.7 1 22", "PULUMI_ACCESS_TOKEN": "pul-planted"}
     status, _, err = head.run(measure_request(head, f"env > {head.home}/known\n" + REAL_RUN))
     assert status == 0, err
     known = (head.home / "known").read_text()
-    assert "PLANTED_TOKEN" in known, "ranks have what a login has"
+    assert "PLANTED_TOKEN" in known, "ranks get the environment of a login"
     assert "SSH_" not in known
     assert "PULUMI_" not in known
 
@@ -170,7 +170,7 @@ def test_a_finished_run_never_runs_again(head):
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
+def test_if_the_connection_is_lost_the_run_goes_on_and_the_next_call_finds_it(head):
     body = f"echo once >> {head.home}/count\nsleep 2\n{REAL_RUN}"
     lost = head.start("run")
     lost.stdin.write(json.dumps(measure_request(head, body)))
@@ -184,7 +184,7 @@ def test_a_lost_waiter_leaves_the_work_running_and_the_next_one_finds_it(head):
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_a_dead_worker_leaves_no_run_is_not_waited_for_and_the_next_run_starts_afresh(head):
+def test_a_killed_worker_ends_its_run_and_the_wait_and_the_next_call_starts_a_new_run(head):
     body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
     body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 300\n"
     waiting = head.start("run")
@@ -203,11 +203,11 @@ def test_a_dead_worker_leaves_no_run_is_not_waited_for_and_the_next_run_starts_a
     assert "the JSON result could not be used" in json.loads(out)["steps"][0]["problems"][0]
 
 
-#: What NCCL writes when a link dies under it (src/transport/net_ib.cc).
+#: What NCCL writes when a link fails during a run (src/transport/net_ib.cc).
 COMPLETION = "NET/IB : Got completion from peer 10.0.1.3<40123> with status=12 opcode=0 len=0 vendor err 129 (Recv) hca mlx5_5"
 
 
-def test_a_deciding_run_that_dies_is_a_finding_with_nccls_warnings_of_every_node_and_its_output_kept(head):
+def test_a_deciding_run_that_dies_is_reported_with_nccls_warnings_and_its_output_is_in_the_evidence(head):
     logs = f"{head.home}/.busbar/nccl"
     body = f"echo 'head:7:7 [0] NCCL WARN {COMPLETION}' > {logs}/nccl.head.7\necho Test NCCL failure x.cu:1; exit 3\n"
     request = measure_request(head, body, logs=logs)
@@ -218,7 +218,7 @@ def test_a_deciding_run_that_dies_is_a_finding_with_nccls_warnings_of_every_node
     line = json.loads(out)
     assert [bool(step.get("rows")) for step in line["steps"]] == [True, False, False]
     assert "exited with status 3: Test NCCL failure" in line["steps"][1]["failed"]
-    assert line["steps"][2]["failed"] == "did not run, because all_reduce returned nothing"
+    assert line["steps"][2]["failed"] == "did not run, because the step all_reduce returned nothing"
     assert line["warnings"] == [{"node": "head", "said": COMPLETION, "count": 1}]
     kept = gzip.decompress(Path(line["evidence"]["path"]).read_bytes()).decode()
     assert "Test NCCL failure x.cu:1" in kept
@@ -235,7 +235,7 @@ STOPPED_RANK = (
 
 
 @pytest.mark.parametrize("bound", [{"timeout_s": 2}, {"silence_s": 1.0}])
-def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not_run_is_named(head, bound):
+def test_a_run_that_hangs_is_stopped_at_its_time_limit_and_the_stopped_rank_is_named(head, bound):
     request = measure_request(head, STOPPED_RANK, **{name: bound[name] for name in bound if name == "timeout_s"})
     request["steps"][0] |= {name: bound[name] for name in bound if name == "silence_s"}
     status, out, err = head.run(request)
@@ -245,7 +245,7 @@ def test_a_run_that_hangs_is_stopped_at_its_own_bound_and_the_rank_that_does_not
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
-def test_the_client_of_the_nccl_that_was_built_against_is_asked_who_lags_although_no_path_leads_to_it(head):
+def test_ncclras_of_the_nccl_that_nccl_tests_was_built_against_is_used_even_if_it_is_not_on_path(head):
     client = head.home / "own" / "bin" / "ncclras"
     client.parent.mkdir(parents=True)
     client.write_text("#!/bin/sh\n[ \"$1\" = -v ] && printf 'Errors\\n======\\n\\nrank 1 is missing\\n'\n")
@@ -254,16 +254,16 @@ def test_the_client_of_the_nccl_that_was_built_against_is_asked_who_lags_althoug
     assert "; NCCL says: rank 1 is missing" in json.loads(head.run(request)[1])["steps"][0]["failed"]
 
 
-def test_thousands_of_odd_rows_give_a_few_sentences_and_no_pass(head):
+def test_thousands_of_odd_rows_give_20_problems_and_the_number_of_the_others(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
     assert len(json.dumps(line)) < 64 * 1024
     assert len(step["problems"]) == 21
-    assert step["problems"][-1].endswith(" more of the kind")
+    assert step["problems"][-1].endswith(" more problems")
 
 
-def test_a_step_that_hangs_leaves_the_other_steps_their_time(head):
+def test_a_step_that_hangs_is_stopped_before_it_uses_up_the_time_of_the_other_steps(head):
     request = measure_request(head, REAL_RUN, timeout_s=40)
     request["steps"].insert(0, step_of(head, "sleep 60\n", "rails", decides=False) | {"silence_s": 1.0})
     line = json.loads(head.run(request)[1])
@@ -271,7 +271,7 @@ def test_a_step_that_hangs_leaves_the_other_steps_their_time(head):
     assert line["steps"][1]["rows"]
 
 
-def test_a_rehearsals_banner_allows_a_run_longer_silence(head):
+def test_a_run_that_states_a_rehearsals_scale_may_be_silent_for_longer(head):
     banner = "# busbar rehearsal: line rates scaled by 1/4000"
     request = measure_request(head, f"echo '{banner}'; sleep 2\n{REAL_RUN}")
     request["steps"][0] |= {"silence_s": 0.5}
@@ -300,7 +300,7 @@ def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
         ("", "3, 400, 99", "head: GPU 3 has 400 MiB in use and is 99 % busy"),
     ],
 )
-def test_another_users_job_stops_the_measurement_before_it_starts(head, apps, used, says):
+def test_the_measurement_does_not_start_on_gpus_that_are_in_use(head, apps, used, says):
     own = str(os.getpid())
     with_smi(head, apps.replace("PID", own), used)
     status, out, err = head.run(measure_request(head, f"touch {head.home}/started\n{REAL_RUN}"))
@@ -315,7 +315,7 @@ def test_gpus_that_nobody_uses_are_measured(head, apps):
     assert head.run(measure_request(head, REAL_RUN))[0] == 0
 
 
-def test_a_nodes_driver_is_asked_once_for_its_gpus_and_for_counters_alone_after_the_run(head):
+def test_a_nodes_driver_is_asked_once_for_its_gpus_and_after_the_run_only_for_counters(head):
     """If a node's driver does not stay loaded, each query takes about a second."""
     with_smi(head)
     assert head.run(measure_request(head, f"echo ranks >> {head.home}/asked\n{REAL_RUN}"))[0] == 0
@@ -330,7 +330,7 @@ def test_a_node_with_fewer_gpus_is_named_before_anything_runs(head):
     assert "head shows 2 GPUs, but its shape has 8" in err
 
 
-def test_the_plan_can_be_printed_and_typed_by_hand(head):
+def test_the_plan_is_printed_as_commands_that_can_be_typed_by_hand(head):
     planned = measure_request(head, REAL_RUN)
     planned["steps"][0]["ranks"]["environment"] = {"NCCL_TESTS_SPLIT": "MOD 8"}
     status, out, _ = head.run(planned, "plan")
@@ -374,7 +374,7 @@ def test_nccls_transport_lines_are_counted_and_its_log_files_are_removed(head):
     assert not (head.home / "nccl").exists()
 
 
-def test_a_fabric_interface_that_is_absent_is_named_and_what_nccl_takes_instead_is_measured(head):
+def test_an_absent_fabric_interface_is_named_and_nccl_chooses_an_interface_itself(head):
     request = measure_request(head, f'echo "$SAID" > {head.home}/words\n' + REAL_RUN, fabric=["fab0"])
     request["steps"][0]["ranks"]["environment"] = {"NCCL_SOCKET_IFNAME": "=fab0", "NCCL_DEBUG": "INFO"}
     status, out, err = head.run(request)
@@ -399,7 +399,7 @@ def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head
     request["steps"].append(step_of(head, body, "rails", stage="rails", groups=2, decides=False))
     status, out, err = head.run(request)
     assert status == 0, err
-    # A group of one rank moves nothing between ranks, so a factor of 0 is right and useless: this test needs the times.
+    # With one rank in each group nothing moves between ranks, so the busbw is 0. With two ranks, below, it follows the times.
     assert json.loads(out)["steps"][1]["groups_gb_s"] == [0.0, 0.0]
     request["run_id"] = "measure2"
     request["steps"][1]["ranks"]["per_node"] = 4
@@ -422,7 +422,7 @@ def test_an_invalid_request_is_refused(head, text):
 
 
 def asked(head: Head, text: str) -> dict:
-    """Return the line that the engine keeps; a refusal does not fail there."""
+    """Return the line that the runner prints for the engine; a refusal, too, is a line with exit status 0."""
     child = head.start("ask")
     out, err = child.communicate(text, timeout=60)
     assert child.returncode == 0, err
@@ -433,17 +433,17 @@ def asked(head: Head, text: str) -> dict:
 @pytest.mark.parametrize(
     ("text", "kind", "why"),
     [
-        ("", "", "the request is not one: Expecting value"),
-        ('{"schema": 1, "kind": "measure", "run_id": "x"}', "measure", "the request is not one: schema is 1; it must be 2"),
+        ("", "", "the request is invalid: Expecting value"),
+        ('{"schema": 1, "kind": "measure", "run_id": "x"}', "measure", "the request is invalid: schema is 1; it must be 2"),
     ],
 )
-def test_for_the_engine_an_invalid_request_gives_a_line_that_says_so(head, text, kind, why):
+def test_an_invalid_request_by_the_engine_gives_a_line_with_the_reason(head, text, kind, why):
     found = asked(head, text)
     assert (found["kind"], found["schema"]) == (kind, 2)
     assert found["failed"].startswith(why)
 
 
-def test_for_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_measures(head):
+def test_a_measurement_refused_to_the_engine_is_a_line_and_the_next_attempt_measures(head):
     with_smi(head, "77, python3, 30\\n", "0, 600, 3")
     request = json.dumps(measure_request(head, REAL_RUN))
     found = asked(head, request)
@@ -454,7 +454,7 @@ def test_for_the_engine_a_refused_measurement_is_a_line_and_the_next_attempt_mea
 
 
 @pytest.mark.parametrize("place", [".busbar", ".busbar/runs"])
-def test_a_head_node_without_disk_space_or_rights_reports_it_in_the_line_and_the_next_attempt_measures(head, place):
+def test_missing_disk_space_or_rights_on_the_head_node_are_reported_in_the_line_and_the_next_attempt_measures(head, place):
     """A file in place of a folder stands in for a full disk: in both cases nothing can be created there."""
     path = head.home / place
     path.parent.mkdir(exist_ok=True)
@@ -477,10 +477,10 @@ def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_att
         assert "No space left on device" in found["failed"]
         request = json.dumps(measure_request(head, body.replace("ln -s /dev/full", ": ")))
         again = asked(head, request)
-        assert "the JSON result is cut" in again["steps"][0]["problems"][0], "with room for it, it is a finding"
+        assert "the JSON result is cut" in again["steps"][0]["problems"][0], "the disk has space, so the run is at fault"
 
 
-def test_a_full_disk_of_the_node_that_writes_the_result_is_named_with_its_address_and_a_silent_node_is_not(head, monkeypatch):
+def test_a_full_disk_of_the_node_that_writes_the_result_is_an_error_and_a_silent_node_is_a_problem(head, monkeypatch):
     monkeypatch.setenv("PATH", head.environment["PATH"])
     result = head.home / "plan" / "result.json"
     job = program_run.Job("all_reduce", ["cat", str(GOLDEN / "h200x2.txt")], str(result), 30, result_at="10.0.1.3")
@@ -498,13 +498,13 @@ def test_a_full_disk_of_the_node_that_writes_the_result_is_named_with_its_addres
 
 @pytest.fixture
 def near():
-    """A short home path, because a socket's path must be short."""
+    """A head node with a short home path, because a socket's path must be short."""
     with tempfile.TemporaryDirectory(prefix="bb") as folder:
         yield Head(Path(folder))
 
 
 def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_share_it(near):
-    """The stand-in for ssh logs its words and runs the command here."""
+    """The stand-in for ssh logs its arguments and runs the command on this machine."""
     near.tool("ssh", f'echo "$*" >> {near.home}/calls; for last; do :; done; exec sh -c "$last"\n')
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
     status, _, err = near.run(build_request(near, nodes=nodes))
@@ -518,7 +518,7 @@ def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_shar
 @pytest.mark.parametrize(
     ("said", "setting"), [("9.0", "NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90"), ("Unknown field", "")]
 )
-def test_the_build_is_for_this_nodes_gpu_alone_where_its_architecture_is_known(near, said, setting):
+def test_the_build_is_only_for_this_nodes_gpu_if_its_architecture_is_known(near, said, setting):
     near.tool("nvidia-smi", f"echo '{said}'\n")
     status, _, err = near.run(build_request(near))
     assert status == 0, err
@@ -550,7 +550,7 @@ def test_a_node_without_the_programs_gets_all_of_them_and_nothing_else_is_left_t
     assert list(folder.parent.iterdir()) == [folder]
 
 
-def test_a_home_path_too_long_for_a_socket_means_no_shared_connections(near):
+def test_no_connection_is_shared_if_the_home_path_is_too_long_for_a_socket(near):
     deep = near.home / ("d" * 60)
     deep.mkdir()
     there = Head(deep)
@@ -560,12 +560,12 @@ def test_a_home_path_too_long_for_a_socket_means_no_shared_connections(near):
     assert (status, json.loads(out)["shared"]) == (0, "~/.busbar/ssh/%C"), err
 
 
-def test_the_packed_runner_depends_on_its_source_alone():
+def test_packing_the_runner_twice_gives_the_same_bytes():
     assert pack.runner() == pack.runner()
 
 
 @pytest.mark.parametrize(("status", "read"), [(1, True), (7, True), (139, False)])
-def test_a_run_with_wrong_values_is_read_unless_a_signal_killed_it(head, status, read):
+def test_the_rows_of_a_failed_run_are_read_unless_a_signal_killed_it(head, status, read):
     found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
     step = json.loads(found[1])["steps"][0]
     assert bool(step.get("rows")) == read

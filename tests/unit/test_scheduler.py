@@ -60,7 +60,7 @@ def test_dynamic_nodes_are_one_line_and_static_nodes_have_their_addresses():
     ]
 
 
-def test_each_queue_has_its_own_nodes_and_its_idle_time_in_minutes():
+def test_each_queue_has_its_own_nodes_and_its_idle_time_in_seconds():
     lines = [line for line in slurm_conf(cluster()).splitlines() if line.startswith(("PartitionName", "NodeSet"))]
     assert lines == [
         "NodeSet=gpu_nodes Feature=gpu_nodes",
@@ -73,19 +73,19 @@ def test_each_queue_has_its_own_nodes_and_its_idle_time_in_minutes():
     ]
 
 
-def test_slurm_never_ends_static_nodes():
+def test_slurm_never_powers_down_static_nodes():
     assert "SuspendExcNodes=gpu-st-p5-[1-2]\n" in slurm_conf(cluster())
     still = slurm_conf(cluster(GPU, Queue("still", [NodeSet("p5", H100, [Node("x", "x", "10.0.0.7")])])))
     assert re.search(r"PartitionName=still .* SuspendTime=INFINITE", still)
 
 
-def test_a_cluster_of_static_nodes_starts_and_ends_nothing():
+def test_a_cluster_of_static_nodes_has_no_programs_that_start_or_terminate_nodes():
     text = slurm_conf(cluster(Queue("gpu", [NodeSet("p5", H100, NODES)], default=True)))
     assert not re.search("Suspend|Resume|CLOUD|cloud", text)
 
 
 @pytest.mark.parametrize(("memory", "select", "constrained"), [(True, "CR_CPU_Memory", True), (False, "CR_CPU", False)])
-def test_memory_is_scheduled_and_constrained_where_wanted(memory, select, constrained):
+def test_memory_is_scheduled_and_constrained_only_if_requested(memory, select, constrained):
     found = files(cluster(memory=memory)._replace(cgroups=True))
     assert f"SelectTypeParameters={select}\n" in found["slurm.conf"]
     assert ("ConstrainRAMSpace=yes" in found["cgroup.conf"]) is constrained
@@ -104,7 +104,7 @@ def placed(*places: tuple[str, ...]) -> Queue:
     return Queue("gpu", [NodeSet("p5", H100, nodes, 2)], default=True)
 
 
-def test_nodes_of_one_place_share_a_switch_and_dynamic_nodes_have_their_own():
+def test_nodes_of_one_place_share_a_switch_and_dynamic_nodes_have_their_own_switch():
     queue = placed(("nn-1", "nn-2.a"), ("nn-1", "nn-2.a"), ("nn-1",))
     assert topology_conf(cluster(queue, topology=Topology("tree"))).splitlines() == [
         "SwitchName=cluster-gpu-p5-dynamic Nodes=gpu-dy-p5-[1-2]",
@@ -119,7 +119,7 @@ def test_nodes_of_one_place_share_a_switch_and_dynamic_nodes_have_their_own():
     ]
 
 
-def test_a_rack_is_a_block():
+def test_the_nodes_of_a_rack_are_a_block_of_slurms_topology():
     queue = placed(("rack-1",), ("rack-1",), ("rack-2",))
     found = files(cluster(queue, topology=Topology("block", 18)))
     assert "TopologyPlugin=topology/block\n" in found["slurm.conf"]
@@ -137,11 +137,11 @@ def test_nodes_have_a_script_in_each_folder_that_slurmd_runs():
     assert all(body.startswith("#!/bin/sh\n") for body in scripts().values())
 
 
-def test_nothing_is_written_of_topology_unless_wanted():
+def test_no_topology_is_written_unless_it_is_requested():
     assert sorted(files(cluster())) == ["cgroup.conf", "gres.conf", "slurm.conf"]
 
 
-def test_another_file_is_another_digest():
+def test_a_changed_file_changes_the_digest():
     assert digest(cluster()) == digest(cluster()) != digest(cluster(memory=True))
 
 

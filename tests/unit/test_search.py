@@ -18,7 +18,7 @@ from tools.search.simulate import Fabric, Fault, Score, planted, ring_factor, ru
 ROOT = Path(__file__).parents[2]
 
 
-#: Kinds of fabrics, a few of each.
+#: Kinds of fabrics, each with several searches.
 COURSES = {
     "steady causes, 8 nodes": Case(8, 14, (0, 1, 2), short=True),
     "disturbed trials, 8 nodes": Case(8, 14, (1, 2), disturbed=0.05),
@@ -59,14 +59,17 @@ def named(fabric: Fabric, **known: float):
 
 
 def excused(trial: Trial, chance: random.Random) -> Sample:
-    """Return the runner's report on healthy hosts whose ranks waited for processors: rings at the limit, most pairs above."""
+    """Return the runner's report on healthy hosts whose ranks waited for processors.
+
+    Rings and a few pairs only reach the limit; other pairs exceed it.
+    """
     if len(trial.nodes) > 2 or chance.random() < 0.1:
         return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
     return Sample(trial, chance.uniform(0.0234, 0.0238), "")
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rings_that_waiting_explains_are_no_group_that_is_slow_together(seed):
+def test_rings_that_are_slow_because_of_busy_processors_are_not_named_as_a_group(seed):
     """Four of eight healthy hosts on a busy machine were once blamed, because their pairs had not waited."""
     chance, search = random.Random(seed), Search(8, 4, 0.02125, 0.0194)  # noqa: S311
     while trials := search.next_round():
@@ -113,22 +116,22 @@ def test_one_disturbed_number_beside_a_bad_link_blames_neither_end(disturbed, re
     assert found.rounds <= 9
 
 
-def test_disturbed_trials_seldom_mislead():
+def test_disturbed_trials_seldom_mislead_the_search():
     scores = Case(8, 100, (1,), disturbed=0.02).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
 
 
-def test_a_link_may_be_slow_on_one_rail():
+def test_a_link_that_is_slow_on_one_rail_is_named_with_that_rail():
     assert named(Fabric(8, 4, (Fault("link", (0, 7), (3,), 0.5),)))[0] == [("link", (0, 7), (3,))]
 
 
-def test_neighbours_that_are_both_slow_are_two_nodes():
+def test_two_slow_neighbours_are_named_as_two_nodes():
     fabric = Fabric(8, 4, (Fault("node", (3,), (), 0.5), Fault("node", (4,), (), 0.7)))
     assert sorted(named(fabric)[0]) == [("node", (3,), ()), ("node", (4,), ())]
 
 
-def test_two_slow_links_of_one_node_are_not_the_node():
+def test_two_slow_links_of_one_node_are_named_as_links():
     fabric = Fabric(8, 4, (Fault("link", (3, 4), (), 0.5), Fault("link", (4, 5), (), 0.5)))
     assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("link", (4, 5), ())]
 
@@ -138,7 +141,7 @@ def test_a_link_far_slower_than_its_slow_node_is_named_beside_it():
     assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("node", (3,), ())]
 
 
-def test_two_slow_rails_of_one_node_are_two_causes():
+def test_two_slow_rails_of_one_node_are_named_separately():
     fabric = Fabric(8, 8, (Fault("rail", (3,), (1,), 0.5), Fault("rail", (3,), (6,), 0.6)))
     assert sorted(named(fabric)[0]) == [("rail", (3,), (1,)), ("rail", (3,), (6,))]
 
@@ -156,7 +159,7 @@ def test_a_cluster_that_is_slow_everywhere_is_detected_only_if_the_limit_is_know
     assert named(fabric)[0] == []
 
 
-def test_between_two_nodes_nobody_is_blamed_alone():
+def test_between_two_nodes_only_their_link_is_blamed():
     for fault, rails in ((Fault("node", (0,), (), 0.5), ()), (Fault("rail", (1,), (2,), 0.5), (2,))):
         fabric = Fabric(2, 4, (fault,))
         assert named(fabric, pair_limit_gb_s=fabric.gate_gb_s())[0] == [("link", (0, 1), rails)]
@@ -176,7 +179,7 @@ def test_two_halves_that_are_slow_only_between_each_other_are_a_group():
     assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("group", (4, 5, 6, 7))]
 
 
-def test_a_ring_whose_pairs_are_all_fine_is_measured_as_a_whole_if_its_number_is_unknown():
+def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_its_busbw_is_unknown():
     asked: list[Trial] = []
     search = Search(8, 4)
     while trials := search.next_round():
@@ -213,7 +216,7 @@ def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
 
 @pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
 def test_the_margin_for_slow_grows_with_the_noise(noise):
-    """A cluster that is noisy and healthy needs no pair twice."""
+    """In a noisy but healthy cluster, no trial runs twice."""
     again = 0
     for seed in range(5):
         fabric = Fabric(64, 1, (), noise=noise, seed=seed)
@@ -226,7 +229,7 @@ def test_the_margin_for_slow_grows_with_the_noise(noise):
     assert again == 0
 
 
-def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_why():
+def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_reason():
     found, finding = named(Fabric(8, 4, (Fault("link", (2, 3), (), 0.0),)))
     assert found == [("link", (2, 3), ())]
     assert finding.culprits[0].ratio == 0.0
@@ -235,7 +238,7 @@ def test_a_trial_without_a_number_counts_as_slow_and_keeps_its_why():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0])
-def test_a_value_that_is_not_a_number_counts_as_none(value):
+def test_a_number_that_is_nan_infinite_or_negative_counts_as_no_number(value):
     search = Search(4, 1)
     trials = search.next_round()
     search.record([Sample(trial, value if trial.nodes == (0, 1) else 40.0, "") for trial in trials])
@@ -260,7 +263,7 @@ def test_a_rail_without_a_number_counts_as_dead():
     assert finding.culprits[0].ratio == 0.0
 
 
-def test_if_nothing_answers_it_stops_and_says_so():
+def test_if_no_trial_has_a_number_the_search_ends_and_blames_the_group():
     search = Search(8, 4)
     while trials := search.next_round():
         search.record([Sample(trial, None, "no route") for trial in trials])
@@ -275,7 +278,7 @@ def test_a_node_that_is_slow_at_times_is_named_as_flapping():
     assert sum(culprit.flapping for culprit in found) >= 0.9 * len(found)
 
 
-def test_a_finding_is_valid_at_any_moment():
+def test_a_search_has_a_valid_finding_after_any_round():
     fabric = Fabric(16, 4, (Fault("node", (5,), (), 0.5),), noise=0.02)
     search = Search(16, 4, None, fabric.whole())
     assert search.finding().summary == "no trial has run yet"
@@ -286,13 +289,13 @@ def test_a_finding_is_valid_at_any_moment():
     assert search.finding().culprits
 
 
-def test_it_stops_after_the_given_number_of_rounds():
+def test_a_search_ends_after_the_given_number_of_rounds():
     fabric = Fabric(16, 4, (Fault("node", (5,), (), 0.5),))
     finding = run(fabric, Search(16, 4, None, fabric.whole(), max_rounds=3))
     assert (finding.rounds, finding.exhausted) == (3, False)
 
 
-def test_it_refuses_anything_that_was_not_requested():
+def test_the_search_refuses_results_that_it_did_not_request():
     search = Search(4, 1)
     search.next_round()
     with pytest.raises(ValueError, match="was not requested"):
@@ -314,7 +317,7 @@ def test_it_refuses_anything_that_was_not_requested():
     knows=st.tuples(st.booleans(), st.booleans()),
 )
 @settings(max_examples=30)
-def test_trials_of_a_round_share_nothing_and_the_search_ends(fabric, count, active, knows):
+def test_trials_of_a_round_share_no_rail_of_a_node_and_the_search_ends(fabric, count, active, knows):
     dice = random.Random(fabric.seed)  # noqa: S311 - noise
     nodes, rails = fabric.nodes, fabric.rails
     kinds = [*CAUSES, "rail_plane", "group"] if nodes > 6 else ["rail_plane"]
@@ -357,20 +360,20 @@ def test_one_fault_is_found_whatever_the_size(nodes):
     assert Score.precision(scores) >= 0.97
 
 
-def test_three_faults_among_256_nodes_are_found_within_two_log_rounds():
+def test_up_to_three_faults_among_256_nodes_are_found_within_16_rounds():
     scores = Case(256, 12, (1, 2, 3)).scores()
     assert Score.recall(scores) >= 0.99
     assert Score.precision(scores) >= 0.99
     assert max(one.rounds for one in scores) <= 2 * math.log2(256)
 
 
-def test_eight_nodes_need_a_third_of_the_rounds_of_all_pairs():
+def test_eight_nodes_need_at_most_a_third_of_the_rounds_of_all_pairs():
     scores = Case(8, 60, (1,)).scores()
     assert Score.recall(scores) >= 0.98
     assert max(one.rounds for one in scores) * 3 <= ALL_PAIRS_OF_EIGHT
 
 
-def test_a_search_blind_to_links_would_score_worse():
+def test_blaming_a_node_for_its_link_scores_worse():
     """The score itself can fail: blaming a node for a link is wrong and misses the link."""
     fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
     told = score(fabric, whole_gb_s=fabric.whole())
@@ -408,7 +411,7 @@ def test_the_healthy_number_beside_a_culprit_comes_from_a_trial_like_its_worst_o
 
 
 @pytest.mark.parametrize("nodes", [8, 16, 64])
-def test_one_bad_node_under_a_narrow_spine_is_blamed_without_any_innocent_pair(nodes):
+def test_under_a_narrow_spine_only_the_bad_node_is_blamed(nodes):
     fabric = Fabric(nodes, 4, (Fault("node", (1,), (), 0.6),), leaf=nodes // 2, spine=0.5)
     finding = run(fabric, Search(nodes, 4, None, 0.6 * fabric.healthy()))
     assert [(one.kind, one.nodes) for one in finding.culprits if one.kind != "between"] == [("node", (1,))]
@@ -419,7 +422,7 @@ def test_one_bad_node_under_a_narrow_spine_is_blamed_without_any_innocent_pair(n
 
 @pytest.mark.parametrize(("nodes", "leaf"), [(16, 4), (64, 8), (128, 16), (128, 4)])
 @pytest.mark.parametrize("fault", [Fault("node", (5,), (), 0.5), Fault("link", (5, 6), (), 0.5)], ids=lambda one: one.kind)
-def test_a_cause_as_slow_as_the_spine_between_small_leaves_is_told_apart_from_it(nodes, leaf, fault):
+def test_a_bad_node_or_link_as_slow_as_the_spine_is_distinguished_from_the_spine(nodes, leaf, fault):
     """Most partners are on other leaves, so most rounds are slow: each pair is tried by itself before anything is blamed."""
     fabric = Fabric(nodes, 4, (fault,), 0.02, leaf=leaf, spine=0.5)
     finding = run(fabric, Search(nodes, 4, None, 0.5 * fabric.healthy()))
@@ -429,20 +432,20 @@ def test_a_cause_as_slow_as_the_spine_between_small_leaves_is_told_apart_from_it
 
 
 @pytest.mark.parametrize("shared", [{"spine": 0.5}, {"ecmp": 0.1}])
-def test_links_that_pairs_share_blame_nobody(shared):
+def test_shared_links_of_a_healthy_fabric_cause_no_blame(shared):
     for nodes in (8, 64):
         scores = Case(nodes, 10, (0,), leaf=nodes // 2, short=True, **shared).scores()
         assert [one.finding.culprits for one in scores if one.wrong] == []
 
 
-def test_a_bad_node_does_not_take_its_neighbour_on_a_leaf_of_two_with_it():
+def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
     """The neighbour is slow with all others in a full round, and in a sparse round only with the bad node."""
     scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
     assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12
 
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
-def test_leaves_so_small_that_two_of_their_nodes_fill_the_spine_blame_nobody(leaf, spine):
+def test_healthy_leaves_whose_uplinks_two_nodes_fill_cause_no_blame(leaf, spine):
     """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
@@ -450,7 +453,7 @@ def test_leaves_so_small_that_two_of_their_nodes_fill_the_spine_blame_nobody(lea
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
-    """Two of its pairs, each slow once and equally slow, are not two bad links: a third partner shows that."""
+    """Two pairs of the node, each slow once and equally slow, are not two bad links: a third partner shows that."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
@@ -466,8 +469,8 @@ def test_part_of_a_cluster_that_is_cut_off_is_still_named_where_most_of_a_round_
 
 
 @pytest.mark.parametrize(("others", "needed"), [(0, 3), (3, 4), (12, 4), (60, 5)])
-def test_the_more_suspects_there_are_the_more_often_a_pair_must_be_slow(others, needed):
-    """Each of the others was slow once, and was not tried again yet."""
+def test_the_more_pairs_were_slow_the_more_often_a_pair_must_be_slow_to_be_blamed(others, needed):
+    """Each of the other pairs was slow once, and was not tried again yet."""
     samples = [Sample(Trial((node, node + 1), ()), 30.0, "") for node in range(2, 2 + 2 * others, 2)]
     fine = [Sample(Trial((node, node + 1), ()), 40.0, "") for node in range(200, 400, 2)]
     search = Search(400, 1, None, 20.0)
@@ -486,11 +489,11 @@ def test_a_pair_that_is_slow_only_beside_others_is_not_a_bad_link():
         single = len(trials) == 1
         tried += single and trials[0].nodes == (2, 3)
         search.record([Sample(trial, 20.0 if trial.nodes == (2, 3) and not single else 40.0, "") for trial in trials])
-    assert tried, "it was repeated alone"
+    assert tried, "the pair was tried by itself"
     assert [one for one in search.finding().culprits if one.kind != "between"] == []
 
 
-def test_disturbances_blame_nobody_at_any_size():
+def test_disturbances_cause_no_blame_at_any_size():
     assert sum(one.wrong for nodes in (8, 64) for one in Case(nodes, 20, (0,), disturbed=0.02, short=True).scores()) == 0
 
 
@@ -520,7 +523,7 @@ def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first)
 
 
 def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
-    """The link is faulty at times: single rails were run three times while it was fine, then while it was not."""
+    """The link is faulty only at times: individual rails run three times while it is fine, and then while it is not."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():
         singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]
@@ -545,7 +548,7 @@ def test_a_slow_link_that_no_ring_crosses_is_found_where_an_all_to_all_is_short(
 
 
 @pytest.mark.parametrize("nodes", [3, 8, 17])
-def test_off_the_ring_every_pair_runs_and_no_node_runs_twice_in_a_round(nodes):
+def test_trials_off_the_ring_cover_every_pair_and_no_node_runs_twice_in_a_round(nodes):
     fabric, search, tried = Fabric(nodes, 4), Search(nodes, 4, None, None, off_ring=True), set()
     while trials := search.next_round():
         busy = [node for trial in trials if not trial.rails for node in trial.nodes]

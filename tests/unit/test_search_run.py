@@ -1,4 +1,4 @@
-"""The search as a head node runs it: real requests, real processes, one mpirun per round; only the fabric is a model."""
+"""The search as a head node runs it, with real requests and processes; ssh, mpirun and the fabric are stand-ins."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Fabric(Head):
         return json.loads(out)
 
     def measured_again(self, culprit):
-        """Return what the script of the culprit's next command prints: what was measured, and its number."""
+        """Run the script of the culprit's next command; return each trial that it prints, with its number."""
         script = culprit["next"].rpartition("; ")[2]
         found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
         return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
@@ -143,14 +143,14 @@ def test_each_other_node_has_one_connection_that_all_rounds_share():
         assert all("ControlPath=~/.busbar/ssh/%C" in line for line in dialled)
 
 
-def test_a_node_that_breaks_every_run_is_found_by_running_its_round_one_by_one(fabric):
+def test_a_node_that_breaks_every_run_is_found_by_running_the_trials_of_its_round_one_by_one(fabric):
     line = fabric.search(broken=[5])
     (culprit,) = line["culprits"]
     assert (culprit["kind"], culprit["nodes"], culprit["ratio"]) == ("node", ["node-5"], 0.0)
     assert "was lost" in culprit["evidence"][0]["why"]
 
 
-def test_a_pair_without_the_head_node_is_measured_too_and_leaves_no_result_behind(tmp_path):
+def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_its_nodes(tmp_path):
     three = Fabric(tmp_path, 3)
     line = three.search(["node", [1], [3], 0.4])
     assert line["failed"] is None
@@ -184,14 +184,14 @@ def test_a_run_that_cannot_be_read_blames_no_node(fabric):
     assert not line["complete"]
 
 
-def test_a_budget_that_is_used_up_says_so_and_keeps_what_is_known(fabric):
+def test_a_search_that_used_up_its_time_limit_says_so_and_keeps_its_findings(fabric):
     line = fabric.search(["node", [3], [], 0.5], budget_s=0)
     assert line["failed"] == "the budget of 0 s was used up after 0 rounds"
     assert not line["complete"]
 
 
 def again(fabric, **bodies) -> dict:
-    """Return the second look's part of a request: its runs as shell, by name."""
+    """Return the retest's part of a request: its runs as shell, by name."""
     body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
     steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
     return body | {"steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
@@ -202,7 +202,7 @@ def two(tmp_path):
     return Fabric(tmp_path, 2)
 
 
-def test_a_short_result_is_measured_again_first_and_its_evidence_names_the_first_run(two):
+def test_a_short_result_is_first_measured_again_and_the_evidence_names_the_first_run(two):
     line = two.search(again=again(two, all_reduce=REAL_RUN, rails="echo no such device >&2; exit 1\n"))
     whole, failed = line["again"]["steps"]
     assert whole["rows"]
@@ -216,7 +216,7 @@ def test_a_short_result_is_measured_again_first_and_its_evidence_names_the_first
     assert "no such device" in Path(re.findall(r"its output is (\S+) ", failed["failed"])[0]).read_text()
 
 
-def test_another_search_finds_the_second_look_that_was_taken(two):
+def test_another_search_finds_the_retest_that_was_made(two):
     once = "test ! -e $HOME/ran || exit 1; touch $HOME/ran\n" + REAL_RUN
     first = two.search(again=again(two, all_reduce=once))
     second = two.search(again=again(two, all_reduce=once), run_id="search2", budget_s=30)
@@ -224,14 +224,14 @@ def test_another_search_finds_the_second_look_that_was_taken(two):
     assert first["again"]["steps"][0]["rows"]
 
 
-def test_a_second_look_uses_its_own_hosts_whatever_another_cluster_left_there(two):
+def test_a_retest_uses_its_own_hostfile_whatever_another_cluster_left(two):
     (two.home / "plan").mkdir()
     (two.home / "plan" / "hosts").write_text("127.0.1.9 slots=2\n")
     two.search(again=again(two, all_reduce=REAL_RUN))
     assert (two.home / "plan" / "hosts").read_text() == "127.0.1.0 slots=2\n127.0.1.1 slots=2\n"
 
 
-def test_a_second_look_that_cannot_be_taken_says_so_and_the_search_goes_on(two):
+def test_a_retest_that_cannot_run_is_reported_and_the_search_continues(two):
     asked = again(two, all_reduce=REAL_RUN)
     two.tool("ssh", "case $* in *inventory*|*-IS*) echo nobody >&2; exit 255;; *hostname*) echo n1;; esac\n")
     line = two.search(again=asked)
@@ -259,7 +259,7 @@ def fitting(two, line: dict) -> dict:
     return json.loads(ended.stdout)
 
 
-def test_a_line_that_would_be_too_long_drops_pairs_but_not_its_finding(two):
+def test_a_line_that_would_be_too_long_drops_pairs_but_not_the_culprits(two):
     line = {"culprits": ["x" * 20_000], "pairs": [[1, 2, 0.123456789]] * 1500, "again": {"steps": ["y" * 30_000]}}
     kept = fitting(two, line)
     assert len(json.dumps(kept)) < 64 * 1024
@@ -274,7 +274,7 @@ def test_a_line_at_exactly_the_limit_keeps_everything_and_one_byte_more_does_not
     assert len(fitting(two, line)["pairs"]) == pairs
 
 
-def test_a_search_that_is_not_needed_touches_nobody(fabric):
+def test_a_search_that_is_not_needed_connects_to_no_node(fabric):
     (fabric.home / "bin" / "ssh").unlink()
     assert fabric.search(needed=False, nodes=[])["needed"] is False
 

@@ -22,7 +22,7 @@ from config.kubernetes.model import SecondaryNetworks
 from manifests import objects, ours, secondary_networks, vendors
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-multus"}
-#: The kinds in Multus's manifest in its order, and the changes to them.
+#: A manifest with the kinds of objects of Multus's manifest, in the same order, and with the fields that the program changes.
 TEXT = """
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -67,7 +67,7 @@ def test_every_object_has_the_stacks_labels_and_definitions_come_first():
     assert on_nodes(found())["spec"]["template"]["metadata"]["labels"] == {"name": "multus"}
 
 
-def test_images_are_those_of_the_release_and_not_of_a_tag_that_moves():
+def test_images_are_pinned_to_the_release():
     pod = on_nodes(found(SecondaryNetworks().image("multus")))["spec"]["template"]["spec"]
     assert {one["image"] for key in ("containers", "initContainers") for one in pod[key]} == {
         "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4"
@@ -75,7 +75,7 @@ def test_images_are_those_of_the_release_and_not_of_a_tag_that_moves():
     assert "imagePullSecrets" not in pod
 
 
-def test_a_registry_of_ones_own_is_taken_with_its_secret():
+def test_an_image_from_the_users_own_registry_is_used_with_its_secret():
     pod = on_nodes(found("registry.example/multus-cni:v4.1.4", "regcred"))["spec"]["template"]["spec"]
     assert {one["image"] for key in ("containers", "initContainers") for one in pod[key]} == {
         "registry.example/multus-cni:v4.1.4"
@@ -83,7 +83,7 @@ def test_a_registry_of_ones_own_is_taken_with_its_secret():
     assert pod["imagePullSecrets"] == [{"name": "regcred"}]
 
 
-def test_multus_takes_its_configuration_from_the_nodes_that_it_leaves():
+def test_multus_removes_its_configuration_from_a_node_when_it_exits():
     (first,) = on_nodes(found())["spec"]["template"]["spec"]["containers"]
     assert first["args"] == ["--multus-conf-file=auto", "--cleanup-config-on-exit=true"]
 
@@ -126,7 +126,7 @@ def test_a_file_is_fetched_once_and_kept(served):
     assert asked == ["/a.yml"]
 
 
-def test_a_file_of_another_sum_is_refused_and_not_kept(served, tmp_path):
+def test_a_file_with_another_checksum_is_refused_and_not_kept(served, tmp_path):
     address, files, _ = served
     files["/a.yml"] = b"kind: Other"
     with pytest.raises(ValueError, match=rf"has sha256 {digest(b'kind: Other')} and not {digest(b'kind: A')}, so somebody"):
@@ -134,9 +134,9 @@ def test_a_file_of_another_sum_is_refused_and_not_kept(served, tmp_path):
     assert not list(tmp_path.rglob("*a.yml"))
 
 
-def test_without_a_way_out_the_file_is_named_with_the_place_to_bring_it_to(served, tmp_path):
+def test_without_internet_the_error_names_the_file_and_the_path_to_copy_it_to(served, tmp_path):
     address, _, _ = served
-    with pytest.raises(ValueError, match=r"this machine cannot fetch .*/a\.yml \(HTTP Error 404.*bring the file") as refused:
+    with pytest.raises(ValueError, match=r"this machine cannot fetch .*/a\.yml \(HTTP Error 404.*put the file") as refused:
         downloads.fetched(f"{address}/a.yml", digest(b"kind: A"))
     place = Path(str(refused.value).rpartition(" as ")[2])
     place.parent.mkdir()
@@ -148,7 +148,7 @@ def test_without_a_way_out_the_file_is_named_with_the_place_to_bring_it_to(serve
     assert tmp_path in place.parents
 
 
-# On kubectl's machine
+# Applied on the machine that runs kubectl
 
 ASK: dict[str, Any] = {
     "kubectl": {"kubeconfig": None, "context": None, "host": "this machine"},
@@ -175,7 +175,10 @@ def runs(at: int, *, restarts: int = 0, ready: str = "True", template: str = "1"
 
 
 class Applied(Cluster):
-    """A cluster whose DaemonSet controller has seen the applied objects; `definitions` are those of all namespaces."""
+    """A cluster whose DaemonSet controller has seen the applied objects.
+
+    `definitions` are the network definitions of all namespaces, or None if the cluster does not know this kind of object.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -210,21 +213,21 @@ def cluster(tmp_path, monkeypatch) -> Applied:
     return made
 
 
-def test_it_is_applied_without_force_and_waited_for_on_the_stacks_nodes(cluster, capsys):
+def test_a_secondary_network_is_applied_without_force_and_waited_for_on_the_stacks_nodes(cluster, capsys):
     kubernetes_secondary_network.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "multus", "nodes": ["gpu0", "gpu1"]}
     assert cluster.verbs().count("apply") == 2
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
-def test_an_installation_of_somebody_else_is_left_as_it_is(cluster):
+def test_an_installation_that_the_stack_did_not_make_is_left_as_it_is(cluster):
     cluster.objects["clusterrole.rbac.authorization.k8s.io", "multus"] = {"kind": "ClusterRole", "metadata": {"name": "multus"}}
-    with pytest.raises(SystemExit, match=r"^kubernetes\.secondaryNetworks\.install has multus, and the cluster has it already"):
+    with pytest.raises(SystemExit, match=r"^kubernetes\.secondaryNetworks\.install has multus, but the cluster already has it"):
         kubernetes_secondary_network.main(ASK)
     assert "apply" not in cluster.verbs()
 
 
-def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluster):
+def test_nothing_is_applied_to_a_cluster_other_than_the_one_in_the_stack_file(cluster):
     with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443"):
         kubernetes_secondary_network.main(ASK | {"server": "https://10.9.9.9:6443"})
     assert not cluster.objects
@@ -241,23 +244,23 @@ def test_nothing_is_applied_to_another_cluster_than_the_one_that_is_meant(cluste
         ([runs(0), runs(1, template="0")], "on gpu1 within 0 s: its pods report no reason"),
         (
             [runs(0), runs(1, ready="False")],
-            "its pods report no reason (it said: failed to create multus config (kube-multus-ds-1))",
+            "its pods report no reason (its last log line: failed to create multus config (kube-multus-ds-1))",
         ),
     ],
 )
-def test_a_node_on_which_it_does_not_run_is_named_with_what_lacks(cluster, coming, sentence):
+def test_a_node_on_which_multus_does_not_run_is_named_with_the_reason(cluster, coming, sentence):
     cluster.coming = coming
     with pytest.raises(SystemExit) as ended:
         kubernetes_secondary_network.main(ASK)
-    assert str(ended.value).startswith("Multus is applied, and does not stay up on gpu1")
+    assert str(ended.value).startswith("Multus is applied, but does not stay up on gpu1")
     assert sentence in str(ended.value)
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_pod_that_starts_again_and_again_is_not_taken_for_one_that_runs(monkeypatch):
+def test_a_pod_that_restarts_repeatedly_does_not_count_as_running(monkeypatch):
     count = iter(range(10**6))
     monkeypatch.setattr(kubernetes_secondary_network, "_restarts", lambda _: next(count))
-    with pytest.raises(SystemExit, match="does not stay up on gpu0, gpu1 within 0 s: it is restarted"):
+    with pytest.raises(SystemExit, match="does not stay up on gpu0, gpu1 within 0 s: its pods restart"):
         kubernetes_secondary_network.main(ASK)
 
 
@@ -266,7 +269,7 @@ def removed(monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
     kubernetes_secondary_network.main(ASK | changes)
 
 
-def test_destroy_ends_its_pods_before_their_rights_and_the_definitions(cluster, monkeypatch):
+def test_destroy_deletes_pods_before_their_rights_and_the_definitions(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.calls.clear()
     cluster.pods = []
@@ -277,7 +280,7 @@ def test_destroy_ends_its_pods_before_their_rights_and_the_definitions(cluster, 
     assert not cluster.objects
 
 
-#: Objects in the cluster -> how a sentence names them.
+#: A network definition and an attached pod in a namespace of somebody else.
 NETWORK = {"metadata": {"namespace": "theirs", "name": "fast"}, "spec": {"config": '{"ipam": {"type": "whereabouts"}}'}}
 ATTACHED = {
     "metadata": {"namespace": "theirs", "name": "x", "annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}},
@@ -286,7 +289,7 @@ ATTACHED = {
 }
 
 
-#: Existing definitions and pods, and which of them are named.
+#: Existing network definitions and pods, and the object that the message names.
 USED: list[tuple[list[dict[str, Any]] | None, list[dict[str, Any]], str]] = [
     ([NETWORK], [], "networkattachmentdefinition theirs/fast"),
     ([NETWORK | {"spec": {}}], [], "networkattachmentdefinition theirs/fast"),
@@ -297,18 +300,18 @@ USED: list[tuple[list[dict[str, Any]] | None, list[dict[str, Any]], str]] = [
 
 @pytest.mark.parametrize("name", ["multus", "whereabouts"])
 @pytest.mark.parametrize("used", USED, ids=["a network", "a network on the nodes", "a pod", "a pod without definitions"])
-def test_what_others_use_is_left_and_that_is_said(cluster, monkeypatch, capsys, name, used):
+def test_a_secondary_network_that_others_use_is_kept_and_reported(cluster, monkeypatch, capsys, name, used):
     kubernetes_secondary_network.main(ASK)
     there = dict(cluster.objects)
     cluster.definitions, cluster.pods, named = used
     removed(monkeypatch, name=name)
     assert cluster.objects == there
-    assert f"Multus is left in the cluster, for it is in use, and pods would lose their network: {named}." in (
+    assert f"Multus is left in the cluster, because it is in use and pods would lose their network: {named}." in (
         capsys.readouterr().err
     )
 
 
-def test_networks_without_whereabouts_and_pods_that_have_ended_hold_nothing(cluster, monkeypatch):
+def test_networks_without_whereabouts_and_finished_pods_do_not_keep_whereabouts(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.definitions = [NETWORK | {"spec": {"config": '{"ipam": {"type": "host-local"}}'}}]
     cluster.pods = [ATTACHED | {"status": {"phase": "Succeeded"}}]
@@ -316,9 +319,9 @@ def test_networks_without_whereabouts_and_pods_that_have_ended_hold_nothing(clus
     assert not cluster.objects
 
 
-def test_what_another_machine_has_applied_since_is_left(cluster, monkeypatch, capsys):
+def test_destroy_keeps_objects_that_another_machine_has_applied_since(cluster, monkeypatch, capsys):
     kubernetes_secondary_network.main(ASK)
     there = dict(cluster.objects)
     removed(monkeypatch, way=[ours.WAY, "root@10.138.61.49"])
     assert cluster.objects == there
-    assert "daemonset.apps kube-multus-ds is kept with what belongs to it: the stack applies it from" in capsys.readouterr().err
+    assert "daemonset.apps kube-multus-ds is kept with its objects, because the stack is now applied" in capsys.readouterr().err

@@ -37,16 +37,16 @@ def run(checkout: Path, *words: str, **environment: str) -> subprocess.Completed
 def test_offline_the_missing_engine_is_named_with_where_to_put_it(checkout):
     found = run(checkout, "--offline", "engine")
     assert found.returncode == 1
-    assert "offline, and the engine is missing: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
+    assert "offline, but the engine is missing: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
 
 
 def test_offline_the_missing_python_packages_are_named(checkout):
     found = run(checkout, "--offline", "python")
     assert found.returncode == 1
-    assert "offline, and what tools/requirements/rehearsal.txt locks is missing" in found.stderr
+    assert "offline, but what tools/requirements/rehearsal.txt locks is missing" in found.stderr
 
 
-def test_an_engine_on_path_that_is_new_enough_is_taken_and_an_older_one_is_not(checkout):
+def test_an_engine_on_path_is_used_if_it_is_new_enough(checkout):
     bin_ = checkout / "bin"
     bin_.mkdir()
     pulumi = bin_ / "pulumi"
@@ -57,8 +57,8 @@ def test_an_engine_on_path_that_is_new_enough_is_taken_and_an_older_one_is_not(c
         assert found.returncode == status, (version, found)
 
 
-def test_an_engine_that_setup_brought_is_not_asked_for_its_version_wherever_caches_are(checkout):
-    """That takes a fifth of a second, and every command of every rehearsed test starts with it, with a cache of its own."""
+def test_an_engine_that_setup_installed_is_not_asked_for_its_version_wherever_caches_are(checkout):
+    """Asking takes a fifth of a second, and every command of the rehearsed tests reads tools/env; each has its own cache."""
     for folder, asked in (("a/busbar/pulumi-3.259.0", False), ("a/busbar/pulumi-3.99.0", True), ("a", True)):
         pulumi = checkout / folder / "pulumi"
         pulumi.parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def test_a_second_setup_does_nothing():
     assert "Python packages are as locked" in found.stderr
 
 
-def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(checkout, tmp_path):
+def test_a_setup_that_lacks_something_waits_for_another_setup_and_checks_again(checkout, tmp_path):
     cache = tmp_path / "cache"
     (cache / "busbar").mkdir(parents=True)
     words = [str(checkout / "tools" / "setup"), "engine"]
@@ -110,7 +110,7 @@ def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(chec
         fcntl.flock(lock, fcntl.LOCK_EX)
         with subprocess.Popen(words, env=clean, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr is not None
-            assert waiting.stderr.readline().startswith("setup: another set-up is at work on this machine")
+            assert waiting.stderr.readline().startswith("setup: another set-up runs on this machine")
             (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other set-up installs it
             (tmp_path / "pulumi").chmod(0o755)
             fcntl.flock(lock, fcntl.LOCK_UN)
@@ -118,7 +118,7 @@ def test_a_setup_that_lacks_something_waits_for_another_one_and_looks_again(chec
     assert (waiting.returncode, said) == (0, f"setup: engine: {tmp_path}/pulumi (v3.259.0)\n")
 
 
-def test_a_setup_that_lacks_nothing_waits_for_nobody(tmp_path):
+def test_a_setup_that_lacks_nothing_does_not_wait_for_another(tmp_path):
     (tmp_path / "busbar").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
     with (tmp_path / "busbar" / "setup.lock").open("w") as lock:
@@ -131,7 +131,7 @@ def test_a_setup_that_lacks_nothing_waits_for_nobody(tmp_path):
     assert "waiting" not in found.stderr
 
 
-def test_locks_name_versions_and_hashes_and_no_index():
+def test_lock_files_have_versions_and_hashes_and_no_package_index():
     for path in (ROOT / "requirements.txt", *(ROOT / "tools" / "requirements").glob("*.txt")):
         text = path.read_text()
         assert "://" not in text
@@ -140,14 +140,14 @@ def test_locks_name_versions_and_hashes_and_no_index():
             assert re.match(r"[A-Za-z0-9._-]+==\S+ \\|    --hash=sha256:[0-9a-f]{64}", line), (path, line)
 
 
-def test_the_archive_of_the_rehearsal_is_packed_the_same_each_time(tmp_path):
+def test_packing_the_archive_of_the_rehearsal_twice_gives_the_same_bytes(tmp_path):
     targets = [tmp_path / "first.tar", tmp_path / "second.tar"]
     for target in targets:
         subprocess.run(["python3", str(ROOT / "tools" / "nccl_tests_archive.py"), str(target)], check=True)
     assert targets[0].read_bytes() == targets[1].read_bytes()
 
 
-def test_who_reads_the_archive_while_it_is_replaced_reads_the_old_one_whole(tmp_path):
+def test_a_reader_of_the_archive_gets_the_old_one_completely_while_it_is_replaced(tmp_path):
     target = tmp_path / "nccl-tests.tar"
     target.write_bytes(b"old")
     with target.open("rb") as reader:

@@ -18,7 +18,7 @@ def deciding(end_bytes: int) -> Step:
     return next(one for one in steps.steps(plan, GPU4, 2) if one.name == "all_reduce")
 
 
-def test_larger_messages_more_operations_and_more_nodes_may_stay_silent_for_longer():
+def test_runs_with_larger_messages_more_operations_or_more_nodes_may_be_silent_for_longer():
     step = deciding(8 << 30)
     least = silence_s(step, GPU4, 2)
     assert least > 120
@@ -27,7 +27,7 @@ def test_larger_messages_more_operations_and_more_nodes_may_stay_silent_for_long
     assert silence_s(step, GPU4, 64) > least + 30
 
 
-def test_a_start_takes_two_minutes_and_half_a_second_for_each_node():
+def test_a_short_step_may_be_silent_for_two_minutes_and_half_a_second_for_each_node():
     assert silence_s(deciding(8), GPU4, 2) == pytest.approx(121, abs=0.5)
     assert silence_s(deciding(8), GPU4, 64) == pytest.approx(152, abs=2)
 
@@ -39,7 +39,7 @@ def test_no_step_of_the_default_plan_may_be_silent_without_end(nodes):
         assert 120 < silence_s(one, GPU4, nodes) < 3600, one.name
 
 
-def test_a_collective_without_a_prediction_is_silent_no_longer_than_one_that_moves_as_many_bytes():
+def test_the_silence_limit_without_a_prediction_is_that_of_a_collective_that_moves_as_many_bytes():
     by_name = {one.name: silence_s(one, GPU4, 2) for one in steps.steps(Measure(), GPU4, 2)}
     assert by_name["hypercube"] == by_name["alltoall"]
     inside = {one.name: silence_s(one, GPU4, 1) for one in steps.steps(Measure(), GPU4, 1)}
@@ -47,7 +47,7 @@ def test_a_collective_without_a_prediction_is_silent_no_longer_than_one_that_mov
 
 
 def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_rate_still_give_a_number():
-    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms: 2 x 26 of them, 150 times slower, are 627 s."""
+    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms: 2 x 26 operations, 150 times slower, take 627 s."""
     (step,) = [
         one for one in steps.steps(a_plan(end_bytes=8 << 30, iterations=20, warmup=5), GPU4, 2) if one.name == "all_reduce"
     ]

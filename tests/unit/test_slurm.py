@@ -56,7 +56,7 @@ def answers(**changes: Any) -> list[dict[str, Any]]:
         ("NVIDIA GeForce RTX 4090", "nvidia_geforce_rtx_4090"),
     ],
 )
-def test_jobs_ask_for_gpus_by_the_word_that_people_use(model, kind):
+def test_the_gpu_type_in_slurm_is_the_usual_short_name(model, kind):
     assert names.gpu_type(model) == kind
 
 
@@ -66,16 +66,16 @@ def test_every_gpu_of_the_catalogue_has_a_short_type():
 
 
 @pytest.mark.parametrize("name", ["compute", "gpu-h100", "a", "q_2"])
-def test_a_plain_word_is_a_queue(name):
+def test_a_plain_word_is_a_valid_queue_name(name):
     assert not names.refused_queue(name)
 
 
 @pytest.mark.parametrize("name", ["default", "all", "Compute", "two words", "a,b", "-x", "9", "", "x" * 41, "a=b"])
-def test_a_name_that_slurm_or_its_users_could_not_type_is_not_a_queue(name):
+def test_a_queue_name_that_slurm_or_its_users_could_not_type_is_refused(name):
     assert names.refused_queue(name)
 
 
-def test_machines_that_differ_each_have_their_own_hardware_in_the_file():
+def test_machines_with_different_hardware_have_different_lines_in_slurm_conf():
     text = slurm_conf.slurm_conf(schedule.cluster_of(REQUEST, answers(cores=[1, 64, 1], memory_mib=1000)))
     assert re.findall(r"NodeName=(\S+) NodeHostname=(\S+) NodeAddr=(\S+) (.+)", text) == [
         (
@@ -99,7 +99,7 @@ def test_machines_that_differ_each_have_their_own_hardware_in_the_file():
         ("23.11.4", (0, 0), False),
     ],
 )
-def test_jobs_are_held_by_control_groups_where_every_node_and_this_slurm_can(version, groups, held):
+def test_jobs_are_confined_by_control_groups_if_every_node_and_the_slurm_version_support_it(version, groups, held):
     found = [FACTS | {"version": version, "cgroups": group, "hostname": name} for group, name in zip(groups, "ab", strict=True)]
     cluster = schedule.cluster_of(REQUEST, found)
     assert cluster.cgroups is held
@@ -107,7 +107,7 @@ def test_jobs_are_held_by_control_groups_where_every_node_and_this_slurm_can(ver
     assert ("proctrack/cgroup" in slurm_conf.slurm_conf(cluster)) is held
 
 
-def test_healthy_nodes_have_no_problem():
+def test_nothing_is_reported_about_healthy_nodes():
     assert [schedule.problems_of(node, its, REQUEST) for node, its in zip(NODES, answers(), strict=True)] == [[], []]
     assert schedule.together(NODES, answers()) == []
 
@@ -127,12 +127,12 @@ def test_healthy_nodes_have_no_problem():
         ({"devices": [0, 1, 3]}, "gpu-a must have 8 GPUs in /dev, from nvidia0 on, but has nvidia0, nvidia1, nvidia3"),
     ],
 )
-def test_a_node_that_cannot_be_in_the_cluster_says_why(change, sentence):
+def test_a_node_that_cannot_join_the_cluster_is_named_with_the_reason(change, sentence):
     (found,) = schedule.problems_of(NODES[0], FACTS | change, REQUEST)
     assert found.startswith(sentence)
 
 
-def test_a_cluster_that_busbar_created_may_be_recreated():
+def test_a_slurm_configuration_that_busbar_wrote_may_be_replaced():
     assert schedule.problems_of(NODES[0], FACTS | {"first_line": slurm_conf.MARK}, REQUEST) == []
 
 
@@ -168,7 +168,7 @@ def test_a_node_that_accepts_no_jobs_is_named_with_slurms_reason():
 def test_a_job_is_not_started_on_nodes_that_accept_no_jobs(monkeypatch):
     monkeypatch.setattr(slurm_states, "states", lambda: slurm_states.read(SINFO))
     with pytest.raises(
-        Refusal, match=r"gpu-b is drained in Slurm: cable 7 .* state=resume` on the controller takes a node back"
+        Refusal, match=r"gpu-b is drained in Slurm: cable 7 .* state=resume` on the controller returns a node to service"
     ):
         slurm_states.refuse_unusable(NODES)
     slurm_states.refuse_unusable(NODES[:1])
@@ -193,7 +193,7 @@ def test_a_file_is_written_once_completely_and_with_its_mode(tmp_path):
     assert [one.name for one in path.parent.iterdir()] == ["munge.key"]
 
 
-def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path, monkeypatch):
+def test_a_new_munge_key_is_made_unless_the_cluster_already_has_one(tmp_path, monkeypatch):
     key = tmp_path / "munge.key"
     monkeypatch.setattr(node_setup, "_KEY", str(key))
     key.write_bytes(b"a package's")
@@ -215,7 +215,7 @@ def test_the_controllers_key_is_new_unless_its_cluster_already_has_one(tmp_path,
 
 @pytest.fixture
 def set_up(tmp_path, monkeypatch):
-    """Set up a node in a folder of its own; return the commands of each run, in order. At first, no unit is running."""
+    """Return a function that sets up a node below a folder and returns its commands in order. At first, no unit is running."""
     monkeypatch.setattr(node_setup, "_KEY", str(tmp_path / "munge/munge.key"))
     monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
     owners, running = {}, set()
@@ -264,7 +264,7 @@ AGAIN = [
 
 def test_a_node_is_set_up_once_and_nothing_is_restarted_the_next_time(set_up, tmp_path, capsys):
     assert set_up() == FIRST
-    assert capsys.readouterr().out == "{}\n", "a key that was given is not said again"
+    assert capsys.readouterr().out == "{}\n", "a key that was given is not printed"
     assert (tmp_path / "munge/munge.key").read_bytes() == b"key"
     assert (tmp_path / "slurm/slurm.conf").read_text() == "conf\n"
     assert (tmp_path / "units/slurmd.service").read_text() == "unit\n"
@@ -311,21 +311,21 @@ def test_the_setup_waits_until_the_controller_answers_and_every_node_accepts_job
     assert waited(monkeypatch, "", LATE, LATE, IDLE) == ["waiting for 1 of 2 nodes: gpu-b is unknown* in Slurm"]
 
 
-def test_the_setup_stops_at_its_timeout_and_says_who_was_missing(monkeypatch):
+def test_the_setup_stops_at_its_timeout_and_names_the_missing_nodes(monkeypatch):
     with pytest.raises(Refusal, match=r"gpu-b is unknown\* in Slurm after 0 s"):
         waited(monkeypatch, LATE, timeout_s=-1)
     with pytest.raises(Refusal, match="controller does not answer"):
         waited(monkeypatch, "", timeout_s=-1)
 
 
-def test_a_node_that_somebody_drained_is_not_waited_for(monkeypatch):
+def test_a_drained_node_is_not_waited_for(monkeypatch):
     drained = "gpu-a|idle|x|x|none\ngpu-b|draining|root|2026-11-23T03:20:00|cable 7\n"
     with pytest.raises(Refusal, match="gpu-b is draining in Slurm: cable 7"):
         waited(monkeypatch, drained)
 
 
 class Cluster:
-    """Nodes that answer like `slurm_facts` and `node_setup`; `calls` has their requests, in order."""
+    """Nodes that answer like `slurm_facts` and `node_setup`; `calls` has the requests to `node_setup`, in order."""
 
     def __init__(self, monkeypatch, found: list[dict[str, Any]], status: int = 0) -> None:
         self.calls: list[tuple[list[str], dict[str, Any]]] = []
@@ -358,7 +358,7 @@ def test_the_controller_comes_first_and_every_node_gets_its_key_and_no_files(mon
     assert "made there" not in json.dumps(line)
 
 
-def test_other_files_restart_slurmd_which_reads_them_when_it_starts(monkeypatch):
+def test_a_change_of_the_controllers_files_changes_the_unit_of_slurmd(monkeypatch):
     units = []
     for memory_mib in (1000, 1000, 2000):
         cluster = Cluster(monkeypatch, answers(memory_mib=memory_mib))
@@ -367,7 +367,7 @@ def test_other_files_restart_slurmd_which_reads_them_when_it_starts(monkeypatch)
     assert units[0] == units[1] != units[2]
 
 
-def test_nothing_is_set_up_if_one_node_cannot_be_in_the_cluster(monkeypatch):
+def test_nothing_is_set_up_if_one_node_cannot_join_the_cluster(monkeypatch):
     cluster = Cluster(monkeypatch, answers(root=False))
     with pytest.raises(Refusal, match="no Slurm cluster was created: gpu-b: sudo asks"):
         schedule.work(REQUEST, "", lambda _: None)

@@ -1,4 +1,4 @@
-"""A login node becomes Slurm's controller; run here on files below a folder."""
+"""A login node becomes Slurm's controller; these tests redirect its files below a folder."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def region(method: str, url: str, headers: dict[str, str], _body: bytes, _timeou
     return Answer(200, b"ap-tokyo-1\n", {})
 
 
-def test_its_key_is_made_once_and_only_the_public_half_is_told(machine):
+def test_the_ssh_key_of_the_controller_is_made_once_and_only_its_public_half_is_reported(machine):
     first, second = (controller.identity("oci", region) for _ in range(2))
     assert first == second
     assert first["public_key"].startswith("ssh-ed25519 ")
@@ -55,7 +55,7 @@ def test_its_key_is_made_once_and_only_the_public_half_is_told(machine):
     assert machine
 
 
-def test_on_aws_no_region_is_asked_for(machine):
+def test_on_aws_the_metadata_service_is_not_asked_for_a_region(machine):
     assert controller.identity("aws", lambda *_: pytest.fail("nobody is asked"))["region"] == ""
     assert machine
 
@@ -68,7 +68,7 @@ def test_on_aws_no_region_is_asked_for(machine):
         ({"first_line": "# mine"}, "slurm.conf of the login node is another cluster's, and is left as it is"),
     ],
 )
-def test_a_machine_that_cannot_be_a_controller_is_a_sentence(machine, monkeypatch, facts, sentence):
+def test_a_machine_that_cannot_be_a_controller_is_refused_with_the_reason(machine, monkeypatch, facts, sentence):
     found = {"lacks": facts["lacks"]} if "lacks" in facts else {**FACTS, **facts}
     monkeypatch.setattr(slurm_facts, "facts", lambda: found)
     with pytest.raises(SystemExit) as refused:
@@ -87,7 +87,7 @@ def document(machine: Path, **changes: Any) -> str:
     return json.dumps(found | changes)
 
 
-def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key(machine, capsys, monkeypatch):
+def test_installing_writes_programs_files_and_timer_and_prints_no_key(machine, capsys, monkeypatch):
     own = machine / "own.pyz"
     own.write_bytes(b"zip")
     calls: list[str] = []
@@ -106,7 +106,7 @@ def test_install_puts_programs_files_and_timer_in_their_places_and_prints_no_key
     assert calls == timers, "nothing has changed"
 
 
-def test_a_login_node_without_the_plugin_that_slurm_would_load_is_left_as_it_is(machine, monkeypatch):
+def test_nothing_is_installed_on_a_login_node_without_the_plugin_that_slurm_would_load(machine, monkeypatch):
     monkeypatch.setattr(plugins, "PYXIS", str(machine / "spank_pyxis.so"))
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
@@ -119,7 +119,7 @@ def test_a_login_node_without_the_plugin_that_slurm_would_load_is_left_as_it_is(
     assert (machine / "slurm" / "plugstack.conf").exists()
 
 
-def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(machine, monkeypatch):
+def test_nodes_start_again_after_an_update_that_follows_an_unfinished_destroy(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     (machine / "own.pyz").write_bytes(b"zip")
     closed = Path(settings.FOLDER, work.CLOSED)
@@ -132,11 +132,11 @@ def test_a_destroy_that_was_not_finished_no_longer_keeps_nodes_from_starting(mac
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
-        (None, "its first boot has not ended"),
+        (None, "its first boot has not finished"),
         ({"status": "failed", "step": "home"}, "its first boot failed in step home"),
     ],
 )
-def test_a_machine_whose_first_boot_is_not_done_is_no_node(tmp_path, said, sentence):
+def test_a_machine_whose_first_boot_is_not_done_does_not_join(tmp_path, said, sentence):
     path = tmp_path / "boot.json"
     if said is not None:
         path.write_text(json.dumps(said))
@@ -150,7 +150,7 @@ def test_a_machine_whose_first_boot_is_done_is_set_up(tmp_path):
 
 
 def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: bytes) -> list[bytes]:
-    """Return the programs that the controller, which has a munge key, sends to machines; each succeeds and reports it."""
+    """Let the controller have a munge key; return the list of programs that it sends, each answered by `status` and `said`."""
     sent: list[bytes] = []
     monkeypatch.setattr(join, "_KEY", str(folder / "key"))
     (folder / "key").write_bytes(b"munge")
@@ -163,8 +163,8 @@ def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, sa
     return sent
 
 
-def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path, monkeypatch):
-    sent = sent_over_ssh(tmp_path, monkeypatch, 1, b"its first boot has not ended\n")
+def test_the_call_that_joins_a_node_contains_the_path_of_its_first_boots_result(tmp_path, monkeypatch):
+    sent = sent_over_ssh(tmp_path, monkeypatch, 1, b"its first boot has not finished\n")
     given = {
         "user": "opc",
         "identity": "i",
@@ -172,13 +172,13 @@ def test_a_joining_node_is_told_where_its_first_boot_says_how_it_ended(tmp_path,
         "controller": "10.0.0.2",
         "booted": "/var/lib/busbar/boot.json",
     }
-    assert join.over_ssh(given)("n", "m", "10.0.1.3", {}) == "its first boot has not ended"
+    assert join.over_ssh(given)("n", "m", "10.0.1.3", {}) == "its first boot has not finished"
     call = sent[0].decode().rpartition("\nmain(")[2]
     assert '"booted": "/var/lib/busbar/boot.json"' in call
     assert base64.b64encode(b"munge").decode() in call
 
 
-def test_the_database_is_there_before_slurmctld_and_the_users_before_any_node_is_started(machine, monkeypatch):
+def test_the_database_starts_before_slurmctld_and_the_users_exist_before_any_node_starts(machine, monkeypatch):
     done: list[Any] = []
     monkeypatch.setattr(node_setup, "set_up", lambda given: done.append(sorted(given["units"])))
     monkeypatch.setattr(node_setup, "run", lambda *words: done.append(words[-1]))
@@ -197,13 +197,13 @@ def test_the_database_is_there_before_slurmctld_and_the_users_before_any_node_is
     ]
 
 
-def test_login_nodes_are_set_up_last_and_one_that_cannot_be_is_named_with_the_reason(machine, monkeypatch):
+def test_login_nodes_are_set_up_last_and_one_that_fails_is_named_with_the_reason(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     seen: list[Any] = []
-    whys = {"i-1": "", "i-2": "its first boot has not ended"}
+    whys = {"i-1": "", "i-2": "its first boot has not finished"}
 
     def login_node(given: Any, its: str, address: str, files: Any) -> str:
-        assert (machine / "units" / "busbar-slurm.timer").exists(), "nodes start all the same"
+        assert (machine / "units" / "busbar-slurm.timer").exists(), "the timer that starts nodes is installed already"
         seen.append((given["user"], its, address, sorted(files)))
         return whys[its]
 
@@ -211,13 +211,13 @@ def test_login_nodes_are_set_up_last_and_one_that_cannot_be_is_named_with_the_re
     (machine / "own").write_bytes(b"zip")
     given = document(machine, logins={"login-1": ["i-1", "10.0.0.4"], "login-2": ["i-2", "10.0.0.5"]})
     with pytest.raises(
-        SystemExit, match=r"no job can be submitted on login-2 at 10\.0\.0\.5, .*: its first boot has not ended"
+        SystemExit, match=r"no job can be submitted on login-2 at 10\.0\.0\.5, .*: its first boot has not finished"
     ):
         controller.install(given, str(machine / "own"))
     assert seen == [("opc", "i-1", "10.0.0.4", ["slurm.conf"]), ("opc", "i-2", "10.0.0.5", ["slurm.conf"])]
 
 
-def test_a_login_node_gets_the_key_and_the_files_of_commands_and_no_daemon(tmp_path, monkeypatch):
+def test_a_login_node_gets_the_key_and_the_files_of_slurms_commands_but_no_daemon(tmp_path, monkeypatch):
     sent = sent_over_ssh(tmp_path, monkeypatch, 0, b"")
     given = {"user": "opc", "identity": "i", "known_hosts": "k", "controller": "10.0.0.2", "booted": "/boot.json"}
     files = {"slurm.conf": "# a\n", "plugstack.conf": "# b\n", "gres.conf": "# c\n", "topology.conf": "# d\n"}

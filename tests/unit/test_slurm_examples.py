@@ -16,7 +16,7 @@ FOLDER = ROOT / "examples" / "slurm"
 TABLE = ROOT / "tests" / "golden" / "transcripts" / "h200x2.txt"
 EIGHT = ["all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter", "alltoall", "scatter", "gather"]
 
-#: Starts the command once for each task, as srun does, and records its options and Pyxis's; it refuses unknown ones.
+#: Starts the command once for each task, as srun does, and records its options and Pyxis's; it refuses unknown options.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do
   case $1 in
@@ -87,10 +87,10 @@ def test_each_task_of_mnist_is_one_worker_of_the_same_cluster(home):
     ]
 
 
-def test_a_task_too_many_on_a_node_is_refused_before_training(home):
+def test_more_tasks_than_nodes_are_refused_before_training(home):
     done = submitted(home, mnist(home), tasks=4)
     assert done.returncode == 1
-    assert done.stderr == "tf_config.py: SLURM_NTASKS is 4, and the job has 2 nodes; start one task on each\n"
+    assert done.stderr == "tf_config.py: SLURM_NTASKS is 4, but the job has 2 nodes; start one task on each\n"
     assert not done.stdout
 
 
@@ -128,7 +128,7 @@ def test_the_image_is_imported_once_and_eight_collectives_run_in_it(home, build)
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("#!/bin/sh\ncat $TABLE; exit 3\n", "reduce failed"), ("#!/bin/sh\necho NCCL\n", "reduce has printed no row")],
+    [("#!/bin/sh\ncat $TABLE; exit 3\n", "reduce failed"), ("#!/bin/sh\necho NCCL\n", "reduce printed no row")],
 )
 def test_a_collective_without_a_number_fails_the_job_after_the_others_ran(home, build, text, said):
     program(build / "reduce_perf", text)
@@ -142,9 +142,9 @@ def test_a_collective_without_a_number_fails_the_job_after_the_others_ran(home, 
 
 @pytest.mark.parametrize(
     ("image", "why"),
-    [("", "IMAGE: is the image as a file"), ("tests.sqsh", "IMAGE is 'tests.sqsh'; it must be the whole path")],
+    [("", "IMAGE: must be the path of the image"), ("tests.sqsh", "IMAGE is 'tests.sqsh'; it must be the absolute path")],
 )
-def test_an_image_that_is_no_file_of_all_nodes_is_refused(home, image, why):
+def test_an_image_without_an_absolute_path_is_refused(home, image, why):
     done = collectives(home, IMAGE=image)
     assert done.returncode != 0
     assert why in done.stderr

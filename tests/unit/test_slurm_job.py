@@ -36,7 +36,7 @@ def job(tmp_path: Path) -> Job:
 
 @pytest.fixture
 def slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put Slurm's programs on PATH that print their arguments; return their folder."""
+    """Put stand-ins for scontrol and srun on PATH; return their folder."""
     folder = tmp_path / "bin"
     folder.mkdir()
     says = {
@@ -66,7 +66,7 @@ def test_every_placeholder_of_the_document_is_filled_once_the_nodes_and_folders_
     assert found.launch.mpi_home == BUILT.mpi_home
 
 
-def test_a_job_with_an_image_starts_its_ranks_with_what_the_build_found_and_checks_no_file_of_the_images_name(tmp_path):
+def test_a_job_with_an_image_starts_its_ranks_in_the_image_that_the_build_imported(tmp_path):
     image = Container(read("docker://r.io#tests:1"), shared=str(tmp_path), runtime="pyxis")
     source = Source("2.19.6", "0" * 64, path="/home/.busbar/tests.tar")
     text = requests.job(
@@ -85,16 +85,16 @@ def test_a_job_with_an_image_starts_its_ranks_with_what_the_build_found_and_chec
     words = launcher.command(found.launch, found.nodes, [found.steps[0].ranks])
     assert words[:2] == ["srun", "--nodes=2"]
     assert words[words.index("--container-image=/x/a.sqsh") + 1] == "/bin/sh"
-    assert not [word for word in words if word.startswith("LD_LIBRARY_PATH=")], "the image has its own"
+    assert not [word for word in words if word.startswith("LD_LIBRARY_PATH=")], "the image has its own libraries"
     assert "mpirun" not in " ".join(words)
 
 
-def test_a_placeholder_that_nobody_knows_is_an_error_and_no_path():
+def test_an_unknown_placeholder_is_an_error():
     with pytest.raises(KeyError):
         placeholders.filled({"a": ["@home@/x"]}, {})
 
 
-def test_ranks_start_through_the_jobs_own_shell_and_not_through_ssh_or_slurms_launcher(job, monkeypatch):
+def test_ranks_start_through_the_jobs_own_program_and_not_through_ssh_or_srun(job, monkeypatch):
     monkeypatch.setenv("BUSBAR_REMOTE_SHELL", "/home/opc/.busbar/jobs/7/shell")
     known = {f"@{kind}{n}@": getattr(node, kind) for n, node in enumerate(NODES) for kind in ("name", "address")}
     found = slurm_job.measurement(job, BUILT, known)
@@ -107,17 +107,17 @@ def test_ranks_start_through_the_jobs_own_shell_and_not_through_ssh_or_slurms_la
 
 
 @pytest.mark.usefixtures("slurm")
-def test_the_nodes_are_those_that_slurm_gave_the_job_and_this_one_is_first():
+def test_the_nodes_of_a_job_are_listed_with_this_node_first():
     given = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "compute-dy-gpu-[1-2]", "SLURMD_NODENAME": "compute-dy-gpu-2"}
     assert allocation(given) == Allocation("7", NODES[::-1])
 
 
-def test_outside_a_job_it_says_how_it_is_started():
+def test_outside_a_job_the_program_says_how_to_submit_it():
     with pytest.raises(Refusal, match="submit it with sbatch"):
         allocation({})
 
 
-def test_a_slurm_that_does_not_answer_is_a_sentence(slurm):
+def test_a_slurm_that_does_not_answer_is_reported_in_a_sentence(slurm):
     (slurm / "scontrol").write_text("#!/bin/sh\necho 'Unable to contact slurm controller' >&2; exit 1\n")
     with pytest.raises(Refusal, match="which nodes the job has: Unable to contact slurm controller"):
         allocation({"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "x"})
@@ -133,7 +133,7 @@ def shell(tmp_path: Path, *words: str, **more: str) -> subprocess.CompletedProce
 
 
 @pytest.mark.usefixtures("slurm")
-def test_a_command_for_an_address_runs_in_the_job_on_the_node_that_has_it(tmp_path):
+def test_a_command_for_an_address_runs_on_the_node_of_the_job_with_that_address(tmp_path):
     done = shell(tmp_path, "10.0.1.4", "echo", "'a  b';", "cat", SLURM_STEP_ID="3")
     assert done.stdout == "a  b\ngiven"
     assert "--jobid=7" in done.stderr
@@ -142,16 +142,16 @@ def test_a_command_for_an_address_runs_in_the_job_on_the_node_that_has_it(tmp_pa
 
 
 @pytest.mark.usefixtures("slurm")
-def test_what_it_starts_does_not_take_itself_for_a_part_of_slurm(tmp_path):
+def test_commands_in_a_job_get_no_variables_of_slurm(tmp_path):
     assert shell(tmp_path, "10.0.1.4", "env | grep -c ^SLURM", SLURM_STEP_ID="3", SLURM_NTASKS="1").stdout == "0\n"
 
 
-def test_an_address_that_is_not_of_the_job_is_refused(tmp_path):
+def test_an_address_outside_the_job_is_refused(tmp_path):
     done = shell(tmp_path, "10.0.1.9", "true")
     assert (done.returncode, done.stderr) == (255, "10.0.1.9 is no node of job 7\n")
 
 
-def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_ends(job, tmp_path, capsys):
+def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_is_terminated(job, tmp_path, capsys):
     own = tmp_path / "node"
     own.mkdir()
     (own / "ab.txt.gz").write_bytes(b"transcript")
@@ -160,7 +160,7 @@ def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_ends(job
     assert line["evidence"] == {"path": f"{job.keep}/ab.txt.gz", "sha256": "ab"}
     assert (Path(job.keep) / "ab.txt.gz").read_bytes() == b"transcript"
     slurm_job.share(job._replace(keep=str(tmp_path / "none")), line)
-    assert line["evidence"]["path"] == f"{job.keep}/ab.txt.gz", "what cannot be copied is where it was"
+    assert line["evidence"]["path"] == f"{job.keep}/ab.txt.gz", "a transcript that cannot be copied keeps its path"
     assert "the transcript stays on this node" in capsys.readouterr().out
 
 
@@ -171,14 +171,12 @@ def test_a_job_of_another_size_is_refused_before_anything_is_built(job, tmp_path
     monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     monkeypatch.setenv("SLURM_JOB_NODELIST", "x")
-    with pytest.raises(Refusal, match="planned for 3 nodes, and job 7 has 2"):
+    with pytest.raises(Refusal, match="planned for 3 nodes, but job 7 has 2"):
         slurm_job.main(str(path))
 
 
 @pytest.mark.usefixtures("slurm")
-def test_it_starts_itself_again_without_slurms_variables_and_with_a_shell_that_only_its_user_may_run(
-    job, tmp_path, monkeypatch
-):
+def test_the_test_job_restarts_itself_without_slurms_variables_and_with_a_private_program_for_ranks(job, tmp_path, monkeypatch):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(data(job)))
     monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)
@@ -219,7 +217,9 @@ def test_the_log_has_the_table_and_the_result_is_kept_for_the_next_update(job, t
     assert requests.refused(json.dumps(kept)) == ""
 
 
-def test_a_job_of_somebody_who_may_not_write_there_measures_and_says_that_nothing_is_kept(job, tmp_path, monkeypatch, capsys):
+def test_a_user_without_write_permission_can_measure_and_is_told_that_the_result_is_not_kept(
+    job, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(build, "work", lambda *_: BUILT)
     monkeypatch.setattr(measure, "work", lambda *_: measured(tmp_path))
     monkeypatch.setattr(jobs, "write", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied")))
@@ -227,7 +227,7 @@ def test_a_job_of_somebody_who_may_not_write_there_measures_and_says_that_nothin
     assert "the result is not kept for the next update ([Errno 13] Permission denied)" in capsys.readouterr().out
 
 
-def test_a_refusal_in_a_job_ends_it_with_a_sentence(monkeypatch, capsys, tmp_path, job):
+def test_a_refusal_ends_the_job_with_a_sentence(monkeypatch, capsys, tmp_path, job):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(data(job)))
     monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)
@@ -236,7 +236,7 @@ def test_a_refusal_in_a_job_ends_it_with_a_sentence(monkeypatch, capsys, tmp_pat
     assert capsys.readouterr().err.startswith("busbar: this program must run in a Slurm job")
 
 
-def test_the_jobs_name_does_not_change_with_the_number_of_the_run():
+def test_the_run_id_of_a_job_does_not_depend_on_the_run_number():
     def name(run: int) -> str:
         asked = ASKED.__class__(ASKED.plan.model_copy(update={"run": run}), ASKED.shape, ASKED.nodes)
         text = requests.job(asked, Source("1", "0", path="x"), IMAGES["ol8"].homes, network="", keep="/k", reasons=[])

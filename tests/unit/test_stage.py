@@ -1,4 +1,4 @@
-"""What a rehearsed stack's tests read from the engine's screen."""
+"""The changes that tests of rehearsed stacks read from the engine's output, and the scale of a rehearsal."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_line_of_our_own_table_is_not_a_change(text):
     assert Finished(0, text, 1.0).changes() == []
 
 
-def test_wires_are_slower_if_a_core_would_have_too_many_ranks(tmp_path):
+def test_the_scale_grows_if_a_core_has_too_many_ranks(tmp_path):
     assert [scale_for(ranks, 2) for ranks in (0, 2, 32, 33, 64, 65, 1024)] == [4000, 4000, 4000, 8000, 8000, 12000, 128000]
     assert scale_for(64, 4) == 4000
     hosts = {f"gpu-{number}": f"203.0.113.{10 + number}" for number in range(64)}

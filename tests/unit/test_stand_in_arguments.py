@@ -14,7 +14,7 @@ pytestmark = pytest.mark.programs
 
 ROOT = Path(__file__).parents[2]
 IMAGE = ROOT / "rehearsal" / "image"
-#: The first words of a call after which an unknown option is inserted, for each command in rehearsal/image/README.md.
+#: For each command in rehearsal/image/README.md, the words of calls into which an unknown option is inserted.
 CALLS: dict[str, list[tuple[str, ...]]] = {
     "bin/aws": [(), ("ssm", "put-parameter")],
     "bin/firewall-cmd": [(), ("--state",), ("--reload",), ("--permanent", "--zone=trusted")],
@@ -38,7 +38,8 @@ VERBS = {
     "bin/yum": ("upgrade",),
     "system/enroot": ("bundle",),
 }
-#: Programs that a host has and this machine has elsewhere. The real mpirun and mount get an unknown option, and refuse it.
+#: Texts of the stand-ins that fit only a host -> their replacements on this machine. mpirun and mount pass an unknown option
+#: on to the real program, which refuses it.
 PLACES = {
     "/usr/lib/rehearsal/python": str(ROOT),
     ". /usr/lib/rehearsal/record": "",
@@ -77,7 +78,7 @@ def test_an_unknown_option_is_refused_by_its_name(tmp_path, program, words):
 @pytest.mark.parametrize(("program", "words"), [(program, words) for program, calls in CALLS.items() for words in calls])
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(option=OPTIONS, data=st.data())
-def test_no_call_with_an_option_that_is_in_none_of_its_words_ends_well(tmp_path, program, words, option, data):
+def test_every_call_with_an_option_that_the_stand_in_does_not_know_fails(tmp_path, program, words, option, data):
     """At any position: before the known words, between or after them."""
     assume(option.partition("=")[0].lstrip("-") not in (IMAGE / program).read_text())
     first = program == "bin/storage"
@@ -96,7 +97,7 @@ def test_an_unknown_verb_is_refused_by_its_name(tmp_path, program, verb):
     assert "Traceback" not in done.stderr
 
 
-def test_every_stand_in_is_called():
+def test_every_stand_in_command_is_called_in_these_tests():
     played = {f"{folder}/{path.name}" for folder in ("bin", "system") for path in (IMAGE / folder).iterdir()}
     not_called = {
         "topology.xml",

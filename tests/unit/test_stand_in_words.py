@@ -11,5 +11,5 @@ from rehearsal.image.standin import quoted
 
 
 @given(st.text(st.sampled_from("ab1 '\"$@%+=:,./-_~\\é\n")))
-def test_an_argument_is_quoted_as_the_library_quotes_it(word):
+def test_an_argument_is_quoted_as_shlex_quotes_it(word):
     assert quoted(word) == shlex.quote(word)

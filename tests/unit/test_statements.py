@@ -1,4 +1,4 @@
-"""Every command in README and docs is run by a test, or listed with the reason why it is not."""
+"""Every command in README and docs is listed with the test that runs or records it, or with the reason why none does."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_statements_that_are_not_run_are_counted_and_say_why(capsys):
 
 
 @pytest.mark.parametrize(("page", "text"), BLOCKS, ids=[page for page, _ in BLOCKS])
-def test_every_block_of_a_stack_file_is_one_that_the_models_take(page, text):
+def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
     """A block has groups with their full names, or is a part of its page's group."""
     block = yaml.safe_load(textwrap.dedent(text))
     target = page.removeprefix("docs/").partition(".")[0]

@@ -1,4 +1,4 @@
-"""What stops a program that serves the engine, whenever it arrives."""
+"""A signal stops a program that serves the engine, whenever the signal arrives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 from conftest import ROOT
 
-#: Signals arrive at any step of the wait, a thousand times.
+#: A program in which a signal arrives at a random step of the wait, a thousand times.
 _MANY = """
 import os, random, signal
 from rehearsal.protocol import StopSignals
@@ -27,7 +27,7 @@ def test_a_signal_that_arrives_at_any_step_of_the_wait_stops_it():
     assert done.stdout == "all arrived\n", done.stderr
 
 
-def test_a_wait_without_a_signal_ends_by_itself():
+def test_a_wait_without_a_signal_ends_after_its_time():
     program = "from rehearsal.protocol import StopSignals\nprint(StopSignals().wait(0.01))"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "False\n"

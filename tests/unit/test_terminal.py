@@ -1,4 +1,4 @@
-"""The pane that tests read shows what a terminal of 80 columns and 24 rows would."""
+"""The pane of `tests/terminal.py` shows what a terminal of 80 columns and 24 rows would show."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_overwritten_text_and_colours_are_not_seen():
     assert terminal.visible("\x1b[31m10 %\r20 %\x1b[0m\r\nend") == "20 %end"
 
 
-def test_text_that_moves_the_cursor_cannot_be_read_as_plain_text():
+def test_text_that_moves_the_cursor_is_refused():
     with pytest.raises(ValueError, match="the cursor is moved"):
         terminal.visible("one\x1b[2Atwo")
 

@@ -33,7 +33,7 @@ SLOW, SILENT = 700, 901
 LIMIT_BYTES = 64 * 1024
 
 
-#: One measurement of many nodes, for all tests.
+#: All tests share one measurement, so they run on one worker.
 pytestmark = [pytest.mark.xdist_group("thousand"), pytest.mark.programs]
 
 
@@ -72,7 +72,7 @@ def address(number: int) -> str:
 
 
 def facts(head: Head, asked: Asked) -> None:
-    """Let `sh` on the head node and `ssh` to all others answer with a node's facts."""
+    """Let `sh` on the head node and `ssh` to all other nodes answer with a node's facts."""
     sent = int(1.1 * least_bytes(asked.plan, SHAPE, NODES) / 16)
     rails = SHAPE.rdma.hca if SHAPE.rdma else ()
 
@@ -109,7 +109,7 @@ def facts(head: Head, asked: Asked) -> None:
     )
 
 
-def test_the_line_fits_and_holds_every_step(measured, asked):
+def test_the_line_of_a_thousand_nodes_fits_and_contains_every_step(measured, asked):
     out, _ = measured
     assert len(out.encode()) <= LIMIT_BYTES
     line = json.loads(out)
@@ -117,7 +117,7 @@ def test_the_line_fits_and_holds_every_step(measured, asked):
     assert {*asked.plan.collectives, "node", "rails", "spread"} <= {step["name"] for step in line["steps"]}
 
 
-def test_it_is_judged_and_the_worst_nodes_are_named(measured, asked):
+def test_a_thousand_nodes_are_judged_and_the_worst_are_named(measured, asked):
     judged = judge(measured[0], asked)
     assert judged.verdict == "short"
     said = {one.name: " ".join(one.why) for one in judged.checks if one.state == "short"}
@@ -128,7 +128,7 @@ def test_it_is_judged_and_the_worst_nodes_are_named(measured, asked):
     assert "unknown" not in {one.state for one in judged.checks}
 
 
-def test_anything_the_line_leaves_out_is_in_the_evidence_under_its_sha256(measured):
+def test_everything_that_the_line_leaves_out_is_in_the_evidence(measured):
     line = json.loads(measured[0])
     text = gzip.decompress(Path(line["evidence"]["path"]).read_bytes())
     assert hashlib.sha256(text).hexdigest() == line["evidence"]["sha256"]

@@ -1,4 +1,4 @@
-"""The parsers read every real transcript, and never crash or pass on anything else."""
+"""The parsers read every real transcript; other texts give a problem or a refusal, and never a crash."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_table_without_its_end_is_read_and_the_missing_end_is_reported():
     assert run.problems == ("the run's closing lines are missing",)
 
 
-def test_nccl_log_lines_between_the_rows_are_skipped_and_tell_the_network():
+def test_nccl_log_lines_between_the_rows_are_skipped_and_name_the_network():
     run = only("k8s-2pods-25G.txt")
     assert [row.size_bytes for row in run.rows] == [10737418240]
     assert run.network == "IBext"
@@ -68,7 +68,7 @@ def test_text_and_json_of_one_run_agree():
 
 @pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
 def test_a_result_with_only_one_placement_has_no_problem(absent, kept):
-    """Like those of alltoall, which is measured only out of place."""
+    """Alltoall, for example, is measured only out of place."""
     document = json.loads(H200_JSON)
     whole = parse_json(json.dumps(document)).rows
     for result in document["results"]:
@@ -86,7 +86,7 @@ def test_the_environment_in_the_json_file_is_dropped_on_reading():
 
 def test_columns_are_found_by_name_in_any_order():
     moved = "#  size  count  busbw  time  algbw  #wrong\n"
-    # The first timing column starts a placement, so a busbw before it belongs to none: refused, not guessed.
+    # The first timing column starts a placement, so a busbw column before it belongs to no placement and is refused.
     (run,) = parse_text(moved + "  8  2  0.5  1.0  0.25  0\n")
     assert run.rows == ()
     assert any("the header lacks algbw, busbw or #wrong" in problem for problem in run.problems)
@@ -97,7 +97,7 @@ def test_columns_are_found_by_name_in_any_order():
     assert run.rows[0].out_of_place.algbw_gb_s == 0.25
 
 
-def test_in_place_first_is_honoured():
+def test_a_table_with_the_in_place_columns_first_is_parsed():
     header = "#   in-place   out-of-place\n#  size  count  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n"
     text = header + " 8 2 1 1 1 0 2 2 2 0\n"
     (run,) = parse_text(text)
@@ -144,7 +144,7 @@ def test_the_median_of_several_cycles_counts_and_a_truncated_cycle_is_reported()
     assert "sizes do not grow: 8 B after 16 B" in run.problems
 
 
-def test_wrong_values_of_one_cycle_do_not_vanish_in_the_median():
+def test_wrong_values_of_one_cycle_are_counted_even_if_another_cycle_is_the_median():
     (run,) = parse_text(cycles(3.0, 9.0, 4.0).replace("9.0 1.0 1.0 0", "9.0 1.0 1.0 7", 1), cycles=3)
     assert run.rows[0].out_of_place.wrong == 7
 
@@ -168,7 +168,7 @@ def test_two_runs_in_one_text_are_two_transcripts():
     assert len(parse_text(H200 + H200)) == 2
 
 
-def test_interleaved_runs_are_named_as_a_problem():
+def test_interleaved_runs_are_a_problem():
     lines = H200.splitlines()
     woven = "\n".join(line for pair in zip(lines, lines, strict=True) for line in pair)
     assert all(run.problems for run in parse_text(woven))

@@ -24,7 +24,7 @@ SHELL = "ssh -J opc@203.0.113.5 opc@10.0.1.2"
 
 
 class Head:
-    """A head node with transcripts by path; counts reads."""
+    """A head node with transcripts by path; records reads."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -41,7 +41,7 @@ class Head:
         return self.files[path]
 
 
-def test_a_transcript_is_copied_whole_and_asked_for_once(tmp_path):
+def test_a_transcript_is_copied_completely_and_only_once(tmp_path):
     head = Head()
     evidence = head.keep("# busbar step all_reduce\n")
     for _ in range(2):
@@ -51,7 +51,7 @@ def test_a_transcript_is_copied_whole_and_asked_for_once(tmp_path):
     assert head.reads == [(SHELL, "10.0.1.2 ssh-ed25519 AAAA", evidence["path"])]
 
 
-def test_a_retests_transcript_brings_the_first_one_too(tmp_path):
+def test_the_first_transcript_is_copied_together_with_the_retests_transcript(tmp_path):
     head = Head()
     first = head.keep("# busbar step all_reduce\n")
     told = f"# busbar: measured a second time; the first is {first['sha256']} ({first['path']})\n"
@@ -59,7 +59,7 @@ def test_a_retests_transcript_brings_the_first_one_too(tmp_path):
     assert len(list((tmp_path / "evidence").iterdir())) == 2
 
 
-def test_another_text_or_a_cut_file_is_not_kept(tmp_path):
+def test_a_changed_or_truncated_transcript_is_not_kept(tmp_path):
     head = Head()
     evidence = head.keep("measured")
     for data, why in ((gzip.compress(b"forged"), "its sha256 is not"), (b"no gzip", "cannot be read")):
@@ -99,7 +99,7 @@ def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None, again: dict[
     return answer(json.loads(requests.keep(judged, ASKED, keeping, "identity", place(), whole, "o/busbar/dev", way)))
 
 
-def test_the_records_stage_brings_it_over_ssh_with_pinned_keys_and_without_asking(tmp_path, ssh):
+def test_a_transcript_is_copied_over_ssh_with_pinned_keys_and_without_prompts(tmp_path, ssh):
     evidence = Head().keep("the text")
     (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
     found = kept(tmp_path, evidence, Way(SHELL, "10.0.1.2 ssh-ed25519 AAAA"))
@@ -111,8 +111,11 @@ def test_the_records_stage_brings_it_over_ssh_with_pinned_keys_and_without_askin
     assert said.endswith("10.0.1.2 ssh-ed25519 AAAA\n")
 
 
-def test_the_transcript_of_a_retest_that_did_not_count_is_kept_too(tmp_path, ssh):
-    """It is evidence of a result that was short twice, and the first transcript does not name it."""
+def test_the_transcript_of_a_retest_that_did_not_count_is_requested_too(tmp_path, ssh):
+    """The retest's transcript is evidence of a result that was short twice; the first transcript does not name it.
+
+    Here its sha256 is wrong, which is a warning.
+    """
     (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
     first, again = Head().keep("the text"), Head().keep("another text")
     found = kept(tmp_path, first, Way(SHELL, ""), again)
@@ -123,7 +126,7 @@ def test_the_transcript_of_a_retest_that_did_not_count_is_kept_too(tmp_path, ssh
 
 
 @pytest.mark.usefixtures("ssh")
-def test_a_transcript_that_cannot_be_brought_is_a_warning_that_says_where_it_is(tmp_path):
+def test_a_transcript_that_cannot_be_copied_is_a_warning_with_its_path(tmp_path):
     evidence = Head().keep("the text")
     found = kept(tmp_path, evidence, Way(SHELL, ""))
     assert found["evidence"] is None
@@ -133,6 +136,6 @@ def test_a_transcript_that_cannot_be_brought_is_a_warning_that_says_where_it_is(
     )
 
 
-def test_nothing_is_asked_where_no_way_is_given(tmp_path, ssh):
+def test_without_ssh_access_no_transcript_is_copied(tmp_path, ssh):
     assert kept(tmp_path, Head().keep("x"), None)["evidence"] is None
     assert not (ssh / "said").exists()

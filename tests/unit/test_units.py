@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from written_units import UNITS
 
-#: Reported for a program that only machines have; rehearsed updates show that it starts there.
+#: A remark on a program that only a cluster's machines have; rehearsed updates show that the program starts there.
 _ABSENT = re.compile(r".*: Command \S+ is not executable: No such file or directory")
 
 
@@ -40,14 +40,14 @@ def test_systemd_finds_nothing_wrong_with_any_unit(tmp_path):
         (r"(?:Type|ExecStart|OnBootSec)=(?=.*\n)", "Tpye=", "Unknown key 'Tpye' in section"),
     ],
 )
-def test_systemd_would_say_so_of_a_wrong_key(tmp_path, name, before, after, said):
+def test_systemd_reports_an_unknown_key(tmp_path, name, before, after, said):
     text, count = re.subn(before, after, UNITS[name], count=1)
     assert count
     assert any(said in line for line in judged(tmp_path, UNITS | {name: text}))
 
 
 @pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
-def test_slurms_daemons_start_after_all_that_the_distributions_own_units_start_after(name, own):
+def test_slurms_daemons_start_after_the_same_units_as_the_distributions_own(name, own):
     """Otherwise, at a later boot, slurmd would accept jobs before the homes are mounted."""
     packaged = Path(f"/lib/systemd/system/{name}.service")
     if not packaged.exists():
@@ -60,7 +60,7 @@ def _after(text: str) -> set[str]:
     return {word for line in re.findall(r"^After=(.*)$", text, re.MULTILINE) for word in line.split()}
 
 
-def test_every_unit_that_the_program_writes_is_judged():
+def test_every_unit_that_the_program_writes_is_verified():
     """Only these modules contain sections of units."""
     rooms = ("cloudinit", "components", "scheduler", "manifests", "benchmarks")
     having = {

@@ -16,7 +16,7 @@ from tools import unlock
 
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
-    """Return a backend whose stack dev is locked by that process, and the commands that were run."""
+    """Return a function that locks the stack dev for a process; it returns the backend and the commands that were run."""
     ran: list[list[str]] = []
     monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
 
@@ -66,17 +66,17 @@ def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     assert ran == []
 
 
-def test_whether_an_engine_on_another_machine_is_alive_cannot_be_determined(locked):
+def test_the_lock_of_an_engine_on_another_machine_stays(locked):
     backend, ran = locked(1, "elsewhere")
-    with pytest.raises(unlock.RefusedError, match="look there"):
+    with pytest.raises(unlock.RefusedError, match="look on that machine"):
         unlock.unlock(backend, "dev")
     assert ran == []
 
 
-def test_a_stack_that_is_not_locked_is_left_alone(tmp_path):
+def test_nothing_is_done_to_a_stack_that_is_not_locked(tmp_path):
     assert unlock.unlock(f"file://{tmp_path}", "dev") == "dev is not locked"
 
 
-def test_another_backend_is_left_to_its_own_command():
+def test_for_a_backend_outside_this_machine_pulumi_cancel_is_named():
     with pytest.raises(unlock.RefusedError, match="`pulumi cancel --stack dev`"):
         unlock.unlock("s3://bucket", "dev")

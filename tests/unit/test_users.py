@@ -68,7 +68,7 @@ def test_slapd_conf_lets_only_root_write_and_hides_passwords_before_it_shows_any
     assert not {"userPassword", "sshPublicKey", "@posixAccount"} & set(directory.READABLE)
 
 
-def test_slapd_loads_its_database_only_where_that_is_a_module():
+def test_slapd_loads_a_module_for_its_database_only_if_there_is_such_a_module():
     assert "moduleload back_mdb" in directory.slapd_conf(DEBIAN)
     assert "module" not in directory.slapd_conf(DEBIAN._replace(module=False))
 
@@ -79,7 +79,7 @@ def test_slapd_listens_with_tls_only_and_on_the_local_socket():
     assert "-u openldap -g openldap -f /etc/ldap/busbar/slapd.conf" in command
 
 
-def test_sssd_demands_the_controllers_certificate_and_can_make_nobody_root():
+def test_sssd_requires_the_controllers_certificate_and_ignores_entries_for_root():
     lines = client.sssd_conf("10.0.0.2", "# mark").splitlines()
     assert "ldap_uri = ldaps://10.0.0.2" in lines
     assert "ldap_tls_reqcert = demand" in lines
@@ -88,7 +88,7 @@ def test_sssd_demands_the_controllers_certificate_and_can_make_nobody_root():
     assert {"auth_provider = none", "sudo_provider = none"} <= set(lines)
 
 
-def test_openssl_makes_a_certificate_of_the_request_that_names_the_controller(tmp_path):
+def test_the_certificate_that_openssl_makes_names_the_controller(tmp_path):
     (tmp_path / "conf").write_text(directory.certificate_request("head", "10.0.0.2"))
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-config", "conf"]
     subprocess.run([*make, "-keyout", "key", "-out", "made"], cwd=tmp_path, check=True, capture_output=True)
@@ -106,7 +106,7 @@ def test_openssl_makes_a_certificate_of_the_request_that_names_the_controller(tm
         ("#passwd: sss\npasswd: files # sss\ngroup: files sss\n", "#passwd: sss\npasswd: files sss # sss\ngroup: files sss\n"),
     ],
 )
-def test_lookups_of_users_and_groups_ask_sssd_after_what_they_asked_before(before, after):
+def test_sssd_is_added_after_the_existing_sources_of_users_and_groups(before, after):
     assert client_setup.with_sssd(before) == after
     assert client_setup.with_sssd(after) == after
 
@@ -115,36 +115,36 @@ def test_lookups_of_users_and_groups_ask_sssd_after_what_they_asked_before(befor
 
 
 @given(some.lists(some.dictionaries(some.sampled_from(["cn", "uid", "o"]), some.lists(some.text(), min_size=1), min_size=1)))
-def test_entries_survive_ldif(made):
+def test_entries_are_read_back_from_ldif_as_they_were_written(made):
     entries = [{"dn": [f"uid={number},dc=local"], **one} for number, one in enumerate(made)]
     usable = [{name: [value.replace("\0", "") for value in values] for name, values in one.items()} for one in entries]
     assert ldif.entries_of(ldif.text_of(usable)) == usable
 
 
 @given(some.text())
-def test_a_value_in_ldif_is_one_line_that_starts_no_other(value):
+def test_a_value_in_ldif_stays_on_one_line(value):
     line = ldif.text_of([{"cn": [value]}])
     assert line.count("\n") == 2
     assert line.isascii()
 
 
 @pytest.mark.parametrize("value", ["a ", " a", ":a", "<a", "a\nb", "a\x00", "Ä"])
-def test_a_value_that_other_readers_of_ldif_would_change_is_encoded(value):
+def test_a_value_that_other_ldif_parsers_would_change_is_encoded(value):
     assert ldif.text_of([{"cn": [value]}]) == f"cn:: {base64.b64encode(value.encode()).decode()}\n\n"
 
 
-def test_ldif_of_ldapsearch_has_folded_lines_and_comments():
+def test_folded_lines_and_comments_of_ldapsearch_are_parsed():
     text = "# all\ndn: uid=a,dc=lo\n cal\ncn:: w4Q=\n\n\n# end\nsearch: 2\n"
     assert ldif.entries_of(text) == [{"dn": ["uid=a,dc=local"], "cn": ["Ä"]}]
 
 
-# What is refused by itself
+# Names, numbers and keys that are refused
 
 ALLOWED = string.ascii_lowercase + string.digits + "_-"
 
 
 @given(some.text(alphabet=ALLOWED, max_size=40) | some.text(max_size=40))
-def test_an_accepted_name_is_nothing_else_than_itself_in_a_shell_a_path_a_dn_and_a_passwd_line(name):
+def test_an_accepted_name_has_no_special_meaning_in_a_shell_a_path_a_dn_and_a_passwd_line(name):
     refused = accepted.refused_name(name)
     fits = 0 < len(name) <= 32 and set(name) <= set(ALLOWED) and name[0] in string.ascii_lowercase + "_"
     assert (not refused) == fits
@@ -158,7 +158,7 @@ def test_a_name_that_some_program_would_misread_is_refused(name):
 @pytest.mark.parametrize(
     ("number", "fine"), [(0, False), (999, False), (1000, True), (60000, True), (60001, False), (-1, False)]
 )
-def test_numbers_of_the_system_are_refused(number, fine):
+def test_uids_outside_the_range_for_people_are_refused(number, fine):
     assert (not accepted.refused_number(number)) == fine
 
 
@@ -175,11 +175,11 @@ def test_numbers_of_the_system_are_refused(number, fine):
         ("a,b", False),
     ],
 )
-def test_a_full_name_that_would_be_another_field_of_passwd_is_refused(text, fine):
+def test_a_full_name_with_a_separator_of_passwd_is_refused(text, fine):
     assert (not accepted.refused_full_name(text)) == fine
 
 
-def test_public_keys_of_all_types_that_openssh_uses_are_taken(tmp_path):
+def test_ed25519_rsa_and_ecdsa_public_keys_are_accepted_and_a_private_key_is_refused(tmp_path):
     for kind in ("ed25519", "rsa", "ecdsa"):
         subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", tmp_path / kind], check=True)
     text = "".join((tmp_path / f"{kind}.pub").read_text() for kind in ("ed25519", "rsa", "ecdsa")) + "\n# mine\n"
@@ -206,7 +206,7 @@ def test_a_line_that_is_no_public_key_is_named_by_its_number(line):
 
 
 @given(some.text(max_size=200))
-def test_any_text_is_taken_or_refused_with_a_sentence(text):
+def test_any_text_as_public_keys_is_accepted_or_refused_with_a_sentence(text):
     keys, why = accepted.public_keys(text)
     assert bool(keys) != bool(why)
 
@@ -260,14 +260,14 @@ def refusal(call: Any, *words: Any, **more: Any) -> str:
     return str(ended.value)
 
 
-def test_users_are_numbered_from_10001_on(cluster):
+def test_the_uids_of_users_begin_at_10001(cluster):
     assert [cluster.add(name).uid for name in ("alice", "bob")] == [10001, 10002]
     assert cluster.add("carol", uid=20000).uid == 20000
     assert cluster.add("dave").uid == 20001
     assert list(accounts.existing()) == ["alice", "bob", "carol", "dave"]
 
 
-def test_the_number_of_a_deleted_user_whose_home_stays_is_not_given_to_another(cluster):
+def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_given_to_another(cluster):
     cluster.add("alice")
     cluster.owners["alice"] = 10001
     cluster.delete("alice")
@@ -276,9 +276,9 @@ def test_the_number_of_a_deleted_user_whose_home_stays_is_not_given_to_another(c
     assert cluster.add("alice", uid=10001).uid == 10001
 
 
-def test_no_number_above_those_of_people_is_given(cluster):
+def test_no_uid_above_the_range_for_people_is_given(cluster):
     cluster.add("alice", uid=60000)
-    assert refusal(cluster.add, "bob") == "--uid: no number up to 60000 is free above the others; give one"
+    assert refusal(cluster.add, "bob") == "--uid: no uid up to 60000 is above all used ones; give a free one"
     assert cluster.add("bob", uid=10001).uid == 10001
 
 
@@ -298,12 +298,12 @@ def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_pat
     assert [path.name for path in cluster.home.iterdir()] == ["alice"]
 
 
-def test_no_key_is_made_where_none_is_wanted(cluster):
+def test_no_key_is_made_if_none_is_requested(cluster):
     cluster.add("alice", own_key=False)
     assert [path.name for path in (cluster.home / "alice/.ssh").iterdir()] == ["authorized_keys"]
 
 
-def test_a_home_that_cannot_be_made_leaves_neither_a_part_of_it_nor_a_user(cluster, monkeypatch):
+def test_if_a_home_cannot_be_created_neither_a_part_of_it_nor_the_user_remains(cluster, monkeypatch):
     def fails(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -324,7 +324,7 @@ def test_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeyp
     assert (cluster.home / "alice/.ssh/authorized_keys").read_text().splitlines() == ["old without an end", key()]
 
 
-def test_adding_and_deleting_reach_slurms_database(cluster):
+def test_users_are_added_to_and_deleted_from_slurms_database_only_with_accounting(cluster):
     cluster.add("alice")
     cluster.delete("alice")
     assert cluster.slurm == [("add", "busbar", ["alice"]), ("delete", "busbar", "alice")]
@@ -335,7 +335,7 @@ def test_adding_and_deleting_reach_slurms_database(cluster):
     assert len(cluster.slurm) == 2
 
 
-def test_a_home_is_removed_again_if_the_directory_does_not_take_its_user(cluster, monkeypatch):
+def test_a_new_home_is_removed_if_the_directory_refuses_its_user(cluster, monkeypatch):
     def fails(_: Any) -> None:
         raise RefusalError("the directory refused the change: no space")
 
@@ -346,13 +346,13 @@ def test_a_home_is_removed_again_if_the_directory_does_not_take_its_user(cluster
     assert [path.name for path in cluster.home.iterdir()] == ["bob"]
 
 
-def test_a_database_that_does_not_take_a_user_does_not_take_the_user_away(cluster, monkeypatch):
+def test_a_user_is_kept_even_if_slurms_database_refuses_it(cluster, monkeypatch):
     def fails(*_: Any) -> None:
         raise RefusalError("sacctmgr add user: refused")
 
     monkeypatch.setattr(associations, "add", fails)
     assert refusal(cluster.add) == (
-        "user alice is added, but not to Slurm's database, which the next update does: sacctmgr add user: refused"
+        "user alice is added, but not to Slurm's database (the next update adds it): sacctmgr add user: refused"
     )
     assert "alice" in accounts.existing()
 
@@ -365,16 +365,16 @@ def test_a_database_that_does_not_take_a_user_does_not_take_the_user_away(cluste
         ({"name": "bob"}, "user bob: there is a user of that name already, with uid 10001"),
         ({"uid": 10001}, "--uid 10001: it is the uid of user bob"),
         ({"uid": 1000}, "--uid 1000: it is the uid of user opc"),
-        ({"uid": 0}, "--uid 0: a number is from 1000 to 60000; "),
+        ({"uid": 0}, "--uid 0: an id is from 1000 to 60000; "),
         ({"gid": 1000}, "--gid 1000: no group has that gid; there are 9876 (privilege); `cluster group add` makes others"),
-        ({"gid": 0}, "--gid 0: a number is from 1000 to 60000; "),
+        ({"gid": 0}, "--gid 0: an id is from 1000 to 60000; "),
         ({"shell": "sh"}, "--shell sh: there is no such program on this machine; "),
         ({"shell": "/etc/passwd"}, "--shell /etc/passwd: there is no such program on this machine; "),
         ({"full_name": "a:b"}, "--name a:b: a full name has at most 100 characters"),
         ({"keys": "nothing"}, "--ssh-key: line 1 is no public key"),
     ],
 )
-def test_a_user_who_cannot_be_added_is_refused_in_a_sentence_that_begins_with_what_was_typed(cluster, changes, sentence):
+def test_a_user_who_cannot_be_added_is_refused_in_a_sentence_that_begins_with_the_argument(cluster, changes, sentence):
     cluster.add("bob")
     before = dict(cluster.directory.by_name), sorted(cluster.home.iterdir())
     assert refusal(cluster.add, **changes).startswith(sentence)
@@ -392,10 +392,10 @@ def test_a_user_who_runs_jobs_or_processes_is_not_deleted(cluster):
     assert "alice" in accounts.existing()
 
 
-def test_a_home_is_purged_only_if_it_is_wanted_and_the_users(cluster):
+def test_a_home_is_purged_only_on_request_and_only_if_it_belongs_to_the_user(cluster):
     cluster.add("alice")
     cluster.owners["alice"] = 7
-    assert refusal(cluster.delete, purge=True).endswith("belongs to number 7, not to alice; nothing was deleted")
+    assert refusal(cluster.delete, purge=True).endswith("belongs to uid 7, not to alice; nothing was deleted")
     assert "alice" in accounts.existing()
     cluster.owners["alice"] = 10001
     cluster.delete("alice")
@@ -416,7 +416,7 @@ def test_a_deleted_user_leaves_every_group(cluster):
 
 
 @pytest.mark.usefixtures("cluster")
-def test_groups_are_numbered_from_10001_on():
+def test_the_gids_of_groups_begin_at_10001():
     assert [groups.add(name, None).gid for name in ("physics", "chemistry")] == [10001, 10002]
     assert groups.add("biology", 30000).gid == 30000
     assert groups.add("botany", None).gid == 30001
@@ -428,35 +428,35 @@ def test_groups_are_numbered_from_10001_on():
         (lambda: groups.add("Physics", None), "group Physics: a name has 1 to 32 "),
         (lambda: groups.add("opc", None), "group opc: there is a group of that name on this machine already"),
         (lambda: groups.add("privilege", None), "group privilege: there is a group of that name already"),
-        (lambda: groups.add("physics", 9876), "--gid 9876: it is the number of group privilege"),
-        (lambda: groups.add("physics", 0), "--gid 0: a number is from 1000 to 60000; "),
+        (lambda: groups.add("physics", 9876), "--gid 9876: it is the gid of group privilege"),
+        (lambda: groups.add("physics", 0), "--gid 0: an id is from 1000 to 60000; "),
         (lambda: groups.delete("physics", {}), "group physics: there is no such group in the directory; "),
-        (lambda: groups.delete("privilege", {}), "group privilege: it is the group of those who may run containers, "),
+        (lambda: groups.delete("privilege", {}), "group privilege: its members may run containers, "),
         (
             lambda: groups.leave("privilege", "alice"),
-            "group privilege: alice is no member; a user's first group cannot be left",
+            "group privilege: alice is no member; a user's primary group cannot be left",
         ),
     ],
 )
 @pytest.mark.usefixtures("cluster")
-def test_a_change_of_groups_that_cannot_be_is_refused(call, sentence):
+def test_an_impossible_change_of_groups_is_refused(call, sentence):
     assert refusal(call).startswith(sentence)
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_group_that_is_somebodys_first_is_not_deleted():
+def test_the_primary_group_of_a_user_is_not_deleted():
     groups.add("physics", 20000)
     assert refusal(groups.delete, "physics", {"bob": 20000, "alice": 20000, "carol": 9876}) == (
-        "group physics: it is the first group of alice, bob; delete them first"
+        "group physics: it is the primary group of alice, bob; delete these users first"
     )
     groups.delete("physics", {"carol": 9876})
     assert list(groups.existing()) == ["privilege"]
 
 
-# The copy
+# The copy of the directory
 
 
-def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster, monkeypatch):
+def test_a_copy_of_the_directory_is_written_after_a_change_and_only_root_can_read_it(cluster, monkeypatch):
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = Path(cluster.settings.snapshot)
     assert snapshot.write(str(path))
@@ -471,7 +471,7 @@ def test_a_copy_is_written_when_something_changed_and_only_root_reads_it(cluster
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 @pytest.mark.usefixtures("cluster")
-def test_a_copy_that_others_can_write_is_neither_taken_over_nor_written(tmp_path, monkeypatch, mode):
+def test_a_copy_of_the_directory_that_others_can_write_is_neither_read_nor_written(tmp_path, monkeypatch, mode):
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = tmp_path / "own" / "directory.ldif"
     path.parent.mkdir(mode=0o700)
@@ -494,7 +494,7 @@ def test_a_copy_that_others_can_write_is_neither_taken_over_nor_written(tmp_path
 @pytest.mark.parametrize(
     "words", [["user"], ["group"], [], ["user", "list"], ["user", "add", "a", "--nossh"], ["group", "join", "g", "a", "b"]]
 )
-def test_every_command_has_a_function_and_the_rest_shows_the_help(words):
+def test_a_complete_command_has_a_function_and_an_incomplete_command_has_none(words):
     parsed = __main__.parser().parse_args(words)
     assert hasattr(parsed, "run") == (len(words) > 1)
 
@@ -507,7 +507,7 @@ def test_a_person_without_sudo_is_refused(monkeypatch, capsys):
     assert capsys.readouterr().err == "cluster: only root may manage users, and alice cannot use sudo without a password\n"
 
 
-def test_a_person_with_sudo_need_not_type_it(monkeypatch):
+def test_a_person_with_sudo_need_not_type_sudo(monkeypatch):
     started: list[Any] = []
     monkeypatch.setattr(__main__.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(__main__.subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0))
@@ -523,13 +523,13 @@ def test_a_machine_that_is_no_controller_is_named_as_such(tmp_path):
 
 def test_nothing_is_written_where_the_homes_are_not_mounted(tmp_path, monkeypatch):
     its = settings.Settings(str(tmp_path), mounted=True)
-    assert refusal(settings.refuse_unmounted, its) == f"{tmp_path} is not mounted, and has the homes; mount it first"
+    assert refusal(settings.refuse_unmounted, its) == f"{tmp_path} is not mounted, but the homes are in it; mount it first"
     settings.refuse_unmounted(its._replace(mounted=False))
     monkeypatch.setattr(settings.os.path, "ismount", lambda path: path == str(tmp_path))
     settings.refuse_unmounted(its)
 
 
-def test_settings_survive_their_file(tmp_path):
+def test_settings_are_read_back_as_they_were_written(tmp_path):
     its = settings.Settings("/mnt/home", "busbar", mounted=True)
     (tmp_path / "users.json").write_text(settings.text_of(its))
     assert settings.load(str(tmp_path / "users.json")) == its
@@ -540,7 +540,7 @@ def test_settings_survive_their_file(tmp_path):
 
 @pytest.fixture
 def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Put the programs where an update puts them on a controller, and the certificate; return their folder."""
+    """Put the programs and the certificate where the code expects them on a controller; return their folder."""
     (tmp_path / "elastic.pyz").write_bytes(programs.archive())
     (tmp_path / "certificate").write_text("certificate\n")
     monkeypatch.setattr(member, "ARCHIVE", str(tmp_path / "elastic.pyz"))
@@ -549,7 +549,7 @@ def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_runs_from_the_archive_and_needs_nothing_else(archive):
+def test_the_command_cluster_runs_from_the_archive_and_needs_nothing_else(archive):
     path = archive / "cluster"
     path.write_bytes(member.command())
     path.chmod(0o755)
@@ -558,7 +558,7 @@ def test_the_command_runs_from_the_archive_and_needs_nothing_else(archive):
     assert "user|group" in done.stdout
 
 
-def test_a_text_for_a_node_has_the_package_in_it_and_leaves_nothing(archive):
+def test_the_program_sent_to_a_node_contains_its_package_and_leaves_no_file(archive):
     (archive / "users.json").write_text("{}")
     seen = member.program("10.0.0.2").replace(b"client_setup.set_up(", b"print(folder, client_setup.__file__, ")
     words = ["python3", "-IS", "-"]
@@ -570,13 +570,13 @@ def test_a_text_for_a_node_has_the_package_in_it_and_leaves_nothing(archive):
 
 
 @pytest.mark.usefixtures("archive")
-def test_a_controller_without_users_sends_a_node_what_it_sent_before_there_were_users():
+def test_a_controller_without_users_sends_a_node_nothing_about_users():
     its = join.setup("gpu-dy-h100-1", b"key", "10.0.0.2", {})
     assert member.program("10.0.0.2") == b""
     assert join.text(its, "10.0.0.2") == join.setup_program() + f"\n\nmain({json.dumps(its)!r})\n".encode()
 
 
-def test_a_node_knows_the_users_before_it_takes_jobs_and_after_its_first_boot(archive):
+def test_a_node_gets_the_users_after_its_first_boot_and_before_its_first_job(archive):
     (archive / "users.json").write_text("{}")
     its = dict(join.setup("gpu-dy-h100-1", b"key", "10.0.0.2", {}), booted="/srv/booted")
     text = join.text(its, "10.0.0.2")
@@ -587,7 +587,7 @@ def test_a_node_knows_the_users_before_it_takes_jobs_and_after_its_first_boot(ar
     assert steps == sorted(steps)
 
 
-def test_what_travels_is_python_3_6():
+def test_programs_that_are_sent_to_machines_are_python_3_6():
     found = sorted((ROOT / "scheduler").rglob("*.py"))
     assert found
     for path in found:

@@ -13,7 +13,7 @@ from scheduler.users.refusal import RefusalError
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make this folder the only one on PATH, except for a shell's."""
+    """Make an empty folder the only one on PATH; return it."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
@@ -23,7 +23,7 @@ def program(folder: Path, name: str, script: str) -> None:
     (folder / name).chmod(0o755)
 
 
-def test_jobs_are_those_of_the_number_each_once(programs):
+def test_jobs_of_a_uid_are_listed_once_each(programs):
     program(
         programs,
         "squeue",
@@ -37,7 +37,7 @@ def test_where_slurm_is_not_installed_there_are_no_jobs(programs):
     assert not list(programs.iterdir())
 
 
-def test_a_user_whose_jobs_slurm_does_not_tell_is_not_taken_for_idle(programs, monkeypatch):
+def test_a_user_whose_jobs_slurm_does_not_report_does_not_count_as_idle(programs, monkeypatch):
     program(programs, "squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1')
     with pytest.raises(
         RefusalError, match="which jobs the user has: slurm_load_jobs error: Unable to contact slurm controller"
@@ -49,7 +49,7 @@ def test_a_user_whose_jobs_slurm_does_not_tell_is_not_taken_for_idle(programs, m
         busy.jobs(10001)
 
 
-def test_processes_are_those_of_the_number_with_their_names(tmp_path, monkeypatch):
+def test_processes_of_a_uid_are_listed_with_their_names(tmp_path, monkeypatch):
     assert any(one.startswith(f"{os.getpid()} (") for one in busy.processes(os.getuid()))
     for number in ("7", "12", "self"):
         (tmp_path / number).mkdir()
@@ -59,7 +59,7 @@ def test_processes_are_those_of_the_number_with_their_names(tmp_path, monkeypatc
     assert busy.processes(os.getuid() + 1) == []
 
 
-def test_an_association_that_is_there_already_is_no_error_and_any_other_is(programs):
+def test_an_existing_association_is_no_error_but_any_other_failure_is(programs):
     program(programs, "sacctmgr", f'echo "$*" >> {programs}/calls; echo " Nothing new added."; exit 1')
     associations.add("busbar", ["alice", "bob"])
     associations.add("busbar", [])

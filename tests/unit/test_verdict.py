@@ -129,7 +129,7 @@ def test_numbers_that_are_rounded_to_six_decimals_fit_each_other():
     assert judge(json.dumps(found), ASKED).verdict == "pass"
 
 
-def test_values_that_nobody_checked_are_unknown():
+def test_unchecked_values_are_unknown():
     rows = rows_at(SPEED)
     rows[5] = row(256, SPEED, wrong=None)
     judged = judge(with_step(RUN, rows=rows), ASKED)
@@ -137,7 +137,7 @@ def test_values_that_nobody_checked_are_unknown():
     assert "were not checked" in judged.reasons[0]
 
 
-def test_more_than_any_algorithm_can_carry_is_unknown_rather_than_splendid():
+def test_a_busbw_above_what_any_algorithm_can_reach_is_unknown():
     judged = judge(with_step(RUN, rows=rows_at(0.2)), ASKED)
     assert judged.verdict == "unknown"
     assert "more than a ring can carry" in judged.reasons[0]
@@ -150,7 +150,7 @@ def test_an_unsteady_fabric_is_short_although_its_mean_is_fast_enough():
     assert "vary by 9.0 % (p99 / p50 is 1.80)" in judged.reasons[0]
 
 
-def test_a_spread_that_was_not_timed_needs_an_explicit_allow():
+def test_a_run_without_a_timed_spread_passes_only_if_allow_skipped_names_the_spread():
     without = dataclasses.replace(ASKED, plan=a_plan(spread_iterations=0))
     judged = judge(line(without), without)
     assert judged.verdict == "unknown"
@@ -158,7 +158,7 @@ def test_a_spread_that_was_not_timed_needs_an_explicit_allow():
     assert judge(line(without), dataclasses.replace(without, accept=Accept(allow_skipped=("spread",)))).verdict == "pass"
 
 
-def test_nodes_that_differ_make_a_fast_run_short():
+def test_a_fast_run_on_unequal_nodes_is_short():
     judged = judge(line(inventory={"differences": ["inst-1: rail mlx5_3 is not active"]}), ASKED)
     assert (judged.verdict, judged.reasons) == ("short", ("inst-1: rail mlx5_3 is not active",))
 
@@ -182,14 +182,14 @@ def test_a_line_nested_too_deeply_is_unknown(text):
     assert judge(text, ASKED).verdict == "unknown"
 
 
-def test_a_number_that_no_float_or_counter_holds_is_none():
+def test_a_number_too_large_for_a_float_or_a_counter_counts_as_missing():
     assert judge(with_step(RUN, rows=[row(PLAN.end_bytes, SPEED, wrong=2**1024)]), ASKED).verdict == "unknown"
     for number, why in (("1e400", "1e400 is no number"), (str(2**64), "a number of 20 digits is no number")):
         judged = judge(line().replace('"seconds": 9.0', f'"seconds": {number}'), ASKED)
         assert (judged.verdict, judged.reasons) == ("unknown", (f"the runner's line is not JSON: {why}",))
 
 
-def test_the_rail_split_run_names_the_gpu_whose_rails_are_slow():
+def test_the_step_rails_names_the_gpu_whose_rails_are_slow():
     slow = [0.049 / 8] * 8
     slow[5] = 0.002
     judged = judge(with_step("rails", groups_gb_s=slow), ASKED)
@@ -241,7 +241,7 @@ def test_idle_rails_are_named_even_if_the_number_passes(idle):
     assert f"{16 - idle} of 16 rails carried the bytes; mlx5_0" in judged.reasons[0]
 
 
-def test_without_counters_the_transport_is_skipped_and_so_no_pass():
+def test_without_byte_counters_the_transport_check_is_skipped_and_the_run_does_not_pass():
     found = document()
     found["transport"]["tx_bytes"] = {}
     judged = judge(json.dumps(found), ASKED)
@@ -288,7 +288,7 @@ WHOLE = line()
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
-def test_a_truncated_line_is_unknown_or_judged_by_what_is_left(start, length):
+def test_a_truncated_line_is_unknown_or_judged_by_the_rest(start, length):
     """A lost piece leaves no JSON, or JSON with some content, which is judged like any line."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
@@ -300,7 +300,7 @@ def test_a_truncated_line_is_unknown_or_judged_by_what_is_left(start, length):
         assert judge(cut, ASKED).verdict == judge(json.dumps(left), ASKED).verdict
 
 
-def test_no_row_of_the_deciding_run_can_be_cut_out_of_a_pass():
+def test_a_pass_from_which_a_row_of_the_deciding_run_is_removed_is_no_pass():
     found = json.loads(WHOLE)
     (step,) = [one for one in found["steps"] if one["name"] == RUN]
     for number in range(len(step["rows"])):
@@ -351,7 +351,7 @@ def test_an_invalid_limit_is_refused(limits):
         Accept.model_validate({"limits": limits})
 
 
-def test_one_machine_is_gated_on_its_nvlink():
+def test_the_gate_of_a_single_machine_depends_on_its_nvlink():
     h200 = SHAPES["BM.GPU.H200.8"]
     bound = gate(a_plan(end_bytes=4 * 1024**3), h200, 1)
     assert bound.limit_gb_s == pytest.approx(0.72 * 450)
@@ -369,7 +369,7 @@ def test_the_table_shows_every_size_and_ends_with_the_verdict():
     assert text.splitlines()[-1].startswith("verdict PASS: all_reduce busbw 0.049 GB/s at 64 MiB, 98.0% of the wire")
 
 
-def test_every_collective_of_a_plan_is_in_the_outputs_without_the_sizes_below_a_share():
+def test_four_collectives_pass_and_the_outputs_leave_out_rows_smaller_than_one_share():
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())

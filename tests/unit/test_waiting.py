@@ -18,7 +18,7 @@ from benchmarks.runner import transcript
 
 
 def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]:
-    """Return the line of a run that reached `share` of the ceiling while its ranks waited that part of their time."""
+    """Return the line of a run that reached `share` of the ceiling; `waited` is the share of time that its ranks waited."""
     made = document(share=share, scale=scale)
     if waited is not None:
         made["steps"] = [step | {"waited": waited} for step in made["steps"]]
@@ -45,7 +45,7 @@ def test_a_short_run_is_unknown_if_waiting_may_explain_the_whole_loss(share, wai
     assert bool(excused) == (verdict == UNKNOWN)
 
 
-def test_if_ranks_waited_it_is_measured_once_more_and_no_search_runs():
+def test_if_ranks_waited_the_run_is_measured_once_more_and_no_search_runs():
     judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
     request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
     asked = json.loads(request)
@@ -55,7 +55,7 @@ def test_if_ranks_waited_it_is_measured_once_more_and_no_search_runs():
     assert json.loads(slow)["trials"] is not None
 
 
-def test_real_hardware_is_never_excused_whatever_its_line_says():
+def test_waiting_never_excuses_real_hardware():
     real = Asked(a_plan(end_bytes=16 << 30), GPU4, 2)
     plain = document(real, share=0.5, scale=1)
     said = plain | {"steps": [step | {"waited": 0.6} for step in plain["steps"]]}
@@ -64,7 +64,7 @@ def test_real_hardware_is_never_excused_whatever_its_line_says():
     assert SHORT in {one.state for one in said.checks}
 
 
-def test_a_loss_that_waiting_does_not_explain_stays_short():
+def test_wrong_values_stay_short_even_if_waiting_may_explain_the_loss_of_bandwidth():
     made = ran(0.79, 0.25)
     made["steps"][0]["rows"][-1][1][3] = 5
     judged = judge(json.dumps(made), ASKED)
@@ -73,7 +73,7 @@ def test_a_loss_that_waiting_does_not_explain_stays_short():
 
 
 @pytest.mark.parametrize(("waited", "state"), [(None, SHORT), (0.05, SHORT), (0.1, UNKNOWN), (0.3, UNKNOWN)])
-def test_single_operations_of_ranks_that_waited_a_tenth_of_their_time_are_not_known(waited, state):
+def test_the_spread_of_ranks_that_waited_a_tenth_of_their_time_is_unknown(waited, state):
     made = ran(0.98, waited)
     (spread,) = [step for step in made["steps"] if step["name"] == "spread"]
     spread["spread"] |= {"p99_us": 3000.0, "cv_pct": 60.0}
@@ -81,13 +81,13 @@ def test_single_operations_of_ranks_that_waited_a_tenth_of_their_time_are_not_kn
 
 
 @pytest.mark.parametrize("scale", [0, -1, True, "4000", None])
-def test_a_rehearsal_that_does_not_say_its_scale_is_not_known(scale):
+def test_a_rehearsal_without_a_valid_scale_is_unknown(scale):
     judged = judge(json.dumps(ran(0.98, None) | {"rehearsal": {"scale": scale}}), ASKED)
     assert judged.verdict == UNKNOWN
     assert "scale" in " ".join(judged.reasons)
 
 
-def test_the_line_itself_is_left_as_it_was_measured():
+def test_judging_does_not_change_the_line():
     made = ran(0.79, 0.25)
     before = copy.deepcopy(made)
     judged = judge(json.dumps(made), ASKED)
@@ -97,7 +97,7 @@ def test_the_line_itself_is_left_as_it_was_measured():
 
 
 @pytest.mark.parametrize(("said", "waited"), [("0.2500", 0.25), ("0.0000", 0.0), ("1.0000", 1.0), ("all", None), ("7.5", None)])
-def test_how_long_ranks_waited_is_read_from_a_rehearsals_own_words(said, waited):
+def test_the_share_of_time_that_ranks_waited_is_read_from_the_transcript(said, waited):
     text = (ROOT / "tests/golden/transcripts/h200x2.txt").read_text()
     (run,) = transcript.parse_text(f"{text}# busbar rehearsal: waited for processors {said} of the time\n")
     assert run.waited == waited

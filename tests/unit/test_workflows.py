@@ -12,7 +12,7 @@ FILES = sorted([*(ROOT / ".github" / "workflows").glob("*.yml"), *(ROOT / "examp
 
 
 @pytest.mark.parametrize("file", FILES, ids=[path.name for path in FILES])
-def test_actions_are_pinned_and_who_may_write_checks_out_nothing(file):
+def test_actions_are_pinned_and_no_job_with_write_permission_checks_out_code(file):
     workflow = yaml.safe_load(file.read_text())
     assert workflow["permissions"] == {"contents": "read"}
     for job in workflow["jobs"].values():
@@ -25,7 +25,7 @@ def test_actions_are_pinned_and_who_may_write_checks_out_nothing(file):
             assert not re.search(r"\bmake\b|python|tools/", ran), ran
 
 
-def test_the_examples_preview_stores_no_key_and_is_not_for_forks():
+def test_the_example_preview_needs_no_stored_cloud_key_and_does_not_run_for_forks():
     text = (ROOT / "examples" / "pull-request" / "preview-aws.yml").read_text()
     preview = yaml.safe_load(text)["jobs"]["preview"]
     assert preview["permissions"] == {"contents": "read", "id-token": "write"}

@@ -3,8 +3,8 @@
     make compare
     BUSY=1 make compare
 
-All three do the steps of README.md and run the same commands on the head node. They take turns, each on hosts that are cleaned
-up before.
+All three do the steps of README.md and run the same commands on the head node. They run in turn, each on hosts that were
+cleaned up before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tools.stack_changes import settled
 from tools.stage import JUMP, ROOT, Finished, standing_hosts
 
 _HOSTS = 8
-#: Hosts with four GPUs: on a few processors, 64 ranks take longer to start than to measure, with all three methods alike.
+#: Hosts with four GPUs: with eight each, 64 ranks on a few processors would take longer to start than to measure.
 _SHAPE = "BM.GPU.GB200.4"
 _JUMP = f"ubuntu@{JUMP}"
 _HERE = "/home/ubuntu/compare"
@@ -36,8 +36,8 @@ _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
-#: All-reduce at one size, which stands for 4 GiB, as in tutorials, and the looks that distinguish chance from a fault. The
-#: other nine collectives and the single operations of the defaults would take most of the time, and the same time with all
+#: All-reduce at one size, which represents 4 GiB, as in tutorials, and the looks that tell chance from a fault. The other nine
+#: collectives and the individually timed operations of the default plan would take most of the time, and equally long with all
 #: three methods.
 _PLAN: dict[str, Any] = {
     "measure": {
@@ -48,7 +48,7 @@ _PLAN: dict[str, Any] = {
         "looks": 16,
     },
     "accept": {"allowSkipped": ["spread"]},
-    "records": {"report": None},  # the other two draw no report
+    "records": {"report": None},  # the other two methods write no report
 }
 _TRIES = 3
 _ROUNDS = ("busbar", "playbook", "loop"), ("loop", "playbook", "busbar"), ("playbook", "busbar", "loop")
@@ -85,7 +85,7 @@ class _Bench:
         self.steps = len(request.steps)
 
     def runs_s(self, name: str) -> float:
-        """Return the duration (s) of the runs themselves in the last method; all methods run the same."""
+        """Return how long (s) nccl-tests itself ran in the last round of method `name`; all methods run the same commands."""
         if name == "busbar":
             state = {one["urn"].rsplit("::", 1)[1]: one for one in self.stage.resources()}
             measured = json.loads(state["acceptance-measure"]["outputs"]["stdout"])
@@ -175,7 +175,7 @@ def _good(what: str, finished: Finished) -> Finished:
 
 
 def main() -> None:
-    """Print all times, and the ratios of the medians: of the whole method, and without the runs, which all three share."""
+    """Print all times, and ratios of medians: for the whole method, and for the time outside the runs that all three share."""
     with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         bench = _Bench(Path(folder))
         try:
@@ -203,7 +203,7 @@ def _compare(bench: _Bench) -> None:
 
 
 def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
-    """Return the duration (s) of a method until a pass; if the verdict is another, as on a disturbed machine, repeat it."""
+    """Return how long (s) a method took until a pass; after another verdict, as on a busy machine, repeat the method."""
     for tries_left in range(_TRIES)[::-1]:
         bench.clean()
         began = time.monotonic()
@@ -211,7 +211,7 @@ def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
         taken_s = time.monotonic() - began
         if found.status == 0 or not tries_left:
             break
-        _say(f"{name}: no pass, not counted, gone again", f"{taken_s:.1f} s")
+        _say(f"{name}: no pass, not counted, repeated", f"{taken_s:.1f} s")
         print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was not a pass
     _good(name, found)
     _say(f"{name}: {_HOSTS} hosts from SSH to a verdict", f"{taken_s:.1f} s")

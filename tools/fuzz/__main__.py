@@ -2,8 +2,8 @@
 
     python -m tools.fuzz --seconds 60 --seed 1 --corpus .busbar/fuzz
 
-A run with the same seed makes the same edits, as far as it gets. Failures are reduced to the fewest edits and kept in the
-corpus.
+Two runs with the same seed make the same edits in the same order. Failures are reduced to the edits that they need, and kept in
+the corpus.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--corpus", type=Path, required=True, help="folder for what failed")
-    parser.add_argument("--executions", type=int, default=sys.maxsize, help="end after so many")
+    parser.add_argument("--corpus", type=Path, required=True, help="folder for the failures")
+    parser.add_argument("--executions", type=int, default=sys.maxsize, help="end after this many executions")
     asked = parser.parse_args(argv)
     known, began, failed = bases(), time.monotonic(), Counter[str]()
     passed = executions = 0
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
                 sys.stdout.flush()
     sys.stdout.write(
         f"{executions} executions in {time.monotonic() - began:.0f} s, seed {asked.seed}, {len(known)} measurements: "
-        f"{failed['crash']} crashes, {failed['false pass']} false passes, {passed} that still passed and say so\n"
+        f"{failed['crash']} crashes, {failed['false pass']} false passes, {passed} still passed, rightly or not\n"
     )
     return 1 if failed else 0
 

@@ -1,6 +1,7 @@
 """The inputs that the fuzzer damages: real and generated measurements, healthy and slow, each as a set of documents.
 
-The documents are each step's text and JSON file, and a frame: the part of the line that does not come from them.
+The documents are the text and the JSON file of each step, and a frame: the part of the runner's JSON line that does not come
+from these files.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _MIB = 1024**2
 FRAME = "frame"
 LINE = "line"
 SEARCH = "search"
-#: Text by name of the document: `STEP.txt`, `STEP.json`, `frame`; or only `line`.
+#: Text by name of the document: `STEP.txt`, `STEP.json` and `frame`; or `line`, with `search` if there was a search.
 Documents = dict[str, str]
 
 
@@ -37,8 +38,8 @@ class Base:
     """A measurement to be damaged.
 
     Attributes:
-        name: what is in it.
-        asked: what was asked of it, by which it is judged.
+        name: a short description of the measurement.
+        asked: the request for this measurement, against which it is judged.
         documents: the measurement's documents.
         healthy: whether it passes undamaged.
     """
@@ -50,7 +51,7 @@ class Base:
 
 
 def line_of(documents: Documents, asked: Asked) -> str:
-    """Return the line for these documents, made by the runner's own functions."""
+    """Return the runner's JSON line for these documents, made by the runner's own functions."""
     if LINE in documents:
         return documents[LINE]
     found, scale = [], None
@@ -81,7 +82,7 @@ def bases() -> list[Base]:
 
 
 def _retests(lines: dict[str, Base]) -> list[Base]:
-    """Return short measurements with a retest each: one healthy, two unhealthy, one whose search names a node."""
+    """Return short measurements with a retest each: two retests are healthy (one has a bad node beside it), two are not."""
     healthy, short = lines["generated, healthy, line"], lines["generated, the gate's runs at half the rate, line"]
     again, asked = json.loads(healthy.documents[LINE]), healthy.asked
     line = json.loads(healthy.documents[LINE])
@@ -166,7 +167,7 @@ def _real_pair() -> Base:
 
 
 def _generated() -> list[Base]:
-    """Four H100 nodes with everything that a plan can ask for: healthy, and with one fault each."""
+    """Return measurements of two collectives on four H100 nodes, or two: two are healthy, the others have one fault each."""
     sizes = Sizes(from_bytes=1024 * _MIB, to_bytes=8192 * _MIB)
     plan = Measure(collectives=("all_reduce", "alltoall"), sizes=sizes)
     asked = Asked(plan, SHAPES["BM.GPU.H100.8"], 4)

@@ -1,4 +1,4 @@
-"""Tries one damaged measurement, and keeps failures: a base by name and the fewest edits that reproduce it."""
+"""Tries one damaged measurement, and keeps each failure as its base's name and the edits that reproduce it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Case:
 
 
 def tried(base: Base, edits: Sequence[Edit]) -> Tried:
-    """Return the result of parser, judge and page for `base` with `edits`; edits that do not fit try nothing."""
+    """Return the result of parser, judge and page for `base` with `edits`; nothing is tried if the edits do not fit."""
     documents = applied(list(edits), base.documents)
     if documents is None:
         return Tried("")
@@ -59,7 +59,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
             line = json.dumps(judged.line)
         json.dumps(outputs.measured(judged, base.asked, _BUILT, said, 0), allow_nan=False)
         summary.page(judged, said, "ssh", ())
-    except Exception as error:  # noqa: BLE001 - any at all is a finding
+    except Exception as error:  # noqa: BLE001 - any exception is a finding
         return Tried("", CRASH, repr(error)[:300])
     if judged.verdict != "pass":
         return Tried(judged.verdict)
@@ -68,7 +68,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
 
 
 def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
-    """Return the fewest of `edits` that still cause this failure."""
+    """Return `edits` without those that this failure does not need."""
     kept = list(edits)
     for edit in list(edits):
         fewer = [one for one in kept if one is not edit]

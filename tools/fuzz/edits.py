@@ -1,4 +1,4 @@
-"""Damages documents with single edits that can be recorded, repeated and undone one by one."""
+"""Damages documents with edits that can be recorded, repeated and left out one by one."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Edit:
     Attributes:
         document: name of the document.
         at: index of the first character that is replaced.
-        was: the text before.
-        now: the text after.
+        was: the text that is replaced.
+        now: the text that replaces it.
     """
 
     document: str
@@ -52,7 +52,7 @@ class Edit:
     now: str
 
     def apply(self, documents: Documents) -> Documents | None:
-        """Return the documents with the edit; None if the text to replace is not there."""
+        """Return the documents with the edit; None if the document does not contain the text to replace."""
         text = documents.get(self.document)
         if text is None:
             return None
@@ -71,7 +71,10 @@ def applied(edits: list[Edit], documents: Documents) -> Documents | None:
 
 
 def edits(documents: Documents, dice: random.Random) -> list[Edit]:
-    """Return one to four random edits; each applies to the result of the one before."""
+    """Make one to four random changes; return their edits, each of which applies to the result of the edits before it.
+
+    A change has one edit for each document that it changes. Edits without effect are left out, so the list may be empty.
+    """
     made: list[Edit] = []
     for _ in range(dice.choice((1, 1, 1, 2, 2, 3, 4))):
         step = [_difference(name, documents[name], text) for name, text in _damaged(documents, dice).items()]
@@ -90,7 +93,7 @@ def _difference(name: str, before: str, after: str) -> Edit:
 
 
 def _damaged(documents: Documents, dice: random.Random) -> Documents:
-    """Return the documents that one random damage changes."""
+    """Make one random change; return the changed documents."""
     steps = [name.removesuffix(".txt") for name in documents if name.endswith(".txt")]
     if steps and dice.random() < 0.25:  # noqa: PLR2004
         return _in_both(documents, dice.choice(steps), dice)
@@ -108,7 +111,10 @@ def _damaged(documents: Documents, dice: random.Random) -> Documents:
 
 
 def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
-    """Change one number of one row, or a whole row, alike in text and JSON: only the arithmetic can reveal it."""
+    """Change a number of a row, or delete a row, in both the text and the JSON file, so that the two do not contradict.
+
+    If the files are already damaged, change one character of the text.
+    """
     text, exact = documents[f"{step}.txt"], documents.get(f"{step}.json", "")
     lines = text.split("\n")
     rows = [number for number, line in enumerate(lines) if line.strip()[:1].isdigit()]
@@ -132,7 +138,7 @@ def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
         lines[rows[index]] = " ".join(words)
         return {f"{step}.txt": "\n".join(lines), f"{step}.json": _with_results(exact, results)}
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError):
-        return {f"{step}.txt": _character(text, dice)}  # it is already damaged
+        return {f"{step}.txt": _character(text, dice)}
 
 
 def _with_results(exact: str, results: list[Any]) -> str:

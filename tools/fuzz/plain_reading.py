@@ -1,6 +1,6 @@
-"""Reads a measurement that passed in the simplest way, and gives reasons why it should not have passed.
+"""Reads, in the simplest way, a measurement that passed, and gives reasons why it should not have passed.
 
-The parser and the judge are checked against it, so it shares only the plan and the limits with them.
+The parser and the judge are checked against this module, so it shares only the plan and the limits with them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 #: nccl-tests' text has two decimals, so text and JSON, and the numbers of a row, differ by at most this much.
 _ROUNDED, _SHARE = 0.02, 0.011
-#: Rails must have sent this share of a ring's bytes, and each rail this share of any other's (docs/acceptance.md).
+#: All rails together must have sent the first share of a ring's bytes, and each rail the second share of any other rail's
+#: (docs/acceptance.md).
 _ENOUGH_BYTES, _IDLE = 0.8, 0.5
 
 
 def doubts(documents: Documents, line: str, asked: Asked) -> list[str]:
-    """Return every reason why a measurement of these documents, whose line is `line`, should not pass."""
+    """Return every reason why a measurement of these documents, whose JSON line is `line`, should not pass."""
     try:
         found = json.loads(line.splitlines()[-1] if LINE in documents else line)
         told = list(_of_line(found, asked))
@@ -70,7 +71,7 @@ def _of_step(documents: Documents, step: Step) -> Iterator[str]:
 def _of_line(line: dict[str, Any], asked: Asked) -> Iterator[str]:
     scale = (line.get("rehearsal") or {}).get("scale") or 1
     if scale != 1:
-        return  # it states that it was rehearsed, and so do the outputs
+        return  # it cannot be a false pass: the line and the outputs say that it was rehearsed
     planned = {step.name: step for step in steps(asked.plan, asked.shape, asked.nodes)}
     ran = {step["name"]: step for step in line["steps"]}
     if set(planned) - set(ran) or len(ran) != len(line["steps"]):
@@ -149,7 +150,7 @@ def _groups(reached: list[float], step: Step, asked: Asked) -> Iterator[str]:
 
 
 def _of_rails(transport: dict[str, Any], asked: Asked) -> Iterator[str]:
-    """Yield the rails that, by the byte counters, did not carry their share of a ring's bytes."""
+    """Yield a sentence for each node whose rails, by the byte counters, did not carry their share of a ring's bytes."""
     rails = asked.shape.rdma.hca if asked.shape.rdma else ()
     deciding = next(step for step in steps(asked.plan, asked.shape, asked.nodes) if step.name == asked.plan.collective)
     sizes = sum(asked.plan.sizes_of(asked.plan.collective))

@@ -1,6 +1,6 @@
 """Generates the output of nccl-tests 2.19.6 for given numbers, as text and as its JSON file.
 
-The layout is that of the real pair in tests/golden/transcripts.
+The layout is the same as in tests/golden/transcripts/h200x2.txt and h200x2.json, which are real.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Printed:
         ranks: (host, GPU) of each rank.
         gpu: name of the GPUs.
         rows: (size in bytes, busbw in GB/s) in the order in which they are printed.
-        factor_ranks: ranks of one group, which determine the factor of busbw.
+        factor_ranks: number of ranks in one group, which determines the factor between algbw and busbw.
         rank_shares: if operations are timed one by one, each rank's time divided by the median; else empty.
         checked: whether values are checked.
     """

@@ -1,10 +1,10 @@
-"""Do the tests notice? Mutants of the product, each run against the tests that reach it and rehearse nothing.
+"""Check that the tests detect mutants of the product: run the pure tests whose imports reach each mutant.
 
-python -m tools.mutants --sample 60 --seed 1      random ones, spread over the rooms
-python -m tools.mutants --known                   those of known.json, which once survived; a test was written for each
-python -m tools.mutants ... --jobs 2              how many at once, each in a copy of the checkout
+python -m tools.mutants --sample 60 --seed 1      random mutants, spread over the parts of the product
+python -m tools.mutants --known                   the mutants of known.json, which once survived; a test was written for each
+python -m tools.mutants ... --jobs 2              number of mutants to test at once, each in a copy of the checkout
 
-Ends with 1 where a known mutant survives, or cannot be put in any more because the source changed: then known.json is wrong.
+With --known, the exit status is 1 if a mutant survives, or does not apply because the source changed: then correct known.json.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _ORDER = itertools.count(1)
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """The result of a mutant: `by` has the first failing test, or why none was needed; empty if it survived."""
+    """The result of a mutant: `by` is the first failing test, or how else the test run failed; empty if the mutant survived."""
 
     mutant: Mutant
     by: str
@@ -77,13 +77,13 @@ def known() -> list[Mutant]:
         path = ROOT / row["file"]
         text = path.read_text() if path.is_file() else ""
         if text.count(row["old"]) != 1:
-            lost.append(f"{row['file']} holds {text.count(row['old'])} times, and must hold once: {row['old']}")
+            lost.append(f"{row['file']} has {text.count(row['old'])} times, but must have once: {row['old']}")
             continue
         before = text[: text.index(row["old"])]
         line = before.count("\n") + 1
         found.append(Mutant(row["file"], line, len(before) - before.rfind("\n") - 1, row["old"], row["new"]))
     if lost:
-        sys.exit("mutants: known.json is out of date; say what became of\n  " + "\n  ".join(lost))
+        sys.exit("mutants: known.json is out of date; correct these entries:\n  " + "\n  ".join(lost))
     return found
 
 

@@ -54,7 +54,7 @@ class Mutant:
 
 
 def sample(root: Path, files: list[str], count: int, dice: random.Random) -> list[Mutant]:
-    """Return `count` mutants of `files`, each on another line; every line that can be changed is equally likely."""
+    """Return at most `count` mutants of `files`, each on another line; every line that can be changed is equally likely."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for file in files:
         for mutant in of(file, (root / file).read_text()):

@@ -14,7 +14,7 @@ from tools.search.simulate import Fabric, Score, planted, score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Result of a short full ring, as a share of healthy.
+#: Busbw of a full ring that is short, as a share of a healthy one's.
 _SHORT = 0.7
 #: Pairs of 8 nodes, one after the other, as in a sequential all-pairs test.
 ALL_PAIRS_OF_EIGHT = 28
@@ -25,11 +25,11 @@ FRESH = 2_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """Many seeded runs: `runs` fabrics of `nodes` nodes, each with one of `counts` faults of `kinds`.
+    """Many seeded runs: `runs` fabrics of `nodes` nodes, each with as many faults of `kinds` as a random one of `counts`.
 
-    `leaf`, `spine` and `ecmp` are the fabric's; for a fabric without a fault, the search is told that the full ring was short.
-    `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from there on.
-    `off_ring` is the search's: an all-to-all is short, and the ring is not.
+    `leaf`, `spine` and `ecmp` are the fabric's. If `short`, the search is told that the full ring was short, even if it is not.
+    `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from `FRESH` on.
+    `off_ring` is the search's: an all-to-all is short, but the ring is not.
     """
 
     nodes: int
@@ -48,7 +48,7 @@ class Case:
     first: int = 0
 
     def scores(self) -> list[Score]:
-        """Return the scores of searches on each fabric, given the result of the short full ring."""
+        """Return the score of a search on each fabric; each search is given the result of the full ring."""
         seeds = range(self.first, self.first + self.runs)
         return [self._one(random.Random(seed * 7919 + self.nodes)) for seed in seeds]  # noqa: S311 - noise
 

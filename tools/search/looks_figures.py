@@ -1,7 +1,7 @@
 """Print how often an intermittent fabric passes and a healthy one does not; `python -m tools.search.looks_figures`.
 
-Every run is seeded. The looks are those of the plan's default and of one retest; a fault or a disturbance shows in each look
-with its own probability, independently of other looks.
+Every run is seeded. There are as many looks as in the default plan and in one retest. A fault or a disturbance shows in each
+look with the same probability, independently of other looks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A simulated fabric: it answers a search's trials with planted faults and noise, and scores the search's culprits.
 
-A ring's time is that of its slowest channel, and channel c crosses between nodes on rail c with its share of the bytes. So
-busbw is the number of rails used times the rate of the slowest edge on any of them.
+A ring takes as long as its slowest channel, and channel c sends its share of the bytes between nodes over rail c. So busbw is
+the number of rails used times the rate of the slowest edge on any of them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Fault:
         rails: the rail; empty for all.
         factor: remaining share of the rate, 0 for nothing at all.
         active: probability that the fault shows in a round, 1.0 for always.
-        by_trial: whether this is drawn separately for each trial.
+        by_trial: whether `active` is drawn separately for each trial.
     """
 
     kind: str
@@ -58,8 +58,8 @@ class Fabric:
     """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
 
     `disturbed` is the probability that a trial loses 8 to 30 % to a brief disturbance: other traffic, a busy processor. With
-    `leaf` nodes per leaf, edges between leaves share its uplinks, whose rate is `spine` times that of its nodes. If several
-    edges cross at once, the share `ecmp` of them collides with another one on a link and gets half of it.
+    `leaf` nodes per leaf, edges between leaves share each leaf's uplinks, whose rate is `spine` times that of the leaf's nodes.
+    If several edges cross at once, the share `ecmp` of them collides with another edge on a link and gets half of the link.
     """
 
     nodes: int
@@ -106,7 +106,7 @@ class Fabric:
         return fault.active >= 1 or self._dice.random() < fault.active
 
     def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
-        """Return how many edges of whole nodes leave each leaf at once; a single-rail trial counts as its share."""
+        """Return how many edges of whole nodes leave each leaf at once; a trial on some rails counts in proportion."""
         load: dict[int, float] = {}
         for trial in trials if self.leaf else ():
             weight = (len(trial.rails) or self.rails) / self.rails
@@ -162,7 +162,7 @@ def _edges(nodes: tuple[int, ...]) -> set[tuple[int, int]]:
 
 
 def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable[Fault]) -> float:
-    """Return the share of its rate that the slowest edge of the slowest rail of a ring over `nodes` keeps."""
+    """Return the share of the full rate that the slowest edge of a ring over `nodes` has on the slowest of `rails`."""
     members = set(nodes)
     faults = [fault for fault in faults if not fault.nodes or not members.isdisjoint(fault.nodes)]
     edges = {(one, other) for one, other in zip(nodes, (*nodes[1:], nodes[0]), strict=True) if one != other}
@@ -176,7 +176,7 @@ def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable
 def planted(dice: random.Random, fabric: Fabric, count: int, kinds: Iterable[str], active: float = 1.0) -> Fabric:
     """Return `fabric` with `count` random faults of `kinds` at different nodes, each leaving 0.3 to 0.85 of the rate.
 
-    Two faults at one node hide each other: the smaller one shows only after the larger one is repaired.
+    Of two faults at one node, the larger one would hide the smaller one until it is repaired.
     """
     kinds = sorted(kinds)
     found: list[Fault] = []
@@ -246,7 +246,7 @@ def run(fabric: Fabric, search: Search) -> Finding:
 
 
 def timed(fabric: Fabric, search: Search) -> tuple[Finding, float]:
-    """Do the same, and also return the processor time of the search in s."""
+    """Do the same as `run`, and also return the processor time of the search in s."""
     began, trying_s = time.process_time(), 0.0
     while trials := search.next_round():
         asked = time.process_time()
@@ -263,7 +263,7 @@ def score(
     """Search `fabric`, given the result of the full ring, and compare the culprits with the planted faults."""
     search = Search(fabric.nodes, fabric.rails, pair_limit_gb_s, whole_gb_s, off_ring=off_ring)
     finding, planning_s = timed(fabric, search)
-    named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # which blames nobody
+    named = Counter(_key(culprit) for culprit in finding.culprits if culprit.kind != "between")  # `between` blames nobody
     expected = Counter(fabric.expected())
     right = (named & expected).total()
     wrong, missed = named.total() - right, expected.total() - right

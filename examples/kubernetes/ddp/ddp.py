@@ -1,9 +1,9 @@
-"""Trains ResNet-18 on CIFAR-10 over several pods, as an article of IIJ's (2024-06-04), and proves that gradients are averaged.
+"""Trains ResNet-18 on CIFAR-10 over several pods, as in IIJ's article of 2024-06-04, and proves that gradients are averaged.
 
 torchrun --nproc_per_node=1 --nnodes=2 --node_rank=0 --master_addr=ADDRESS --master_port=29500 ddp.py --epochs 200
 
-Without the data set in --data it trains on generated images and says so: that shows that the ranks work together, and its
-accuracy means nothing beside the article's (0.8046 after 10 epochs, 0.856 after 200, from trained weights on two A100).
+Without the data set in --data, it trains on generated images and says so. Such a run shows that the ranks work together, but
+its accuracy cannot be compared with the article's (0.8046 after 10 epochs, 0.856 after 200, from trained weights on two A100).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from torchvision.datasets import CIFAR10
 from torchvision.models import ResNet18_Weights, resnet18
 
 logger = logging.getLogger(__name__)
-#: CIFAR-10's own: classes, edge of an image in pixels, and the mean and deviation of its channels that the article uses.
+#: Facts about CIFAR-10: classes, edge of an image in pixels, and the mean and deviation of its channels as in the article.
 CLASSES, EDGE = 10, 32
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
-#: A generated image is this much of its class's pattern, and one of noise: a loss that falls for some epochs before it is 0.
+#: A generated image is noise plus this much of its class's pattern, so that the loss falls for some epochs before it is 0.
 PATTERN = 0.2
-#: Every tenth epoch is tested, as in the article.
+#: The model is tested after every tenth epoch, as in the article.
 TESTED = 10
 
 
@@ -45,7 +45,7 @@ def parsed(words: list[str]) -> argparse.Namespace:
     parser.add_argument("--learning_rate", type=float, default=0.1)
     parser.add_argument("--random_seed", type=int, default=0)
     parser.add_argument("--data", default="./data", help="folder with cifar-10-batches-py")
-    parser.add_argument("--generated", type=int, default=2048, help="how many images are generated where there is no data set")
+    parser.add_argument("--generated", type=int, default=2048, help="how many images to generate if there is no data set")
     parser.add_argument("--pre-trained", action="store_true", help="begin with the weights that torchvision downloads")
     return parser.parse_args(words)
 
@@ -60,7 +60,7 @@ def seeded(seed: int) -> None:
 
 
 def generated(count: int, seed: int) -> TensorDataset:
-    """Return images that can be told apart: a faint pattern for each class under noise. All ranks make the same ones."""
+    """Return images that can be classified: each has its class's faint pattern under noise. All ranks make the same images."""
     source = torch.Generator().manual_seed(seed)
     patterns = torch.randn(CLASSES, 3, EDGE, EDGE, generator=torch.Generator().manual_seed(0))
     labels = torch.randint(CLASSES, (count,), generator=source)
@@ -74,7 +74,7 @@ def data_sets(folder: str, count: int) -> tuple[Dataset[Any], Dataset[Any]]:
         return generated(count, seed=1), generated(max(count // 4, 1), seed=2)
     both = [transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
     varied = transforms.Compose([transforms.RandomCrop(EDGE, padding=4), transforms.RandomHorizontalFlip(), *both])
-    # The article tests with varied images too; its accuracies can only be compared with such.
+    # The article varies the test images, too; otherwise the accuracies could not be compared.
     return CIFAR10(folder, train=True, transform=varied), CIFAR10(folder, train=False, transform=varied)
 
 
@@ -84,14 +84,14 @@ def gradients(model: nn.Module) -> torch.Tensor:
 
 
 def apart(own: torch.Tensor) -> float:
-    """Return how far the ranks' vectors are apart at most; 0 if they are equal to the bit."""
+    """Return the largest difference between the vectors of the ranks; 0 if they are equal to the bit."""
     every = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(every, own)
     return max(float((one - every[0]).abs().max()) for one in every)
 
 
 def prove(model: DistributedDataParallel, images: torch.Tensor, labels: torch.Tensor, criterion: nn.Module) -> None:
-    """Exit unless the ranks' gradients differ by themselves and are equal after they were averaged."""
+    """Exit unless the ranks' gradients differ before they are averaged and are equal afterwards."""
     with model.no_sync():
         criterion(model(images), labels).backward()
     alone = apart(gradients(model))
@@ -102,7 +102,7 @@ def prove(model: DistributedDataParallel, images: torch.Tensor, labels: torch.Te
     ranks = torch.distributed.get_world_size()
     logger.info("Gradients of %d ranks: apart by %.3g before they are averaged, by %.3g after", ranks, alone, together)
     if together != 0 or (ranks > 1 and alone == 0):
-        sys.exit("the ranks do not train one model: their gradients are not averaged, or all have the same images")
+        sys.exit("the ranks do not train one model: their gradients are not averaged, or all ranks have the same images")
 
 
 def train(model: nn.Module, device: torch.device, loader: DataLoader[Any], optimizer: optim.Optimizer) -> float:
@@ -132,7 +132,7 @@ def test(model: nn.Module, device: torch.device, loader: DataLoader[Any]) -> flo
 
 
 def main() -> None:
-    """Train as one rank of torchrun's."""
+    """Train as one of torchrun's ranks."""
     asked = parsed(sys.argv[1:])
     form = "%(levelname) -10s %(asctime)s %(name) -30s %(funcName) -35s %(lineno) -5d: %(message)s"
     logging.basicConfig(level=logging.INFO, format=form)
@@ -146,7 +146,7 @@ def main() -> None:
     logger.info("Rank %d of %d on %s by %s", rank, ranks, device, torch.distributed.get_backend())
     training, testing = data_sets(asked.data, asked.generated)
     sampler: DistributedSampler[Any] = DistributedSampler(training)
-    # Images in memory need no processes of their own.
+    # Generated images are in memory, so no worker processes need to load them.
     workers = min(os.cpu_count() or 1, 8) if isinstance(training, CIFAR10) else 0
     loader: DataLoader[Any] = DataLoader(training, asked.batch_size, num_workers=workers, pin_memory=cuda, sampler=sampler)
     tests: DataLoader[Any] = DataLoader(testing, asked.batch_size, num_workers=workers, pin_memory=cuda)

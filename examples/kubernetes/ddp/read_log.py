@@ -1,4 +1,4 @@
-"""Reads what torchrun printed for one rank of ddp.py, or of the article's script: accuracies, time of an epoch, NCCL's network.
+"""Reads what torchrun printed for one rank of ddp.py, or of the article's script: accuracies, time per epoch, NCCL's network.
 
 kubectl --namespace busbar-ddp logs busbar-ddp-0-xxxxx | python3 read_log.py
 """
@@ -24,8 +24,8 @@ class Log(NamedTuple):
     Attributes:
         accuracies: share of test images classified right, by epoch.
         losses: mean loss, by epoch.
-        epoch_s: median time from one epoch's start to the next, where both are in the log; None with fewer than two.
-        networks: what NCCL said that it used.
+        epoch_s: median time from one epoch's start to the next epoch's; None if the log has no two successive epochs.
+        networks: the networks that NCCL logged as used.
         generated: whether the images were generated, so that no accuracy can be compared.
         averaged: whether the ranks' gradients were found equal after they were averaged.
     """
@@ -39,7 +39,7 @@ class Log(NamedTuple):
 
 
 def read(text: str) -> Log:
-    """Return what the log of a rank says."""
+    """Parse the log of one rank."""
     starts: dict[int, datetime] = {}
     numbers: dict[str, dict[int, float]] = {"Accuracy": {}, "Loss": {}}
     generated = averaged = False
@@ -62,8 +62,8 @@ def read(text: str) -> Log:
 
 
 def sentences(log: Log) -> list[str]:
-    """Return what the log means, beside the article's numbers where they can be compared."""
-    lines = [f"an epoch took {log.epoch_s:.2f} s" if log.epoch_s is not None else "the log has no two epochs after each other"]
+    """Return the results in words, with the article's numbers if they can be compared."""
+    lines = [f"an epoch took {log.epoch_s:.2f} s" if log.epoch_s is not None else "the log has no two successive epochs"]
     lines += [f"NCCL used {', '.join(log.networks)}"] if log.networks else []
     lines += ["the ranks' gradients are averaged: they are equal after each step"] if log.averaged else []
     if log.losses:

@@ -2,7 +2,7 @@
 
     python3 tf_config.py COMMAND...
 
-MNIST_HOSTS has the names of the job's nodes in Slurm's order, one task on each.
+MNIST_HOSTS has the names of the job's nodes in Slurm's order; one task runs on each node.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import os
 import sys
 from collections.abc import Mapping
 
-#: One job's port is 20000 to 29999 by its number, so that two jobs of one node have different ones.
+#: A job's port is 20000 plus the last four digits of its number, so that two jobs on one node use different ports.
 _FIRST_PORT = 20000
 _PORTS = 10000
 
 
 def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
-    """Return TF_CONFIG of the task whose environment is given.
+    """Return TF_CONFIG for the task that has the given environment.
 
     Raises:
         ValueError: a variable is missing, or there is not one task on each node.
@@ -29,14 +29,14 @@ def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
     hosts = environment["MNIST_HOSTS"].split()
     tasks, index = int(environment["SLURM_NTASKS"]), int(environment["SLURM_PROCID"])
     if tasks != len(hosts):
-        raise ValueError(f"SLURM_NTASKS is {tasks}, and the job has {len(hosts)} nodes; start one task on each")
+        raise ValueError(f"SLURM_NTASKS is {tasks}, but the job has {len(hosts)} nodes; start one task on each")
     port = _FIRST_PORT + int(environment["SLURM_JOB_ID"]) % _PORTS
     workers = [f"{host}:{port}" for host in hosts]
     return {"cluster": {"worker": workers}, "task": {"type": "worker", "index": index}}
 
 
 def main() -> None:
-    """Become the command in sys.argv."""
+    """Replace this process with the command in sys.argv."""
     if len(sys.argv) == 1:
         sys.exit("usage: tf_config.py COMMAND...")
     try:

@@ -12,7 +12,7 @@ _LEARNING_RATE = 0.001
 
 
 def images(batch: int) -> tf.data.Dataset:
-    """Return batches of images and labels without end; every worker reads its own share of each."""
+    """Return endless batches of images and labels; every worker reads its own share of each batch."""
     (pixels, labels), _ = tf.keras.datasets.mnist.load_data()
     rows = tf.data.Dataset.from_tensor_slices(((pixels / 255.0).astype("float32"), labels.astype("int64")))
     return rows.shuffle(len(labels)).repeat().batch(batch)
@@ -40,7 +40,7 @@ def network() -> tf.keras.Model:
 
 
 def main() -> None:
-    """Train; the strategy must exist before anything else of TensorFlow is used."""
+    """Train. The strategy must be created before anything else in TensorFlow is used."""
     nccl = tf.distribute.experimental.CommunicationOptions(
         implementation=tf.distribute.experimental.CommunicationImplementation.NCCL
     )

@@ -1,1 +1,1 @@
-"""EC2's endpoint of AWS: the operations of the Query API that an instance's role may call."""
+"""The EC2 endpoint of AWS: the operations of the Query API that an instance's role may call."""

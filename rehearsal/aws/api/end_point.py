@@ -8,7 +8,7 @@ from rehearsal.net import services
 from rehearsal.world.world import World
 
 CLOUD = "aws"
-#: On the rehearsed Internet (TEST-NET-2, RFC 5737).
+#: The endpoints' address on the rehearsed Internet (TEST-NET-2, RFC 5737).
 _ADDRESS = "198.51.100.20"
 
 
@@ -18,6 +18,6 @@ def name(region: str) -> str:
 
 
 def announce(world: World, region: str) -> None:
-    """Make a region's endpoint resolvable; the process starts when a host first requests its role's credentials."""
+    """Make a region's endpoint resolvable; its process starts when a host first requests its role's credentials."""
     program = (sys.executable, "-m", "rehearsal.aws.api")
     services.announce(world, services.Service(CLOUD, _ADDRESS, (name(region),), program, world.scale))

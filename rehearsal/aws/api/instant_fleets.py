@@ -1,7 +1,7 @@
-"""CreateFleet of type instant: a launch that reports a lack of capacity in its answer, which always has a fleet id.
+"""CreateFleet of type instant: a launch whose answer has a fleet id even if it reports a lack of capacity.
 
-Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (what its callers read). Such a
-fleet is requested once and keeps nothing afterwards, so no fleet is stored here.
+Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (which fields of the answer
+are read). An instant fleet is requested once and has no state afterwards, so the rehearsal stores none.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def create(call: Call, cloud: Cloud, launches: Launches, rights: Rights) -> Mapp
     asked = call.asked
     target = asked.get("TargetCapacitySpecification") or {}
     for name in sorted(set(asked) - _PLAYED):
-        raise _error(call, not_played(name, f"{name} is given, and the rehearsal's fleets have no such thing."))
+        raise _error(call, not_played(name, f"{name} is given, but the rehearsal's fleets do not support it."))
     if target.get("DefaultTargetCapacityType", "on-demand") != "on-demand":
         raise _error(call, not_played("TargetCapacitySpecification", "The rehearsal's API launches on-demand fleets only."))
     database = cloud.store.read()
@@ -43,7 +43,7 @@ def create(call: Call, cloud: Cloud, launches: Launches, rights: Rights) -> Mapp
         raise ServiceError(problem, "EC2", call.action)
     [config] = asked["LaunchTemplateConfigs"]
     if config.get("Overrides"):
-        raise _error(call, not_played("LaunchTemplateConfigs", "The rehearsal's fleets launch what the template says."))
+        raise _error(call, not_played("LaunchTemplateConfigs", "Overrides is given, but the rehearsal does not support it."))
     most, least = target["TotalTargetCapacity"], (asked.get("OnDemandOptions") or {}).get("MinTargetCapacity", 0)
     ident = f"fleet-{uuid.uuid4()}"
     tags = [one for one in asked.get("TagSpecifications") or [] if one.get("ResourceType") != "fleet"]

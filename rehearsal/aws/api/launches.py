@@ -20,18 +20,18 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
-_WINDOW = 2  # hosts that boot at the same time: as many as the smallest machine has cores
-#: Slurm accepts no node that booted before it was requested, and compares times in seconds, rounded up; no real machine boots
-#: faster.
+_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
+#: Slurm refuses a node that booted before it was requested, and compares the times rounded up to whole seconds. No real machine
+#: boots in less time than this.
 _LEAST_START_S = 2
-#: Members of a request that are used; everything else comes from the launch template.
+#: Member of a request -> the input that it overrides; all other inputs come from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
 _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "DryRun", *_OVERRIDES}
 
 
 @dataclass(frozen=True)
 class Order:
-    """The content of one request: the launch, the least and the largest number of instances, and their tags."""
+    """The content of one request: launch, template, region, smallest and largest number of instances, and their tags."""
 
     launch: Launch
     template: Record
@@ -51,10 +51,10 @@ def order(asked: Mapping[str, Any], database: Database, region: str) -> Order:
     """Return the content of a request.
 
     Raises:
-        ServiceError: it is refused for a reason other than capacity.
+        ServiceError: the request is refused for a reason other than capacity.
     """
     for name in sorted(set(asked) - _PLAYED):
-        raise _error(not_played(name, f"{name} is given, and the rehearsal's RunInstances takes it from a launch template."))
+        raise _error(not_played(name, f"{name} is given, but the rehearsal's RunInstances takes it from a launch template."))
     least, most = asked.get("MinCount"), asked.get("MaxCount")
     if least is None or most is None:
         missing = "MinCount" if least is None else "MaxCount"
@@ -83,7 +83,7 @@ def _error(problem: Problem) -> ServiceError:
 
 
 class Launches:
-    """The instances that one process launches and terminates; it calls `bury` with each terminated one, and why."""
+    """The instances that one process launches and terminates; it calls `bury` with each terminated instance and the reason."""
 
     def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
         self._cloud, self._bury = cloud, bury
@@ -91,10 +91,10 @@ class Launches:
         self._guard, self._boots = threading.Lock(), dict[str, Future[None]]()
 
     def run(self, wanted: Order, asked: Mapping[str, Any]) -> list[Record]:
-        """Launch the instances of an order, or return those that the same client token has launched.
+        """Launch the instances of an order, or return the instances that the same client token has launched.
 
         Raises:
-            ServiceError: the service refuses, or there is no capacity for the least number.
+            ServiceError: the service refuses, or there is no capacity for the smallest number.
         """
         token = asked.get("ClientToken", "")
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
@@ -146,7 +146,7 @@ class Launches:
             try:
                 with self._cloud.working(record):
                     compute.boot(self._cloud, record)
-            except Exception:  # a failed boot for any reason leaves no machine, and its error is reported to the waiting call
+            except Exception:  # a failed boot, whatever the reason, leaves no machine; its future keeps the error
                 self._bury(record, "Server.InternalError")
                 raise
 
@@ -160,7 +160,7 @@ class Launches:
         with self._guard:
             boot = self._boots.pop(record.id, None)
         if boot is not None and boot.exception() is not None:
-            return  # it terminated by itself
-        self._bury(record, "Client.UserInitiatedShutdown")  # while it has a record, the record's state is shown
+            return  # the failed boot has already terminated the instance
+        self._bury(record, "Client.UserInitiatedShutdown")  # while the instance has a record, the record's state is shown
         with present(self._cloud.world):
             self._cloud.remove(record.id)

@@ -34,7 +34,10 @@ def _missing(action: str, ids: Iterable[str]) -> ServiceError:
 
 
 def _is_launched_here(record: Record) -> bool:
-    """Tell by its client token whether an instance was launched through this API; a stale answer lacks such instances."""
+    """Return whether an instance has a client token, which only launches through this API set.
+
+    An answer that is stale (fault `eventual`) leaves out such instances.
+    """
     return bool(record.private.get("clientToken"))
 
 
@@ -47,7 +50,7 @@ class Ec2:
         self._launches, self._rights = Launches(cloud, self._bury), Rights(cloud)
 
     def _bury(self, record: Record, why: str) -> None:
-        """Remember a terminated instance: EC2 lists it for about an hour, this process as long as it runs."""
+        """Remember a terminated instance: EC2 lists it for about an hour; this process lists it until the process ends."""
         with self._guard:
             self._gone.setdefault(record.id, (record, why))
 
@@ -80,7 +83,7 @@ class Ec2:
         return instant_fleets.create(call, self._cloud, self._launches, self._rights)
 
     def describe(self, call: Call) -> Mapping[str, Any]:
-        """DescribeInstances; with the fault `eventual`, instances launched a moment ago are not visible yet."""
+        """DescribeInstances; with the fault `eventual`, instances that were launched through this API are not visible yet."""
         self._rights.permit(call, "*")
         self._bury_lost()
         database = self._cloud.store.read()
@@ -145,7 +148,7 @@ class Ec2:
         return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
 
     def _known(self, call: Call) -> list[Record]:
-        """Return the records of the request's instances, without terminated ones; unknown ones are refused."""
+        """Return the records of the request's instances, without terminated instances; unknown instances are refused."""
         ids = call.asked.get("InstanceIds") or call.asked.get("Resources") or []
         if not ids:
             raise ServiceError(
@@ -164,7 +167,7 @@ class Ec2:
         return [one for one in records.values() if one is not None]
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
-        """TerminateInstances: terminates all instances, or none if one is unknown or the role may not terminate it."""
+        """TerminateInstances: terminates all instances, or none if any of them is unknown or the role may not terminate it."""
         records, database = self._known(call), self._cloud.store.read()
         for one in records:
             self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))
@@ -209,5 +212,5 @@ ACTIONS: Mapping[str, Callable[[Ec2, Call], Mapping[str, Any]]] = {
 
 
 def role_named(database: Database, name: str) -> Record | None:
-    """Return the role of that name."""
+    """Return the role with this name, or None."""
     return by_name(database, ROLE, name)

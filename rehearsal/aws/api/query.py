@@ -21,7 +21,7 @@ def parsed(action: str, given: Mapping[str, str]) -> dict[str, Any]:
     """Return a request's members by their names in the model.
 
     Raises:
-        ServiceError: the request has an unknown parameter, or a value that is not the number or boolean of the model.
+        ServiceError: the request has an unknown parameter, or a value that is not of the type (number or boolean) in the model.
     """
     left = {name: value for name, value in given.items() if name not in _COMMON}
     shape = shape_of("ec2", action, "input")

@@ -23,10 +23,10 @@ def described(call: Call, database: Database) -> Mapping[str, Any]:
     """Return the answer to `call`.
 
     Raises:
-        ServiceError: it names a reservation that the account does not have, or asks for something that is not rehearsed.
+        ServiceError: the request names a reservation that the account does not have, or a parameter that is not rehearsed.
     """
     for name in sorted(set(call.asked) - {"CapacityReservationIds"}):
-        why = f"{name} is given, and the rehearsal shows reservations by their ids, or all."
+        why = f"{name} is given, but the rehearsal lists either all reservations, or reservations by their ids."
         raise ServiceError(not_played(name, why), "EC2", call.action)
     known = capacity.reservations(database, call.region)
     ids = call.asked.get("CapacityReservationIds") or list(known)

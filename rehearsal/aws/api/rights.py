@@ -25,7 +25,7 @@ _RUN = "ec2:RunInstances"
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated request: its role, region and content."""
+    """One authenticated request: the calling instance and its role, the region, the action and the action's members."""
 
     instance: Record
     role: Record
@@ -49,20 +49,20 @@ def instance_keys(database: Database, record: Record) -> dict[str, list[str]]:
 
 
 class Rights:
-    """Checks of roles' permissions, by the records of one world."""
+    """Checks roles' permissions against the policies that one world's records contain."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
     def permit(self, call: Call, resource: str, action: str = "", context: Context | None = None) -> None:
-        """Raise the service's refusal unless a role may do an action on a resource, `SERVICE|NOUN` or `*`.
+        """Raise the service's refusal unless the role may do an action on a resource (`SERVICE|NOUN` or `*`).
 
         Raises:
-            ServiceError: no policy of the role allows it, or one denies it.
+            ServiceError: no policy of the role allows the action, or a policy denies it.
         """
         action = action or f"ec2:{call.action}"
         service, _, noun = resource.partition("|")
-        # Images belong to other accounts, and IAM has no region.
+        # The ARN of an image names no account, and the ARN of an IAM resource names no region.
         account, where = "" if noun.startswith("image/") else ACCOUNT, "" if service == "iam" else call.region
         arn = "*" if resource == "*" else f"arn:{partition(call.region)}:{service}:{where}:{account}:{noun}"
         keys = {"aws:RequestedRegion": [call.region], "ec2:Region": [call.region], **(context or {})}

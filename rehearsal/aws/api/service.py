@@ -31,7 +31,7 @@ class Service:
         """Return the answer to any request.
 
         Raises:
-            Silence: a fault makes the service not answer.
+            Silence: a fault keeps the service from answering.
         """
         ident = str(uuid.uuid4())
         about = {"x-amzn-RequestId": ident}

@@ -1,4 +1,7 @@
-"""Signature Version 4 of a request. Source: IAM user guide, "Create a signed AWS API request"; botocore, auth.SigV4Auth."""
+"""Verifies the Signature Version 4 of a request.
+
+Source: IAM user guide, "Create a signed AWS API request"; botocore, auth.SigV4Auth.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def verified(world: Path, request: Request, region: str, now: datetime | None = 
     """Return the session whose secret signed a request.
 
     Raises:
-        ServiceError: it is not signed, or not with credentials of this world that are valid for this region and time.
+        ServiceError: the request is not signed with credentials of this world that are valid for this region and time.
     """
     found = _PROOF.fullmatch(request.headers.get("authorization", ""))
     if found is None:

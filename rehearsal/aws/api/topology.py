@@ -1,8 +1,9 @@
 """DescribeInstanceTopology: the network nodes above each instance, from the top down.
 
 Source: EC2 API reference, DescribeInstanceTopology and InstanceTopology; EC2 user guide, "Prerequisites for Amazon EC2
-topology" (types, and how many nodes each has), "How Amazon EC2 topology works". The placement is invented: in one placement
-group, two instances launched in succession share the lowest node, and eight share the one above.
+topology" (types, and the number of nodes above each), "How Amazon EC2 topology works". The placement is invented: in one
+placement group, instances share the lowest node in pairs (launch indices 0 and 1, 2 and 3, ...) and the node above it in groups
+of eight.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Record
 
-#: Type -> layers of the network above its instances that are returned.
+#: Type -> number of network layers above its instances that the API returns.
 _LAYERS = {
     **dict.fromkeys(("p6-b200.48xlarge", "p6-b300.48xlarge"), 4),
     **dict.fromkeys(
@@ -40,7 +41,7 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call`, with all instances that it names: `records`.
+    """Return the answer to `call`; `records` are the instances that it names, or all instances of the region if it names none.
 
     Raises:
         ServiceError: the request is invalid.
@@ -51,7 +52,7 @@ def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
         why = "The parameter instanceIds cannot be used with the parameter maxResults"
         raise ServiceError(combination("MaxResults", why), "EC2", call.action)
     if len(ids) > _MOST or len(groups) > _MOST or (limit is not None and not 1 <= limit <= _MOST):
-        raise ServiceError(invalid("MaxResults", f"At most {_MOST} may be asked for."), "EC2", call.action)
+        raise ServiceError(invalid("MaxResults", f"From 1 to {_MOST} may be requested."), "EC2", call.action)
     found = [_shown(one) for one in records if (ids or _LAYERS.get(one.private["type"])) and _is_asked(one, groups)]
     for one in asked.get("Filters") or []:
         if one["Name"] not in _FILTERS:

@@ -38,6 +38,6 @@ async def serve() -> None:
 
 if __name__ == "__main__":
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)  # like the genuine one: it exits at once, without a message
+        signal.signal(number, signal.SIG_DFL)  # the genuine plugin also exits at once, without a message
     asyncio.run(serve())
     os._exit(0)

@@ -1,4 +1,4 @@
-"""One call of the engine: its log, its end, and the wording of failures.
+"""One call by the engine: its log messages, its end, and the wording of failures.
 
 A call ends early if the engine cancels it or its time limit is reached. As in the genuine plugin, this stops dialling and local
 commands; a running remote command is not interrupted.
@@ -15,11 +15,11 @@ import grpc
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 DEBUG, INFO, WARNING, ERROR = 0, 1, 2, 3
-LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: after a longer line, the genuine plugin stops reading
+LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a line of this length, the genuine plugin stops reading
 
 
 class CommandError(Exception):
-    """A call failed; its text is what the engine shows."""
+    """The failure of a call; the exception's text is what the engine shows."""
 
     def __init__(self, message: str, code: grpc.StatusCode = grpc.StatusCode.UNKNOWN) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ class Call:
         return CommandError(self.reason, grpc.StatusCode.DEADLINE_EXCEEDED if timed_out else grpc.StatusCode.CANCELLED)
 
     async def until_over(self, work: Awaitable[None]) -> bool:
-        """Wait for work or for the end of the call. True: the call has ended."""
+        """Wait for the work or for the end of the call; return whether the call has ended."""
         task, end = asyncio.ensure_future(work), asyncio.ensure_future(self.over.wait())
         await asyncio.wait({task, end}, return_when=asyncio.FIRST_COMPLETED)
         for one in (task, end):
@@ -55,7 +55,7 @@ class Call:
         return self.over.is_set()
 
     async def log(self, severity: int, message: str, *, passing: bool = False) -> None:
-        """Show a message; a `passing` one only in the live view."""
+        """Show a message; if `passing`, only in the live view."""
         if self.engine is None:
             return
         request = engine_pb2.LogRequest(severity=cast("Any", severity), message=message, urn=self.urn, ephemeral=passing)
@@ -66,7 +66,10 @@ class Call:
 
 
 class Transcript:
-    """A command's output: each stream, both in the order of arrival, and its lines sent live to the engine."""
+    """A command's output: each stream separately, and both together in order of arrival.
+
+    Lines of the streams that `logging` selects (by default, both) are also sent live to the engine.
+    """
 
     def __init__(self, call: Call, logging: str | None) -> None:
         self.stdout, self.stderr, self.both = bytearray(), bytearray(), bytearray()
@@ -97,7 +100,7 @@ class Transcript:
             self.too_long.set()
 
     async def close(self) -> None:
-        """Send the rest and wait until the engine has it."""
+        """Send the unfinished last line, and wait until the engine has received every line."""
         if self._line:
             self._lines.put_nowait(bytes(self._line).decode(errors="replace"))
         self._lines.put_nowait(None)
@@ -117,7 +120,7 @@ class Transcript:
         return CommandError(f"{cause}: running {quoted(command)}:\n{self.both.decode(errors='replace')}", code)
 
     def too_long_a_line(self) -> CommandError:
-        """Return the failure of a command whose line is too long for the log."""
+        """Return the failure of a command that wrote a line too long for the log."""
         return CommandError(
             f"a line of {LINE_LIMIT_BYTES} bytes or more was written while output is logged: the genuine command plugin "
             "would wait for ever here; write shorter lines or set `logging` to `none`"
@@ -144,6 +147,6 @@ def quoted(text: str) -> str:
 
 
 def previous_outputs(state: dict[str, str], *, wanted: bool) -> dict[str, str]:
-    """Return the environment variables with the output of the previous command."""
+    """Return the environment variables with the output of the previous command; none unless `wanted`."""
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
     return {name: state[key] for name, key in names.items() if wanted and state.get(key)}

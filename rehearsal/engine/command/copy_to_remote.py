@@ -1,6 +1,6 @@
 """Copy a file, a text or a folder to another machine over SFTP, as command:remote:CopyToRemote does.
 
-It unpacks nothing, keeps no permissions and deletes nothing.
+Archives are not unpacked, permissions are not kept, and nothing is deleted on the other machine.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ async def copy(call: Call, inputs: Properties) -> None:
                     await _copy_text(sftp, text, target)
                 else:
                     await _copy_path(sftp, path, target)
-        except OSError as error:  # an error on this machine; the remote machine's are SFTPError
+        except OSError as error:  # errors on this machine; errors of the remote machine are SFTPError
             raise CommandError(f"open {error.filename}: {os.strerror(error.errno or 0).lower()}") from None
         except asyncssh.Error as error:
             raise CommandError(_words(error)) from None
@@ -51,7 +51,7 @@ def _words(error: asyncssh.Error) -> str:
 
 
 async def _mode(sftp: asyncssh.SFTPClient, path: str) -> int | None:
-    """Return the mode bits of a remote path; None if nothing is there."""
+    """Return the mode bits of a remote path; None if the path does not exist."""
     try:
         attributes = await sftp.stat(path)
     except (asyncssh.SFTPNoSuchFile, asyncssh.SFTPNoSuchPath):

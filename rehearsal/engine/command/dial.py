@@ -1,6 +1,6 @@
-"""Open an SSH connection as the genuine plugin does: keys, pinned host keys, an agent, a proxy, retries with its messages.
+"""Open an SSH connection as the genuine plugin does: with keys, pinned host keys, an agent, a proxy, and the same retries.
 
-It does not forward an agent, reads neither ssh configuration nor known_hosts, and never prompts.
+This module does not forward an agent, reads neither ssh configuration nor known_hosts, and never prompts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ REJECTIONS = {1: "administratively prohibited", 2: "connect failed", 3: "unknown
 
 
 class DialError(Exception):
-    """One attempt failed; its text is Go's message."""
+    """The failure of one attempt; the exception's text is Go's message."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Endpoint:
     host: str
     port: int
     user: str
-    limit: int  # of failed attempts; UNLIMITED: no limit
-    timeout_s: int  # of one TCP connection; 0: no limit
+    limit: int  # number of failed attempts that are retried; UNLIMITED: all
+    timeout_s: int  # for opening one TCP connection; 0: no timeout
     host_key: asyncssh.SSHKey | None
     key: asyncssh.SSHKey | None
     password: str | None
@@ -45,7 +45,7 @@ class Endpoint:
 
     @classmethod
     def of(cls, connection: Properties) -> Endpoint:
-        """Read a connection or a proxy. Raises CommandError if a key cannot be read or an agent does not exist."""
+        """Read a connection or a proxy. Raises CommandError if a key cannot be read or the agent does not answer."""
         host_key = None
         if "hostKey" in connection:
             try:
@@ -65,7 +65,7 @@ class Endpoint:
             host_key=host_key,
             key=key,
             password=cast("str | None", connection.get("password")),
-            # Go tries each method once: with a key, it never asks the agent for another one.
+            # Go tries each authentication method once: if there is a key, it never asks the agent for another key.
             agent_path=None if key is not None else agent_path,
         )
 
@@ -107,7 +107,7 @@ def _words(error: OSError) -> str:
 
 @dataclass
 class _Answers(asyncssh.SSHClient):
-    """Answers the server's questions and records its methods, for the message of a refusal."""
+    """Answers the server's authentication requests and records the methods tried, for the message if access is refused."""
 
     endpoint: Endpoint
     attempted: list[str] = field(default_factory=lambda: ["none"])
@@ -161,7 +161,7 @@ async def _tcp(endpoint: Endpoint) -> socket.socket:
 
 @asynccontextmanager
 async def _keys(endpoint: Endpoint) -> AsyncIterator[list[asyncssh.SSHKey | asyncssh.SSHKeyPair]]:
-    """Yield the keys to try. The agent is queried here, because asyncssh would add the keys of this machine's user."""
+    """Yield the keys to try. The agent is queried here, because asyncssh itself would add the user's key files."""
     if endpoint.agent_path is None:
         yield [] if endpoint.key is None else [endpoint.key]
         return
@@ -255,7 +255,11 @@ async def dialled(call: Call, connection: Properties) -> AsyncIterator[asyncssh.
 
 
 async def _through(call: Call, proxy: asyncssh.SSHClientConnection, endpoint: Endpoint) -> asyncssh.SSHClientConnection:
-    """Connect from the proxy. A hop is retried; a handshake is, too, but on the channel that the first one used up."""
+    """Connect from the proxy.
+
+    A failed hop is retried on a new channel. As in the genuine plugin, a failed handshake is retried on the channel that it has
+    used up, so the retries fail as well.
+    """
     spent: list[DialError] = []
 
     async def hop() -> asyncssh.SSHClientConnection | None:

@@ -1,4 +1,4 @@
-"""Computes the differences between a resource's old and new inputs, for the engine, which decides what runs."""
+"""Computes the differences between a resource's old and new inputs; the engine decides from them what to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .wire import ARCHIVE, ASSET, SECRET, UNKNOWN, Properties, Value, has_asset,
 
 
 class Kind(IntEnum):
-    """The protocol's numbers; each kind is followed by its replacing variant."""
+    """The protocol's numbers for kinds of change; the number plus 1 means that the change replaces the resource."""
 
     ADD = 0
     DELETE = 2
@@ -19,9 +19,10 @@ class Kind(IntEnum):
 
 
 def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
-    """Return the kind of change by property path; inner properties have their own paths.
+    """Return the kind of each change by property path; inner properties have their own paths.
 
-    The engine requests a replacement if a whole property requires it; the program's SDK adds the elements of `triggers` itself.
+    Only a change of a whole property such as `triggers` asks for a replacement here. For a change of one of its elements, the
+    program's SDK asks for it (`replace_on_changes`).
     """
     wanted = {key: value for key, value in new.items() if key != "version" and not key.startswith("__")}
     found = dict(_of_objects("", old, wanted))
@@ -31,7 +32,7 @@ def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int
 
 
 def top(path: str) -> str:
-    """Return the property to which a path leads."""
+    """Return the top-level property of a path."""
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 

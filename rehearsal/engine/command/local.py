@@ -14,7 +14,7 @@ from .wire import Properties
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command with the plain inputs and return its output. Raises CommandError if its exit status is not 0."""
+    """Run a command with the plain inputs and return its output. Raises CommandError if it cannot start or fails."""
     interpreter = cast("list[str]", inputs.get("interpreter") or ["/bin/sh", "-c"])
     transcript = Transcript(call, cast("str | None", inputs.get("logging")))
     environment = {**os.environ, **cast("dict[str, str]", inputs.get("environment") or {})}

@@ -1,9 +1,9 @@
 """Serve pulumirpc.ResourceProvider with the behaviour of the command plugin 1.2.1.
 
 It implements command:local:Command, command:remote:Command, command:remote:CopyToRemote and command:local:run. It intentionally
-differs in this: files of a command (`assetPaths`, `archivePaths`) and the deprecated CopyFile are refused, a logged line of 64
-KiB fails where the genuine plugin would hang, connections are closed after use, and the schema is only a name. Between calls,
-it keeps only the list of running calls.
+differs from the genuine plugin in four points: it refuses `assetPaths`, `archivePaths` and the deprecated CopyFile; it fails on
+a logged line of 64 KiB, where the genuine plugin would hang; it closes connections after use; and its schema has no types.
+It keeps no state of resources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shapes import Shape
 from .wire import UNKNOWN, Properties, has_asset, has_unknown, plain, read, write
 
 VERSION = "1.2.1"
-# The genuine plugin writes this into the provider's inputs; a state from here must not differ from one made there.
+# The genuine plugin writes this into the provider's inputs, and a state must not show which of the two plugins made it.
 FRAMEWORK_KEY, FRAMEWORK_VERSION = "__pulumi-go-provider-version", "1.2.0"
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024
 SHAPES = {
@@ -52,7 +52,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @asynccontextmanager
     async def _call(self, context: grpc.aio.ServicerContext, urn: str = "", timeout_s: float = 0) -> AsyncIterator[Call]:
-        """Run one call: it can be cancelled, and what it raises reaches the engine as the genuine plugin's status."""
+        """Run one call: it can be cancelled, and a CommandError reaches the engine with the genuine plugin's status code."""
         call = Call(urn, self._engine)
         if self._cancelled:
             call.end("context canceled")
@@ -73,7 +73,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetPluginInfo(  # noqa: N802 - the protocol's names
         self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Return the version that this replaces."""
+        """Return the version of the plugin that this one replaces."""
         del request, context
         return plugin_pb2.PluginInfo(version=VERSION)
 
@@ -88,7 +88,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetSchema(  # noqa: N802
         self, request: provider_pb2.GetSchemaRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.GetSchemaResponse:
-        """Return only the package's name; its types are those of the installed SDK."""
+        """Return only the package's name and version, because programs have its types from the installed SDK."""
         del request, context
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": "command", "version": VERSION}))
 
@@ -109,14 +109,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Configure(  # noqa: N802
         self, request: provider_pb2.ConfigureRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.ConfigureResponse:
-        """Return how values may be sent."""
+        """Tell the engine that it may send secrets and preview creations and updates."""
         del request, context
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     async def Check(  # noqa: N802
         self, request: provider_pb2.CheckRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.CheckResponse:
-        """Return inputs with defaults, or what is wrong with them."""
+        """Return the inputs with defaults filled in, and the problems found in them."""
         shape = await _shape(request.urn, context)
         inputs, failures = shapes.check(shape, read(request.news))
         told = [provider_pb2.CheckFailure(property=one.property, reason=one.reason) for one in failures]
@@ -142,7 +142,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Create(  # noqa: N802
         self, request: provider_pb2.CreateRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.CreateResponse:
-        """Run `create`, or copy."""
+        """Run the `create` command; for CopyToRemote, copy."""
         shape = await _shape(request.urn, context)
         inputs, known = read(request.properties), cast("Properties", plain(read(request.properties)))
         is_copy = shape is shapes.COPY_TO_REMOTE
@@ -162,14 +162,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Read(  # noqa: N802
         self, request: provider_pb2.ReadRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.ReadResponse:
-        """Return the engine's state: there is nothing to read."""
+        """Return the state that the engine sent, because nothing can be read back."""
         del context
         return provider_pb2.ReadResponse(id=request.id, properties=request.properties, inputs=request.inputs)
 
     async def Update(  # noqa: N802
         self, request: provider_pb2.UpdateRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.UpdateResponse:
-        """Run `update`, or `create` without one; copy again if the content or its path changed."""
+        """Run `update`, or `create` if there is no `update`; copy again if the content or the remote path changed."""
         shape = await _shape(request.urn, context)
         state = read(request.olds)
         inputs = _ignoring(request.ignoreChanges, state, read(request.news))
@@ -194,7 +194,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Delete(  # noqa: N802
         self, request: provider_pb2.DeleteRequest, context: grpc.aio.ServicerContext
     ) -> empty_pb2.Empty:
-        """Run `delete` if there is one; nothing is deleted after a copy."""
+        """Run `delete` if there is one; what CopyToRemote has copied stays."""
         shape = await _shape(request.urn, context)
         known = cast("Properties", plain(read(request.properties)))
         async with self._call(context, request.urn, request.timeout) as call:
@@ -220,7 +220,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         raise AssertionError  # the call above has answered
 
     async def Cancel(self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
-        """End all calls that can be ended early, and later ones, too."""
+        """End running calls early, where they can be ended, and later calls at once."""
         del request, context
         self._cancelled = True
         for call in list(self._calls):
@@ -231,14 +231,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 async def _shape(urn: str, context: grpc.aio.ServicerContext) -> Shape:
     token = urn.split("::")[2].rpartition("$")[2]
     if token == "command:remote:CopyFile":  # noqa: S105 - a type token
-        reason = "this stand-in of the command plugin does not carry out CopyFile: use CopyToRemote"
+        reason = "this stand-in for the command plugin does not carry out CopyFile: use CopyToRemote"
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, reason)
     if token not in SHAPES:
         await context.abort(grpc.StatusCode.NOT_FOUND, f"Resource '{token.partition(':')[2]}' not found")
     return SHAPES[token]
 
 
-# The SSH library is loaded only when needed: loading takes longer than all the rest, and most operations do not use it.
+# The SSH library is imported only when needed: the import takes longer than the rest of a start, and few operations use it.
 async def _copy(call: Call, known: Properties) -> None:
     from . import copy_to_remote  # noqa: PLC0415
 

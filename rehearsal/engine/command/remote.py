@@ -52,9 +52,10 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 
 
 class _Channel(SSHClientChannel[bytes]):
-    """A channel that waits for the server's answer to each variable before the command starts.
+    """A channel that waits for the server's answer to each environment variable before the command starts.
 
-    asyncssh sends variables without asking whether they were accepted; the genuine plugin asks, and fails if they were not.
+    asyncssh sends variables without asking whether they were accepted; the genuine plugin asks. If the server
+    refused a variable of `environment`, the plugin fails; for the previous command's output, it only warns.
     """
 
     def __init__(self, connection: asyncssh.SSHClientConnection, call: Call, optional: set[str]) -> None:
@@ -89,7 +90,7 @@ class _Channel(SSHClientChannel[bytes]):
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command with the plain inputs and return its output. Raises CommandError if its exit status is not 0."""
+    """Run a command with the plain inputs and return its output. Raises CommandError if it cannot start or fails."""
     environment = cast("dict[str, str]", inputs.get("environment") or {})
     before = previous_outputs(state, wanted=inputs.get("addPreviousOutputInEnv") is not False)
     async with dialled(call, cast("Properties", inputs["connection"])) as connection:

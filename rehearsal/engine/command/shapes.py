@@ -1,7 +1,7 @@
 """The inputs of each resource: their types, defaults and secrets, and the check of a program's values.
 
-Messages are the genuine plugin's, so that a program gets the same refusal from both. Asset and archive globs of local commands
-are refused: nothing rehearsed uses them.
+Messages are the genuine plugin's, so that a program gets the same refusal from both plugins. Asset and archive globs of local
+commands are refused, because no rehearsed program uses them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ASSET_OR_ARCHIVE = "AssetOrArchive"
 
 @dataclass(frozen=True)
 class Property:
-    """One input: its type by the genuine plugin's name, or a nested shape."""
+    """One input; `type` is the genuine plugin's name for its type, or a nested shape."""
 
     type: str | Shape
     required: bool = False
@@ -101,13 +101,13 @@ COPY_TO_REMOTE = Shape(
 
 
 def check(shape: Shape, given: Properties) -> tuple[Properties, list[Failure]]:
-    """Return the inputs with defaults and secrets filled in, and their problems."""
+    """Return the inputs and their problems; secrets are marked, and, if there are no problems, defaults are filled in."""
     failures = list(_mistakes(shape, given))
     if shape is COPY_TO_REMOTE:
         failures += _source_mistakes(given.get("source"))
     for name in ("assetPaths", "archivePaths"):
         if name in given and not failures:
-            failures.append(Failure(name, "this stand-in of the command plugin does not collect files of a command"))
+            failures.append(Failure(name, "this stand-in for the command plugin does not collect files that a command leaves"))
     completed = given if failures else _with_defaults(shape, given)
     return _with_secrets(shape, completed), failures
 

@@ -1,4 +1,4 @@
-"""Property values as they are sent between engine and plugin, and queries on them.
+"""Property values in the form in which engine and plugin exchange them, and functions that examine such values.
 
 Values stay in their wire form (JSON with marked objects), so that secrets and unknowns are returned unchanged. The module is
 independent of resource types.
@@ -39,7 +39,7 @@ def write(properties: Properties) -> struct_pb2.Struct:
 
 
 def mark_of(value: Value) -> str:
-    """Return the mark of a marked object, "" for every other value."""
+    """Return the mark of a marked object, or "" for every other value."""
     mark = value.get(MARK) if isinstance(value, dict) else None
     return mark if isinstance(mark, str) else ""
 

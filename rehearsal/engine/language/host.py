@@ -1,10 +1,10 @@
 """Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
 
-It does not install packages, generate code or list required plugins: the SDKs send provider and version with every
-registration, and plugins are on PATH.
+It does not install packages, generate code or list required plugins: the SDKs send the provider's name and
+version with every registration, and plugins are on PATH.
 """
 
-# ruff: noqa: E402  the engine's protocol is imported without the SDK around it
+# ruff: noqa: E402  protocol.start_fast must run before anything of pulumi is imported
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
-MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # limit of the engine and the SDK for each other
-EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without another one
-GRACE_S = 2.0  # for a program that was told to exit
+MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # the engine and the SDK accept messages of this size from each other
+EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without showing another
+GRACE_S = 2.0  # for a program that was interrupted, before it is killed
 
 
 def debug_lines_are_shown() -> bool:
-    """Tell whether the engine that started this host shows debug lines; if its options cannot be read, assume so."""
+    """Tell whether the engine that started this host shows debug lines; assume that it does if its options are unreadable."""
     try:
         words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
     except OSError:
@@ -49,14 +49,14 @@ def debug_lines_are_shown() -> bool:
 
 
 class HostError(Exception):
-    """The project's options name an interpreter that does not exist."""
+    """The folder in the project's `virtualenv` option is not a virtual environment."""
 
 
 def interpreter(root: Path, virtualenv: str) -> tuple[str, dict[str, str]]:
-    """Return the Python that runs the program and the environment it runs in.
+    """Return the Python that runs the program, and the program's environment variables.
 
-    The order is the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the active virtual environment, and last
-    the Python that runs this host. Raises HostError if the option names no virtual environment.
+    The first of these that is set and exists is used: the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the
+    active virtual environment, the Python that runs this host. Raises HostError if the option's folder has no bin/python.
     """
     environment = dict(os.environ)
     if virtualenv:
@@ -103,21 +103,21 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     ) -> plugin_pb2.PluginInfo:
         """Return the version of the SDK that this host supports."""
         del request, context
-        # importlib.metadata knows it, too, but takes a fifth of this program's start to import; each engine starts two.
+        # importlib.metadata also has it, but that import takes a fifth of this program's start, and an engine starts two hosts.
         (installed,) = Path(pulumi.__path__[0]).parent.glob("pulumi-[0-9]*.dist-info")
         return plugin_pb2.PluginInfo(version=installed.name.removeprefix("pulumi-").removesuffix(".dist-info"))
 
     def GetRequiredPackages(  # noqa: N802
         self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPackagesResponse:
-        """Return none: every registration of a program names its provider itself."""
+        """Return no packages: every registration of a program names its provider itself."""
         del request, context
         return language_pb2.GetRequiredPackagesResponse()
 
     def GetRequiredPlugins(  # noqa: N802
         self, request: language_pb2.GetRequiredPluginsRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPluginsResponse:
-        """Return none, like GetRequiredPackages."""
+        """Return no plugins, for the same reason as GetRequiredPackages."""
         del request, context
         return language_pb2.GetRequiredPluginsResponse()
 
@@ -131,7 +131,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def GetProgramDependencies(  # noqa: N802
         self, request: language_pb2.GetProgramDependenciesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetProgramDependenciesResponse:
-        """List the installed packages besides the SDK, for `pulumi about`."""
+        """List the installed packages for `pulumi about`, by default only those that no other package requires."""
         python, environment = self._interpreter(request.info, context)
         only_top = [] if request.transitiveDependencies else ["--not-required"]
         argv = [python, "-m", "pip", "list", "--format", "json", *only_top]
@@ -175,7 +175,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             if self._cancelled:
                 return language_pb2.RunResponse(bail=True)
             argv = [python, "-u", str(EXECUTOR), json.dumps(plan)]
-            # No process group of its own: the engine stops the group of its plugin, and the program must belong to it.
+            # The program stays in this process's group, because the engine stops a plugin by stopping its process group.
             process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL)
             self._running.add(process)
         context.add_callback(lambda: _end(process))
@@ -225,7 +225,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Serve until the engine interrupts this process or has exited itself."""
+    """Serve until the engine interrupts this process or the engine itself exits."""
     engine = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     stop = protocol.StopSignals()
     sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]

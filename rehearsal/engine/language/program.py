@@ -1,7 +1,7 @@
 """Run one Pulumi program in this process, as Pulumi's own executor does; the exit code tells the language host the outcome.
 
-Exit codes: 0 done; 32 failed, and the error has been shown; the language host reports any other. This process
-starts no other process.
+Exit codes: 0 means done; 32 means failed, and the error has been shown; for any other, the language host reports a failure.
+This process starts no other process.
 """
 
 from __future__ import annotations

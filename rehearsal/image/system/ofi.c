@@ -1,5 +1,5 @@
-/* The rehearsal's aws-ofi-nccl: looks for EFA devices where libfabric does and says of them what the plugin says; it moves no
- * byte. What follows `devices` in NCCL's plugin record is left out, so that nothing but a version check could use it.
+/* The rehearsal's aws-ofi-nccl: looks for EFA devices where libfabric does, and logs about them what the plugin logs. It moves
+ * no byte: the members of NCCL's plugin record that follow `devices` are left out, so only a version check could use it.
  * /etc/rehearsal/efa: the protocol that the plugin picks on this instance type. */
 #include <dirent.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static int is_efa(const char *device)
     return driver && !strcmp(driver, "/efa");
 }
 
-/* A verbs library knows the devices that are listed here, and no other. */
+/* A verbs library knows only the devices that are listed in this folder. */
 static int count_nics(void)
 {
     DIR *folder = opendir("/sys/class/infiniband_verbs");
@@ -64,13 +64,13 @@ static int start(logger *log, void *profiler)
         return SYSTEM_ERROR;
     }
     log(INFO, INIT_AND_NET, __FILE__, __LINE__, "NET/OFI Using transport protocol %s (platform set)", protocol);
-    /* RDMA writes need what libfabric calls the direct fabric; messages go over the older one. */
+    /* RDMA writes need the fabric that libfabric calls efa-direct; messages use the older fabric. */
     log(INFO, INIT_AND_NET, __FILE__, __LINE__, "NET/OFI Selected provider is efa, fabric is %s (found %d nics)",
         strcmp(protocol, "RDMA") ? "efa" : "efa-direct", nics);
     return SUCCESS;
 }
 
-/* The RDMA protocol makes one device of all that are near a GPU. */
+/* With the RDMA protocol, the plugin makes one device of all NICs near a GPU. */
 static int devices(int *count)
 {
     int gpus = count_gpus();

@@ -1,8 +1,8 @@
-/* Stand-in: Pyxis, built on each machine by its own compiler against Slurm's own headers and loaded by the real Slurm.
+/* Stand-in: Pyxis. Each machine builds it with its own compiler against Slurm's own headers, and the real Slurm loads it.
  *
- * As the real one it has the first task of each node create and start the container with enroot, and every task join it before it
- * runs; sources are README.md, args.c and pyxis_slurmstepd.c of 0.24.0, of which this has the options that a test uses.
- * A container is enroot's stand-in, which does not pivot its root, so a task changes its root itself. */
+ * As in the real one, the first task of each node creates and starts the container with enroot, and every task joins the
+ * container before its program runs. Sources: README.md, args.c and pyxis_slurmstepd.c of 0.24.0; only the options that a test
+ * uses exist here. The stand-in for enroot does not pivot the container's root, so a task changes its root itself. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -48,7 +48,7 @@ struct spank_option spank_options[] = {
 static struct shared {
     pthread_mutex_t lock;
     bool tried;
-    pid_t container; /* 0 if it did not start */
+    pid_t container; /* 0 if the container did not start */
     int begun;
 } *shared;
 
@@ -59,7 +59,7 @@ static uint32_t number(spank_t sp, spank_item_t item)
     return value;
 }
 
-/* The container's name; one that a job names ends with the job (container_scope=job). */
+/* The container's name. A container to which the job gives a name ends with the job (container_scope=job). */
 static void name_of(spank_t sp, char *name, size_t size)
 {
     uint32_t job = number(sp, S_JOB_ID);
@@ -82,7 +82,7 @@ static void become(spank_t sp)
         _exit(1);
 }
 
-/* Whether enroot does not get a variable of the job's (pyxis_slurmstepd.c, enroot_deny_env). */
+/* Whether a variable of the job is withheld from enroot (pyxis_slurmstepd.c, enroot_deny_env). */
 static bool denied(const char *pair)
 {
     static const char *const names[] = {"PATH=", "LD_", "SLURM_PROCID=", "SLURM_LOCALID=", "SLURM_TASK_PID=", "PMIX_RANK="};
@@ -129,7 +129,7 @@ static const char CREATE[] =
     "    quietly enroot import --output \"$file\" \"docker://${2#docker://}\" || exit\n"
     "    quietly enroot create --name \"$1\" \"$file\"; status=$?; rm -f \"$file\"; exit $status ;;\n"
     "esac\n";
-/* It stops itself once it is in the container, so that whoever waits for it knows. */
+/* The started shell stops itself once it runs in the container; `started` waits for that. */
 static const char START[] =
     "conf=/run/pyxis/$(id -u)/$1.conf\n"
     "{\n"
@@ -143,7 +143,7 @@ static const char START[] =
     "} > \"$conf\"\n"
     "exec enroot start --conf \"$conf\" \"$1\" sh -c 'kill -STOP $$; exit 0'\n";
 
-/* Create and start the container; return its process, 0 if it did not start. */
+/* Create and start the container; return its process, or 0 if it did not start. */
 static pid_t started(spank_t sp)
 {
     char name[256];

@@ -1,5 +1,5 @@
-/* Preloaded into every program of a host (/etc/ld.so.preload): shows slurmd and what it starts the shape's processors and memory,
- * as /etc/rehearsal/processors has them, in place of the machine's. It does nothing in any other program. */
+/* Preloaded into every program of a host (/etc/ld.so.preload): slurmd and the programs that it starts see the shape's
+ * processors and memory, from /etc/rehearsal/processors, in place of the machine's. It has no effect on any other program. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
-/* What wpa_supplicant tells the real wpa_cli of each rail that the vendor's agent authenticates by 802.1X (wired, EAP-TLS).
- * Arguments: pairs of an interface and the file with its state. One socket for each, as wpa_supplicant has them; a command
- * other than PING and STATUS is answered as wpa_supplicant answers one that it does not know. */
+/* Stand-in: wpa_supplicant, as the real wpa_cli sees it for each rail that the vendor's agent authenticates by 802.1X (wired,
+ * EAP-TLS). Arguments: pairs of an interface and the file with its state. As in wpa_supplicant, each interface has its own
+ * socket. Commands other than PING and STATUS are answered like commands that wpa_supplicant does not know. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

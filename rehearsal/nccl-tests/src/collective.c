@@ -5,7 +5,7 @@
 #include "exchange.h"
 #include "ring.h"
 
-// A value depends on its place, on the round and on the rank; all sums stay below 2^24, so floats hold them exactly.
+// A value depends on its index, on the round and on the rank; all sums stay below 2^24, so floats represent them exactly.
 static inline unsigned pattern(size_t index, int round)
 {
     return ((unsigned)index * 2654435761u + (unsigned)round * 40503u) >> 25; // 0..127
@@ -16,7 +16,7 @@ void collective_fill(float *to, size_t count, int rank, int round)
     for (size_t i = 0; i < count; i++) to[i] = (float)(int)(pattern(i, round) + (unsigned)rank + 1);
 }
 
-// Wrong ones among `count` values that should be those of `rank` from its place `at` on.
+// How many of `count` values are wrong, if they should be the values of `rank` from index `at` on.
 static int64_t not_of(const float *values, size_t count, int rank, size_t at, int round)
 {
     int64_t wrong = 0;
@@ -24,10 +24,10 @@ static int64_t not_of(const float *values, size_t count, int rank, size_t at, in
     return wrong;
 }
 
-// Wrong ones among `count` values that should be the sums over all ranks from place `at` on.
+// How many of `count` values are wrong, if they should be the sums over all ranks from index `at` on.
 static int64_t not_sums(const float *values, size_t count, int ranks, size_t at, int round)
 {
-    unsigned n = (unsigned)ranks, places = n * (n + 1) / 2; // the sum of every rank's own summand
+    unsigned n = (unsigned)ranks, places = n * (n + 1) / 2; // the sum over all ranks of rank + 1
     int64_t wrong = 0;
     for (size_t i = 0; i < count; i++) wrong += values[i] != (float)(int)(pattern(at + i, round) * n + places);
     return wrong;
@@ -114,7 +114,7 @@ static struct counts whole(size_t count, int ranks)
     (void)ranks;
     return (struct counts){.call = count, .send = count, .receive = count};
 }
-static struct counts to_all(size_t count, int ranks) // a share goes in, all shares come out
+static struct counts to_all(size_t count, int ranks) // a rank sends one share and receives all shares
 {
     size_t share = share_of(count, ranks);
     return (struct counts){.call = share, .send = share, .receive = share * (size_t)ranks, .send_step = share};
@@ -133,7 +133,7 @@ static struct counts uneven(size_t count, int ranks)
 {
     struct counts counts = {.call = share_of(count, ranks)};
     for (int to = 0; to < ranks; to++) counts.send += exchange_alltoallv_floats(0, to, ranks, counts.call);
-    counts.receive = counts.send; // every rank's sums are the same
+    counts.receive = counts.send; // every rank sends and receives the same total
     return counts;
 }
 

@@ -6,14 +6,14 @@
 
 enum { ALIGNED_FLOATS = 4 }; // shares are whole 16 bytes
 
-// Of one message size, in floats.
+// Counts for one message size, in floats.
 struct counts {
-    size_t call;               // what the collective's call takes, and the table's column
-    size_t send, receive;      // of one rank's buffers
-    size_t send_step, receive_step; // in place: where a rank's values begin in its receive buffer, times its rank
+    size_t call;               // the count argument of the collective's call, and the table's column
+    size_t send, receive;      // sizes of one rank's buffers
+    size_t send_step, receive_step; // in place: a rank's values begin at rank x step in its receive buffer
 };
 
-// One result to look at.
+// One result to check.
 struct outcome {
     const float *values;
     struct counts counts;
@@ -23,15 +23,15 @@ struct outcome {
 
 struct collective {
     const char *program;         // all_reduce_perf
-    const char *reduction;       // as the table shows it: sum, none or nothing
+    const char *reduction;       // as the table shows it: "sum", "none" or empty
     bool rooted;
     bool checked_in_place;
-    bool power_of_two;           // ranks
+    bool power_of_two;           // runs only on a power of two of ranks
     struct counts (*counts)(size_t count, int ranks);
-    double (*algorithm_bytes)(struct counts counts, int ranks); // over the time: algorithm bandwidth
-    double (*bus_factor)(int ranks);                            // bus bandwidth over algorithm bandwidth
+    double (*algorithm_bytes)(struct counts counts, int ranks); // divided by the time: algorithm bandwidth
+    double (*bus_factor)(int ranks);                            // bus bandwidth divided by algorithm bandwidth
     bool (*has_input)(int rank, int root);
-    int64_t (*wrong)(const struct outcome *result); // values not as expected
+    int64_t (*wrong)(const struct outcome *result); // number of wrong values
     algorithm run;
     void (*peers)(const struct group *group, bool *peers);
 };

@@ -11,10 +11,10 @@
 
 #include "fail.h"
 
-// NCCL's own numbers, as plugins know them too.
+// NCCL's own numbers for its subsystems; plugins use them, too.
 enum subsystem { INIT = 0x1, P2P = 0x4, SHM = 0x8, NET = 0x10, ENV = 0x80, BOOTSTRAP = 0x1000, EVERYTHING = 0x109d };
 
-static FILE *target; // NULL: nothing is asked for
+static FILE *target; // NULL: no log lines are asked for
 static unsigned asked;
 static int cuda_device;
 
@@ -24,7 +24,7 @@ static bool wanted(void)
     return level && (!strcasecmp(level, "INFO") || !strcasecmp(level, "TRACE"));
 }
 
-// NCCL_DEBUG_SUBSYS: a comma list of subsystems, '^' first: all but these.
+// NCCL_DEBUG_SUBSYS: a comma-separated list of subsystems; '^' in front: all except these.
 static unsigned subsystems(const char *list)
 {
     static const struct {
@@ -110,8 +110,8 @@ void debug_start(int device, const struct rail *front_end)
     info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front_end->netdev, inet_ntoa(front_end->address));
 }
 
-// NCCL's own test is for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport); here a stand-in of modprobe leaves a
-// mark. Other networks have it by other ways.
+// Whether the network supports GPU Direct RDMA. NCCL looks for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport);
+// in the rehearsal, modprobe leaves a mark instead. Networks other than IB do not depend on that module.
 static bool direct(const struct network *found, bool sockets)
 {
     return !sockets && (strcmp(found->name, "IB") || access("/run/rehearsal/modules/nvidia_peermem", F_OK) == 0);
@@ -135,7 +135,7 @@ static void network(const struct group *group, const struct rails *rails, bool s
     info(INIT | NET, "Using network %s", sockets ? "Socket" : found->name);
 }
 
-// The number of a channel's device among those of its network, of which each may have several rails.
+// The number of a channel's device in its network; one device may have several rails.
 static int device_number(const struct network *found, const char *hca)
 {
     for (int i = 0; i < found->count; i++)
@@ -143,7 +143,7 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// Rank and device of a rank: devices are the host's ranks in order, as find_device in main.c deals them out.
+// The device of a rank: find_device in main.c gives the host's ranks the devices in order.
 static int device_of(const struct group *group, int rank)
 {
     const struct layout *world = &group->job->at;
@@ -184,10 +184,10 @@ void debug_connections(struct group *group, const struct rails *rails)
     info(INIT, "Connected all rings, use ring PXN 0 GDR %d", direct(found, sockets));
 }
 
-// The busiest link of each channel that a rank owns.
+// For each channel that a rank owns, its busiest link.
 struct busy {
     uint8_t count, channel[RAILS_MAX];
-    int16_t peer[RAILS_MAX]; // a rank of the job on the peer host
+    int16_t peer[RAILS_MAX]; // the job's rank that represents the peer host
     float busy_s[RAILS_MAX], whole_s[RAILS_MAX];
     char netdev[RAILS_MAX][16];
 };
@@ -210,7 +210,7 @@ void debug_channels(const struct wire *wire)
 {
     struct job *job = wire->group->job;
     struct busy mine = {0}, *all = calloc((size_t)job->at.size, sizeof *all);
-    _Static_assert(sizeof mine <= RECORD_BYTES, "what a rank says of its channels travels in one record");
+    _Static_assert(sizeof mine <= RECORD_BYTES, "the summary of a rank's channels fits into one record");
     for (int i = 0; i < wire->rails->link_count; i++) note(&mine, wire, &wire->rails->links[i]);
     job_allgather(job, &mine, sizeof mine, all);
     for (int c = 0; c < RAILS_MAX && job->at.rank == 0 && wanted(); c++)

@@ -1,20 +1,22 @@
-// What NCCL_DEBUG=INFO makes a run say of itself: NCCL's lines about the network it found and the connections it made, written
-// by each rank to its NCCL_DEBUG_FILE or to standard output, and how long each rail was busy. It says only what happened.
+// What a run logs with NCCL_DEBUG=INFO. Each rank writes NCCL's lines about the network that it found and the connections that
+// it made to its NCCL_DEBUG_FILE or to standard output. Rank 0 also prints how long each rail was busy. Only what happened is
+// logged.
 #pragma once
 #include "wire.h"
 
-// How NCCL's plugins write to its log: level, subsystems, place in the source, text.
+// The function with which NCCL's plugins write to its log: level, subsystems, source file and line, text.
 typedef void debug_logger(int level, unsigned long subsystems, const char *file, int line, const char *format, ...);
 debug_logger debug_write;
 
-// A line of NCCL's own on its choice of network.
+// Log one of NCCL's own lines about its choice of network.
 void debug_net(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Open NCCL_DEBUG_FILE (%h: host, %p: process), if lines are asked for. Later calls are without effect where they are not.
+// Open NCCL_DEBUG_FILE (%h: host, %p: process) if log lines are asked for. If they are not, the other functions log nothing.
 void debug_start(int device, const struct rail *front_end);
 
-// The network and every connection of this rank, as they were made.
+// Log the network and every connection that this rank has made.
 void debug_connections(struct group *group, const struct rails *rails);
 
-// How long each rail was busy from each host to another, so that a slow rail has a name. Rank 0 prints; all ranks call.
+// Report how long each rail was busy from each host to another, so that a slow rail can be named. All ranks call; rank 0
+// prints.
 void debug_channels(const struct wire *wire);

@@ -5,7 +5,7 @@
 
 enum { PIECE_MIN_FLOATS = 1024 };
 
-// One message: where it begins in the sender's and in the receiver's buffer, in floats; floats 0: none.
+// One message: where it begins in the sender's and in the receiver's buffer, and its length, in floats; length 0: no message.
 struct message {
     size_t from, to, floats;
 };
@@ -14,16 +14,16 @@ struct message {
 struct round {
     struct operation *op;
     struct message (*message)(const struct operation *op, int mask, int from, int to);
-    int mask;             // of the hypercube's step
-    bool from_results;    // what is sent is in the receive buffers
+    int mask;             // the hypercube's step
+    bool from_results;    // the data to send is in the receive buffers
 };
 
-// The pieces of one channel that cross from one host to another, in an order that both know.
+// Walks over the pieces that one channel carries from one host to another, in an order that both hosts know.
 struct cursor {
     const struct round *round;
     int channel, from_host, to_host;
-    int next;      // pair of ranks to look at
-    size_t dealt;  // pieces of all channels so far
+    int next;      // next pair of ranks to look at
+    size_t dealt;  // pieces assigned to all channels so far
     int from, to;  // local ranks of the current piece
     size_t at_from, at_to, left_bytes;
 };
@@ -33,8 +33,8 @@ struct exchange {
     struct cursor out, in;
 };
 
-// The part of a message that the cursor's channel carries. Small messages use few channels; pieces are dealt out to the
-// channels in turn, over all messages of the two hosts, so that each channel carries as much as any other. False: none of it.
+// Find the part of a message that the cursor's channel carries; false if it carries none. Small messages use few channels.
+// Pieces are assigned to the channels in turn, over all messages of the two hosts, so that all channels carry equally much.
 static bool piece(struct cursor *c, const struct message *whole, struct message *part)
 {
     size_t channels = (size_t)c->round->op->wire->rails->count, pieces = whole->floats / PIECE_MIN_FLOATS;
@@ -48,7 +48,7 @@ static bool piece(struct cursor *c, const struct message *whole, struct message 
     return true;
 }
 
-// Go to the next piece. False: there is none.
+// Go to the next piece; false if there is none.
 static bool advance(struct cursor *c)
 {
     const struct layout *at = operation_layout(c->round->op);
@@ -68,7 +68,7 @@ static bool advance(struct cursor *c)
     return false;
 }
 
-// Take note of bytes that moved. False: there is nothing left to move.
+// Count bytes that moved; false if nothing is left to move.
 static bool moved(struct cursor *c, size_t bytes)
 {
     c->at_from += bytes;
@@ -103,7 +103,7 @@ static void arrived(struct lane *lane, size_t bytes) { lane->receiving = moved(&
 
 static size_t wake(struct lane *lane) { return ((struct exchange *)lane)->in.left_bytes; }
 
-// Messages to this rank from ranks of this host, itself included.
+// Copy the messages to this rank from the ranks of its host, itself included.
 static void copy_local(void *argument)
 {
     const struct round *round = argument;
@@ -167,7 +167,7 @@ static struct message to_next(const struct operation *op, int mask, int from, in
     return (struct message){0, 0, to == (from + 1) % operation_layout(op)->size ? op->count : 0};
 }
 
-// All that `from` has of its subcube so far, to its partner across the cube.
+// Everything that `from` has collected in its subcube so far, sent to its partner across the cube.
 static struct message across(const struct operation *op, int mask, int from, int to)
 {
     size_t start = (size_t)(from & ~(mask - 1)) * op->count;

@@ -1,5 +1,5 @@
-// How a run ends when it cannot go on: one printed cause, a code that says its kind, and the end of every rank.
-// It does not recover: a collective with a missing rank has no result.
+// How a run ends when it cannot go on: it prints one cause, ends every rank, and exits with a code for the kind of failure.
+// There is no recovery, because a collective with a missing rank has no result.
 #pragma once
 
 enum result {

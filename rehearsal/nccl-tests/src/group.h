@@ -1,4 +1,4 @@
-// The ranks that reduce together: all of the job, or those of one colour of a split. Several groups run at once.
+// The ranks that run a collective together: all ranks of the job, or those of one colour of a split. Groups run in parallel.
 #pragma once
 #include "job.h"
 
@@ -17,5 +17,5 @@ void group_form(struct group *group, struct job *job, const int *colors);
 void *group_data(const struct group *group, int local);
 const char *group_host_name(const struct group *group, int host);
 
-// A barrier over the group's ranks of this host; gives the job up at the deadline (monotonic seconds; 0: a generous bound).
+// A barrier over the group's ranks on this host; ends the job at the deadline (monotonic seconds; 0: after a generous time).
 void group_local_barrier(struct group *group, double deadline, int timeout_s);

@@ -72,7 +72,7 @@ static int natural(const void *left, const void *right)
     return strverscmp(a->hca, b->hca);
 }
 
-// NCCL's list syntax: comma-separated names, '=' first: exact instead of prefix, '^' first: all but these.
+// NCCL's list syntax: comma-separated prefixes of names; '^' in front: all except these; then '=': exact names.
 static bool selected(const char *list, const char *name)
 {
     if (!list || !*list) return true;
@@ -83,7 +83,7 @@ static bool selected(const char *list, const char *name)
     bool found = false;
     while (*list && !found) {
         size_t length = strcspn(list, ",");
-        size_t only = strcspn(list, ",:"); // a port behind ':' is accepted: every HCA here has the one port
+        size_t only = strcspn(list, ",:"); // a port after ':' is accepted and ignored: every HCA here has one port
         found = only > 0 && !strncmp(list, name, only) && (!exact || strlen(name) == only);
         list += length + (list[length] == ',');
     }
@@ -117,7 +117,7 @@ static bool netdev_of(const char *hca, char *netdev)
     return found;
 }
 
-// Whether a verbs library could open the HCA: it finds devices here, and nowhere else.
+// Whether a verbs library could open the HCA: such a library finds devices only in this folder.
 static bool opens(const char *hca)
 {
     static char names[RAILS_MAX][NAME_MAX_BYTES];
@@ -137,7 +137,7 @@ static bool opens(const char *hca)
     return false;
 }
 
-// The interface behind an EFA device.
+// The interface that carries an EFA device's bytes.
 static bool efa_netdev_of(const char *hca, char *netdev)
 {
     FILE *file = fopen("/etc/rehearsal/rails", "r");
@@ -158,7 +158,7 @@ static bool is_efa(const char *hca)
     return driver && !strcmp(driver, "/efa");
 }
 
-// What a port's file says, or `otherwise` where it has none.
+// Whether a port's file contains a word; `otherwise` replaces the text of a missing file.
 static bool port_says(const char *hca, const char *file, const char *otherwise, const char *word)
 {
     char path[160], line[32];
@@ -169,7 +169,7 @@ static bool port_says(const char *hca, const char *file, const char *otherwise, 
 
 static bool usable(struct rail *rail, bool efa)
 {
-    // NCCL's own verbs transport passes over what is neither InfiniBand nor Ethernet, and EFA is neither.
+    // NCCL's own verbs transport ignores devices that are neither InfiniBand nor Ethernet, and EFA is neither.
     bool link = efa || port_says(rail->hca, "link_layer", "Ethernet", "Ethernet") ||
                 port_says(rail->hca, "link_layer", "Ethernet", "InfiniBand");
     bool named = link && (efa ? efa_netdev_of(rail->hca, rail->netdev) : netdev_of(rail->hca, rail->netdev));
@@ -177,7 +177,8 @@ static bool usable(struct rail *rail, bool efa)
            address_of(rail->netdev, &rail->address);
 }
 
-// All devices that the list selects (only those of EFA's driver, or all); the usable ones come first. Returns their number.
+// Find all devices that the list selects (with `efa`, only those of EFA's driver), the usable ones first. Returns the number of
+// usable ones.
 static int devices(struct rail *rails, int capacity, const char *list, bool efa, int *count)
 {
     DIR *folder = opendir(HCA_FOLDER);

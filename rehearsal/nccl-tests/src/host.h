@@ -1,5 +1,5 @@
-// What this host has: its identity, its GPUs as far as the transcript names them, its rails and its front end.
-// It only reads; it opens no connection.
+// What this host has: its identity, its GPUs (as far as the transcript names them), its rails and its front end.
+// These functions only read; they open no connection.
 #pragma once
 #include <netinet/in.h>
 #include <stdbool.h>
@@ -11,7 +11,7 @@ struct rail {
     char hca[NAME_MAX_BYTES];    // mlx5_0; the interface itself when it is the front end
     char netdev[NAME_MAX_BYTES]; // enp12s0f0
     struct in_addr address;
-    int index; // among all selected HCAs of this host, those without a link too
+    int index; // among all selected HCAs of this host, including those without a link
 };
 
 struct gpu {
@@ -19,18 +19,19 @@ struct gpu {
     char bus[32], name[96];
 };
 
-uint64_t host_identity(void);      // equal for two processes exactly when they share a host
-double host_waited_s(void);        // how long this process has been ready to run and waited for a processor; -1: the kernel does not say
-int host_scale(void);              // line rates here are the shape's divided by this; 1 where nothing says otherwise
-int host_gpus(struct gpu *gpus, int capacity); // number found, 0: none
+uint64_t host_identity(void);      // two processes have the same value exactly if they are on the same host
+double host_waited_s(void);        // how long this process was ready to run but waited for a processor; -1: unknown
+int host_scale(void);              // the shape's line rates are divided by this; 1 if no file sets it
+int host_gpus(struct gpu *gpus, int capacity); // returns the number found
 
-// The rails that NCCL_IB_HCA (and NCCL_IB_DISABLE) select, that a verbs library could open, that are InfiniBand or Ethernet and
-// up with an address, in natural order. *count: all HCAs that the variables select, usable or not.
+// Find the rails that NCCL_IB_HCA (and NCCL_IB_DISABLE) select and that can be used: a verbs library could open them, they are
+// InfiniBand or Ethernet, and they are up and have an address. In natural order. *count: all selected HCAs, usable or not.
 int host_rails(struct rail *rails, int capacity, int *count);
 
-// The EFA devices that a verbs library could open and whose link is up, in natural order; which interface carries a device's
-// bytes here is said by /etc/rehearsal/rails, as such a device has none of its own.
+// Find the EFA devices that a verbs library could open and whose link is up, in natural order. /etc/rehearsal/rails names the
+// interface that carries a device's bytes here, because an EFA device has none of its own.
 int host_efa_rails(struct rail *rails, int capacity);
 
-// The interface of NCCL_SOCKET_IFNAME, else of the default route, else the first that is up. False: none has an address.
+// Find the interface that NCCL_SOCKET_IFNAME selects, else that of the default route, else the first that is up; false if none
+// has an address.
 bool host_front_end(struct rail *front_end);

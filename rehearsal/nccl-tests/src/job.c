@@ -23,11 +23,11 @@
 // No rank fills or checks for longer than this between two exchanges.
 static const double EXCHANGE_S = 300, CONNECT_S = 20;
 
-// Shared by the ranks of a host. Two banks: a rank may still read one exchange while another writes the next.
+// Shared by the ranks of a host. There are two banks, because a rank may still read one exchange while another writes the next.
 struct control {
     struct {
         atomic_uint arrived, generation;
-    } barriers[RANKS_MAX + 1]; // the last is the job's own; the others are numbered by local ranks
+    } barriers[RANKS_MAX + 1]; // the last one is the whole job's; the others have the numbers of local ranks
     char banks[2][RANKS_MAX][RECORD_BYTES];
 };
 
@@ -35,8 +35,8 @@ static struct control *control;
 static void *data[RANKS_MAX];
 static size_t mapped_bytes;
 static unsigned exchanges;
-static int to_first = -1;          // a host's first rank: its socket to rank 0
-static int from_hosts[RANKS_MAX];  // rank 0: the socket of each other host
+static int to_first = -1;          // in a host's first rank: its socket to rank 0
+static int from_hosts[RANKS_MAX];  // in rank 0: the socket of each other host
 
 double job_now(void)
 {
@@ -83,7 +83,7 @@ static void move(int fd, void *buffer, size_t bytes, int sending)
             continue;
         }
         if (moved == 0 || (errno != EAGAIN && errno != EINTR)) {
-            sleep(2); // the rank that failed names the cause; let its message be the first
+            sleep(2); // the rank that failed prints the cause, and its message should come first
             FAIL(RESULT_NCCL, "a host left the job: %s", moved ? strerror(errno) : "its connection was closed");
         }
         struct pollfd ready = {.fd = fd, .events = sending ? POLLOUT : POLLIN};
@@ -129,7 +129,7 @@ void job_barrier(struct job *job)
     job_allgather(job, &mine, 1, all);
 }
 
-// A rank in a container has a user namespace of its own, and no rank of another may open its descriptors.
+// A rank in a container has its own user namespace, and ranks in other namespaces may not open its descriptors.
 static bool alone_in_namespace(void)
 {
     FILE *file = fopen("/proc/self/uid_map", "r");
@@ -152,7 +152,8 @@ static int shared_memory(const struct member *owner, enum kind kind, size_t byte
 {
     char path[64];
     name(path, owner, kind);
-    // Without a name where that is enough: hosts of one machine may share /dev/shm, and a name outlives who is killed.
+    // Shared memory gets a name only if it needs one: hosts of one machine may share /dev/shm, and a name outlives a killed
+    // process.
     int fd = owner->named ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : memfd_create("nccl-tests", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes)) FAIL(RESULT_INTERNAL, "no shared memory: %s", strerror(errno));
     return fd;
@@ -217,7 +218,7 @@ static void connect_hosts(struct job *job, int listener)
         if (fd < 0) FAIL(RESULT_NCCL, "cannot accept a host: %s", strerror(errno));
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
         move(fd, &host, sizeof host, 0);
-        if (host <= 0 || host >= job->at.host_count) FAIL(RESULT_NCCL, "a stranger connected to the front end");
+        if (host <= 0 || host >= job->at.host_count) FAIL(RESULT_NCCL, "an unknown peer connected to the front end");
         from_hosts[host] = fd;
     }
 }

@@ -1,5 +1,5 @@
-// The ranks of one run: who they are, the memory that ranks of one host share, and exchanges small enough for a barrier.
-// It moves no benchmark data. After start it uses plain sockets on the front end, never MPI.
+// The ranks of one run: their identities, the memory that ranks of one host share, barriers, and exchanges of small records.
+// No benchmark data moves here. After the start, exchanges use plain sockets on the front end, never MPI.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,8 +12,8 @@ enum { RECORD_BYTES = 2048 };
 struct member {
     uint64_t host;
     int32_t pid, control_fd, data_fd;
-    uint64_t named; // not 0: its memory has names with this in them, for ranks that may not look into each other's processes
-    struct sockaddr_in listener; // meant for rank 0's host; the others' stay unused
+    uint64_t named; // if not 0, part of the names of its shared memory, for ranks that may not open each other's descriptors
+    struct sockaddr_in listener; // only rank 0 listens; the others leave this unused
     char host_name[64];
 };
 
@@ -23,18 +23,18 @@ struct job {
     struct rail front_end;
 };
 
-// Learn the ranks over MPI, map the shared memory, connect the hosts. Ends the job on failure.
+// Exchange the ranks' identities over MPI, map the shared memory, connect the hosts. A failure ends the job.
 void job_start(struct job *job, size_t data_bytes);
 
-// The data of a local rank: data_bytes, shared with every rank of this host.
+// The data of a local rank: data_bytes of memory that all ranks of this host share.
 void *job_data(const struct job *job, int local_rank);
 
-// Every rank's record of at most RECORD_BYTES, by rank. A barrier over all ranks.
+// Give every rank the records of all ranks, of at most RECORD_BYTES each, in rank order. Also a barrier over all ranks.
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 
-// Barrier `number` of this host, over `count` of its ranks, of which each calls with the same number; gives the job up at the
-// deadline (monotonic seconds; 0: a generous bound).
+// Barrier `number` of this host, for `count` of its ranks, which all pass the same number. Ends the job at the deadline
+// (monotonic seconds; 0: after a generous time).
 void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s);
 
 double job_now(void); // monotonic seconds

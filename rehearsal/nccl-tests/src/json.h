@@ -1,11 +1,11 @@
-// A JSON writer for one open document: values in the order they are given, strings escaped. It keeps no tree.
+// A JSON writer for one open document: it writes values in the given order and escapes strings. It keeps no tree.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
 struct json {
-    FILE *file; // NULL: every call is without effect
+    FILE *file; // NULL: calls have no effect
     bool first; // no comma before the next value or key
 };
 

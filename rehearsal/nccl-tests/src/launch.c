@@ -11,8 +11,8 @@
 #include <mpi.h>
 #endif
 
-/* MPI takes a process that exits before the end of MPI_Finalize for one that failed. All ranks of many hosts share few
- * processors, so the end may take long; it is bounded because a peer that died is waited for without end. */
+/* MPI treats a process that exits before the end of MPI_Finalize as failed. All ranks of many hosts share few processors, so
+ * MPI_Finalize may take long. Its time is limited, because it would wait forever for a peer that died. */
 enum { FINISH_S = 60, ABORT_S = 5, NAP_US = 500 };
 
 static int rank = 0, size = 1;
@@ -56,8 +56,8 @@ static void finish(MPI_Request *requests, int count)
 }
 #endif
 
-/* By way of rank 0, with naps: MPI_Allgather spins until the last rank is there, and many ranks share few processors here. A
- * rank that waited so in MPI_Iallgather once crashed in MPI_Finalize. */
+/* Gathers at rank 0, and sleeps between polls: MPI_Allgather spins until the last rank has arrived, but here many ranks share
+ * few processors. MPI_Iallgather, polled in this way, once made a rank crash in MPI_Finalize. */
 void launch_allgather(const void *mine, size_t bytes, void *all)
 {
     memcpy((char *)all + (size_t)rank * bytes, mine, bytes);

@@ -1,4 +1,4 @@
-// Stand-in for the programs of nccl-tests on hosts without GPUs: see README.md for what it is and is not.
+// Stand-in for the programs of nccl-tests on hosts without GPUs: README.md says what it does and what it does not.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "measure.h"
 #include "split.h"
 
-static double memory_bytes(const char *path, const char *key, double unit) // 0: not known
+static double memory_bytes(const char *path, const char *key, double unit) // 0: unknown
 {
     FILE *file = fopen(path, "r");
     char line[128];
@@ -41,7 +41,8 @@ static void find_device(const struct job *job, int color, struct device *device)
     memcpy(device->name, gpus[index].name, sizeof device->name);
 }
 
-// What buffers may take at most: all ranks of a rehearsal share one machine's memory, so each gets a rank's part of half.
+// Limit the size of a buffer. All ranks of a rehearsal share one machine's memory, so the two buffers of a rank get an equal
+// part of half of it.
 static size_t limited(struct job *job, size_t asked, bool speaks)
 {
     double all[RANKS_MAX], least = memory_bytes("/proc/meminfo", "MemAvailable:", 1024) / 4 / job->at.size;
@@ -52,7 +53,7 @@ static size_t limited(struct job *job, size_t asked, bool speaks)
     return (size_t)least / 4 * 4;
 }
 
-// What carries the bytes of all groups, told by one rank of each.
+// Find what carries the bytes of all groups; the first rank of each group reports.
 static void find_transport(const struct group *group, const struct rails *rails, struct transport *transport)
 {
     struct told {
@@ -74,7 +75,7 @@ static void find_transport(const struct group *group, const struct rails *rails,
     transport->missing = __builtin_popcountll(missing);
 }
 
-// Sums that no rank keeps need a place as large as a buffer; pages that no sum touches cost nothing.
+// Sums that no rank keeps need memory of a buffer's size; pages that no sum touches cost nothing.
 static float *scratch(size_t bytes)
 {
     void *at = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -84,7 +85,7 @@ static float *scratch(size_t bytes)
 
 static bool power_of_two(int value) { return value > 0 && !(value & (value - 1)); }
 
-// Whether every group can run the collective; ranks of a group that cannot say so.
+// Whether every group can run the collective. If a group cannot, its ranks print that.
 static bool runs(const struct group *group, const struct collective *collective)
 {
     bool mine = !collective->power_of_two || power_of_two(group->at.size), all[RANKS_MAX], everywhere = true;
@@ -116,7 +117,7 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// The largest share of the timed loops in which ranks were ready to run and had no processor. All hosts are on one machine.
+// The largest share of the timed loops in which a rank was ready to run but had no processor. All hosts are on one machine.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;
@@ -142,7 +143,7 @@ int main(int argc, char **argv, char **environment)
     const char *slash = strrchr(argv[0], '/'), *program = slash ? slash + 1 : argv[0];
     const struct collective *collective = collective_named(program);
     if (!collective) {
-        fprintf(stderr, "%s: there is no such test; the name of the program says which one runs.\n", program);
+        fprintf(stderr, "%s: there is no such test; the program's name selects the test.\n", program);
         return 255;
     }
     if (!options_parse(&options, program, argc, argv, &exit_code)) return exit_code;

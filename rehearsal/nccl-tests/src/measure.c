@@ -7,7 +7,7 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
-// From this size on a look at the processor's queue before and after each operation costs nothing beside the operation.
+// From this size on, reading the waiting time before and after each operation takes no noticeable part of the operation's time.
 enum { ONE_BY_ONE_BYTES = 64 * 1024 };
 
 size_t bench_stride(const struct options *o)
@@ -24,7 +24,7 @@ static float *buffer(const struct bench *b, int local, bool receive)
 
 static const struct layout *layout(const struct bench *b) { return &b->wire->group->at; }
 
-// Fill this rank's input and clear its output; afterwards every rank of the group on this host may be read.
+// Fill this rank's input and clear its output; afterwards, the inputs of all the group's ranks on this host may be read.
 static void fill(struct bench *b, struct counts counts, bool in_place, int round)
 {
     int rank = layout(b)->rank, local = layout(b)->local_rank;
@@ -44,7 +44,7 @@ static void operate(struct bench *b, struct counts counts, bool in_place, int it
     static struct operation operation;
     struct operation *op = &operation;
     const struct layout *at = layout(b);
-    // Walk through the buffer, so that small sizes are not measured in a cache.
+    // Each iteration uses another part of the buffer, so that small sizes are not measured in a cache.
     size_t floats = larger(counts.send, counts.receive), places = floats ? b->max_bytes / (4 * floats) : 1;
     size_t shift = floats * ((size_t)iteration % (places ? places : 1));
     op->wire = b->wire;
@@ -81,7 +81,7 @@ static double averaged(struct bench *b, double mine)
     return value;
 }
 
-// Every rank's times (ranks x iterations) behind the largest of each iteration, in one allocation.
+// Returns one allocation: the largest time of each iteration, followed by every rank's times (ranks x iterations).
 static double *gather_times(struct bench *b, const double *mine)
 {
     int iters = b->options->iters, ranks = b->job->at.size;
@@ -103,7 +103,7 @@ static double *gather_times(struct bench *b, const double *mine)
     return largest;
 }
 
-// What processors cost all operations together: an operation ends with the rank that waited most in it.
+// The time that waiting for processors cost all operations together: each operation is as late as the rank that waited longest.
 static double delay(struct bench *b, const double *waits)
 {
     double *largest = gather_times(b, waits), sum = 0;
@@ -112,7 +112,8 @@ static double delay(struct bench *b, const double *waits)
     return sum;
 }
 
-// Wrong values of all ranks of the job; -1: not checked, as nothing asks for it or the collective is not meant for one buffer.
+// Number of wrong values of all ranks of the job; -1: not checked, because no check is asked for or because the collective's
+// result cannot be checked in place.
 static int64_t check(struct bench *b, struct counts counts, bool in_place)
 {
     int64_t all[RANKS_MAX], total = 0;

@@ -1,4 +1,4 @@
-// The measurement: warm up, time, check, for each size out of place and in place, as nccl-tests does it.
+// The measurement, as nccl-tests does it: warm up, then time and check each size out of place and in place.
 #pragma once
 #include "collective.h"
 #include "report.h"
@@ -9,16 +9,18 @@ struct bench {
     struct job *job;
     struct wire *wire;
     struct report *report;
-    float *scratch;      // as large as a buffer
-    size_t max_bytes;    // of one buffer, after any limit
+    float *scratch;      // memory of a buffer's size
+    size_t max_bytes;    // size of one buffer, after it was limited
     size_t stride_bytes; // where the receive buffer begins in a rank's data
     int root;
-    int round;           // of the pattern, so that no check can pass on the values of the last one
+    int round;           // round of the pattern, so that no check can pass with the values of the round before
     int errors;          // checks of this rank that found wrong values
-    double timed_s, waited_s; // in timed loops, and of that ready to run without a processor: this rank, or whichever waited most in each operation
+    // Time of the timed loops, and time in them spent ready to run but without a processor: by this rank, or, where operations
+    // are looked at one by one, by the rank that waited longest in each operation.
+    double timed_s, waited_s;
     double bus_sum_gb_s;
     int bus_count;
 };
 
-size_t bench_stride(const struct options *options); // a rank's data is two of these
-void bench_run(struct bench *bench, int root); // root: -1 where the collective has none
+size_t bench_stride(const struct options *options); // a rank's data has two buffers of this size
+void bench_run(struct bench *bench, int root); // root: -1 if the collective has no root

@@ -8,20 +8,20 @@
 
 #include "debug.h"
 
-// The beginning of NCCL's ncclNet_v10_t, by which it knows a network plugin; what would move bytes on a GPU is not asked for.
+// The first members of ncclNet_v10_t, NCCL's description of a network plugin; those that would move a GPU's bytes are not used.
 struct plugin {
     const char *name;
     int (*init)(debug_logger *log, void *profiler);
     int (*devices)(int *count);
 };
 
-static bool asks_for_other(const char *name) // NCCL_NET names another network than this one
+static bool asks_for_other(const char *name) // whether NCCL_NET names another network than this one
 {
     const char *wanted = getenv("NCCL_NET");
     return wanted && *wanted && strcasecmp(wanted, name) != 0;
 }
 
-// NCCL_NET_PLUGIN: a name means libnccl-net-NAME.so, `none` for no plugin at all.
+// NCCL_NET_PLUGIN: NAME means libnccl-net-NAME.so, `none` means no plugin.
 static struct plugin *load(void)
 {
     const char *asked = getenv("NCCL_NET_PLUGIN");

@@ -1,4 +1,4 @@
-// One operation as the algorithms see it: where each local rank's values are and how many there are. Floats throughout.
+// One operation as the algorithms see it: where each local rank's values are, and how many. All values are floats.
 #pragma once
 #include <stddef.h>
 
@@ -6,10 +6,10 @@
 
 struct operation {
     struct wire *wire;
-    float *scratch;         // of this process: as large as a buffer, for sums that no rank keeps
-    size_t count;           // of values, as the collective's call takes it: per rank, or all
+    float *scratch;         // this process's memory of a buffer's size, for sums that no rank keeps
+    size_t count;           // of values, as in the collective's call: per rank or in all, depending on the collective
     int root;
-    float *send[RANKS_MAX]; // by local rank of the group; never written where `receive` is another buffer
+    float *send[RANKS_MAX]; // by local rank of the group; never written, unless it is part of `receive`
     float *receive[RANKS_MAX];
 };
 

@@ -26,7 +26,7 @@ static const struct option LONG[] = {
 };
 static const char SHORT[] = "t:g:b:e:i:f:n:m:w:N:p:c:o:d:r:z:y:T:G:C:S:J:a:R:x:D:V:M:u:I:K:h";
 
-// What each option means here; an option without a line is one that only a GPU can carry out.
+// What each option means here; only a GPU can carry out the options that are missing.
 static const char *const HELP[][2] = {
     {"b", "smallest size in bytes; K, M and G are powers of 1024 (default 32M)"},
     {"e", "largest size in bytes (default 32M)"},
@@ -36,7 +36,7 @@ static const char *const HELP[][2] = {
     {"m", "operations in one iteration (default 1)"},
     {"w", "warm-up iterations at every power of two of the smallest size (default 1)"},
     {"N", "how often the whole table is measured (default 1; 0: without end)"},
-    {"c", "how often results are checked, 0: not (default 1)"},
+    {"c", "how often results are checked; 0: never (default 1)"},
     {"a", "time reported: 0 rank 0's, 1 mean, 2 smallest, 3 largest of the ranks (default 1)"},
     {"z", "blocking: 1 barrier after each operation, 2 none, 3 barrier after each iteration, not timed"},
     {"T", "seconds after which a measurement is given up (default 0: never)"},
@@ -65,7 +65,7 @@ static void help(const char *program)
     }
 }
 
-// Bytes of "8", "1.5M", "8G"; negative if it is not a size.
+// Bytes that a text such as "8", "1.5M" or "8G" means; negative if it is not a size.
 static double size_of(const char *text)
 {
     char *end;
@@ -117,7 +117,7 @@ static bool take(struct options *o, const char *program, int option, const char 
     case 'S': o->timestamps = number != 0; return true;
     case 'M': o->memory = number != 0; return true;
     case 'J': o->output_file = text; return true;
-    case 'p': o->parallel_init = (int)number; return true; // one thread: parallel is what it is anyway
+    case 'p': o->parallel_init = (int)number; return true; // no difference with one thread per process
     case 'y': return true;                           // there is no stream
     case 'K': o->skip = (int)number; return true;
     case 'u':
@@ -156,7 +156,7 @@ bool options_parse(struct options *o, const char *program, int argc, char **argv
         if (option == 'h' || option == '?') {
             if (option != 'h') printf("invalid option '%c'\n", option);
             help(program);
-            *exit_code = 0; // as nccl-tests does: the exit code says nothing
+            *exit_code = 0; // as in nccl-tests, 0 also after an invalid option
             return false;
         }
         if (!take(o, program, option, optarg)) {

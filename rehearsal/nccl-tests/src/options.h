@@ -1,4 +1,4 @@
-// The command line, in nccl-tests 2.19.6's words: every option is known; what cannot act on TCP rails is refused.
+// The command line of nccl-tests 2.19.6: every option is known, but options that cannot work on TCP rails are refused.
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@ enum blocking {
     BLOCKING_OFF,
     BLOCKING_BARRIER_INNER,
     BLOCKING_NO_BARRIER,
-    BLOCKING_BARRIER_OUTER, // the reported time leaves the barrier out
+    BLOCKING_BARRIER_OUTER, // the reported time does not include the barrier
 };
 
 struct options {
@@ -24,5 +24,5 @@ struct options {
     const char *output_file; // NULL: none
 };
 
-// Parse argv. Returns true to go on; false to end with *exit_code (help, or a refusal printed to stderr).
+// Parse argv. Returns true to go on; false to exit with *exit_code (after help, or a refusal printed to stderr).
 bool options_parse(struct options *options, const char *program, int argc, char **argv, int *exit_code);

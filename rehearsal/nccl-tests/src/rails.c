@@ -13,16 +13,18 @@
 #include "fail.h"
 
 enum { SOCKET_BUFFER_BYTES = 512 * 1024, HELLO = 0x62726e67 };
-// By this the front end of a rehearsed host tells benchmark data from logins, and holds it to the NIC's scaled rate.
+// Type of service by which a rehearsed host tells benchmark data on its front end from logins, to limit it to the scaled rate.
 enum { FRONT_END_SERVICE = 0x28 };
 static const double CONNECT_S = 20;
 
-// What ranks tell each other: first the rails, then the ports of the channels they own.
+// What ranks send each other: first their rails (offer), then the ports of the channels that they own (ports).
 struct offer {
     int count, selected;
-    int gpu, gpus; // this rank's GPU and how many its host has, where it was told which; gpus 0: the ranks take the place of the GPUs
+    // With NCCL_TESTS_DEVICE: this rank's GPU, and how many its host has. Otherwise gpus is 0: the ranks take the place of the
+    // GPUs.
+    int gpu, gpus;
     uint8_t index[RAILS_MAX];
-    char hcas[RAILS_MAX][20]; // names of HCAs are short; the record must stay below RECORD_BYTES
+    char hcas[RAILS_MAX][20]; // HCAs have short names; an offer must fit into RECORD_BYTES
 };
 struct ports {
     uint16_t port[RAILS_MAX];
@@ -47,11 +49,12 @@ struct link *rails_link(struct rails *rails, int channel, int host)
     return NULL;
 }
 
-// GPUs and rails are side by side, as on the shapes that have both: rail r is at GPU r * gpus / rails, and the other way
-// round where rails are fewer. The ranks of a host take the place of its GPUs, unless NCCL_TESTS_DEVICE says which GPU each has.
+// GPUs and rails are side by side, as on the shapes that have both: rail r is near GPU r * gpus / rails; if there are fewer
+// rails, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless NCCL_TESTS_DEVICE names a
+// rank's GPU.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
-static int place(const struct offer *offer, const char *hca) // -1: not offered
+static int place(const struct offer *offer, const char *hca) // index in the offer; -1: not offered
 {
     for (int i = 0; i < offer->count; i++)
         if (!strcmp(offer->hcas[i], hca)) return i;
@@ -63,7 +66,7 @@ static int job_rank(const struct group *group, int host, int local)
     return group->members[layout_rank(&group->at, host, local)];
 }
 
-// The first local rank of the group on a host that is near that rail; -1: none.
+// The first of the group's local ranks on a host that is near a rail; -1: none.
 static int neighbour(const struct group *group, const struct offer *all, int host, const char *hca)
 {
     const struct layout *world = &group->job->at;
@@ -102,13 +105,13 @@ static void take(struct rails *rails, const struct group *group, const struct of
     rails->count++;
 }
 
-// Keep the rails near the group's ranks that every rank of it offers: a channel needs its rail on each host.
+// Use those rails near the group's ranks that all its ranks offer, because a channel needs its rail on every host.
 static void agree(struct rails *rails, struct group *group)
 {
     struct job *job = group->job;
     struct offer offer = {0};
     struct offer *all = calloc((size_t)job->at.size, sizeof *all);
-    _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer travels in one record");
+    _Static_assert(sizeof(struct offer) <= RECORD_BYTES, "an offer fits into one record");
     const struct rail *found = rails->network.rails;
     offer.count = rails->network.count;
     offer.selected = rails->network.selected;
@@ -143,7 +146,7 @@ static int rail_socket(const struct rail *rail)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1, buffer = SOCKET_BUFFER_BYTES, service = FRONT_END_SERVICE;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = rail->address};
-    // Not every user may do this; then only the address decides, because every rail has its own subnet.
+    // Not every user may bind to a device. If not, the address is enough, because every rail has its own subnet.
     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, rail->netdev, (socklen_t)strlen(rail->netdev));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (!strcmp(rail->hca, rail->netdev)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service);
@@ -176,7 +179,7 @@ static void dial(const struct rails *rails, const struct group *group, struct li
         unreachable(rails, group, link, strerror(errno));
 }
 
-// Finish a dial whose socket became ready. True: connected and introduced.
+// Finish a dial whose socket became ready; true if it is connected and the hello is sent.
 static bool dialled(const struct rails *rails, const struct group *group, struct link *link)
 {
     int error = 0;
@@ -185,7 +188,7 @@ static bool dialled(const struct rails *rails, const struct group *group, struct
     getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &size);
     if (!error && send(link->fd, &hello, sizeof hello, MSG_NOSIGNAL) == sizeof hello) return true;
     if (error != EHOSTUNREACH) unreachable(rails, group, link, strerror(error ? error : errno));
-    usleep(100 * 1000); // an address that does not resolve yet may do so until the bound
+    usleep(100 * 1000); // ARP may not have resolved the address yet; retry until the time limit
     dial(rails, group, link);
     return false;
 }
@@ -211,7 +214,7 @@ static bool accepted(struct rails *rails, const struct group *group, int listene
     return false;
 }
 
-// Of each pair the host that comes first in the ring dials.
+// Connect all links. Of each pair of hosts, the one that comes first in the ring dials.
 static void connect_links(struct rails *rails, struct group *group, const int *listeners)
 {
     struct pollfd *polls = calloc((size_t)(rails->link_count + rails->count), sizeof *polls);
@@ -239,7 +242,7 @@ static void connect_links(struct rails *rails, struct group *group, const int *l
         }
         for (int c = 0; c < rails->count; c++)
             if (incoming[c].revents && accepted(rails, group, listeners[c], c)) left--;
-        for (int i = 0; i < rails->link_count && wait <= -3; i++) // who cannot dial names the rail; this host only waited
+        for (int i = 0; i < rails->link_count && wait <= -3; i++) // a host that cannot dial has named the rail before
             if (rails->links[i].fd < 0)
                 FAIL(RESULT_NCCL, "%s did not connect to %s on every rail", group_host_name(group, rails->links[i].host),
                      fail_host());

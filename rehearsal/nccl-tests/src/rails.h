@@ -1,5 +1,5 @@
-// The rails of a group and its connections over them: one socket for each channel and peer host, bound to that rail.
-// It agrees on the rails and connects them; it moves no benchmark data.
+// The rails of a group and its connections over them: one socket for each channel and peer host, bound to the channel's rail.
+// Hosts agree on the rails and connect them here, but no benchmark data moves.
 #pragma once
 #include <stdbool.h>
 
@@ -8,22 +8,22 @@
 
 struct channel {
     struct rail rail;  // this host's end
-    uint16_t *owner;   // by host of the group: the local rank that moves this channel's bytes
+    uint16_t *owner;   // for each host of the group: the local rank that moves this channel's bytes
 };
 
 // A connection that this rank owns, for both directions.
 struct link {
-    int channel, host; // of the group
+    int channel, host; // host: index in the group
     int fd;
-    int low_water;     // bytes that wake a reader, as last set
+    int low_water;     // SO_RCVLOWAT as last set: bytes that wake a reader
     struct in_addr address; // the peer's end
     uint16_t port;
 };
 
 struct rails {
-    int count;         // channels: rails near the group's ranks that all its hosts have, or 1 over the front end; 0 on one host
+    int count;         // channels, one for each rail in use; 1 over the front end; 0 on one host
     bool sockets_only; // NET/Socket over the front end
-    uint64_t used, missing; // rails by index: used, and left out as some host of the group lacks them
+    uint64_t used, missing; // rails by index: used, and left out because some host of the group lacks them
     struct channel channels[RAILS_MAX];
     struct network network;       // what this host has, used or not
     int link_count;
@@ -31,9 +31,9 @@ struct rails {
 };
 
 int rails_owner(const struct rails *rails, int channel, int host); // local rank of the group on that host
-struct link *rails_link(struct rails *rails, int channel, int host); // NULL: not this rank's, or not connected
+struct link *rails_link(struct rails *rails, int channel, int host); // NULL: the link is not this rank's, or not connected
 
-// Agree with all hosts of the group on the channels and connect those that this rank owns to the hosts that `peers` marks
-// (symmetric: a host that marks another is marked by it). Every rank of the job calls this at once. Ends the job where a rail
-// cannot be reached within 20 s (or BUSBAR_RING_CONNECT_S), naming the rail and both addresses.
+// Agree with all hosts of the group on the channels, and connect those that this rank owns to the hosts that `peers` marks
+// (marks are mutual). All ranks of the job call this together. If a rail cannot be connected within 20 s (or
+// BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail and both addresses.
 void rails_connect(struct rails *rails, struct group *group, const bool *peers);

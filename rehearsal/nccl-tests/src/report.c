@@ -19,7 +19,7 @@ static void time_of_day(char *text, size_t size)
     strftime(text, size, TIME_FORMAT, localtime(&now));
 }
 
-// The version of the library that a run would load; that of the header where none answers.
+// The version of the NCCL library that a run would load, or the header's version if there is none.
 static int library_version(void)
 {
     int version = NCCL_VERSION_CODE;
@@ -30,7 +30,7 @@ static int library_version(void)
     return version;
 }
 
-// nccl-tests never overwrites a result: it counts up behind the name.
+// Like nccl-tests, never overwrite a result: append a number to the name instead.
 static void open_json(struct report *report)
 {
     const char *path = report->options->output_file;
@@ -146,10 +146,10 @@ void report_transport(struct report *report, const struct transport *transport)
     else if (transport->over_sockets == transport->across) printf("# busbar rehearsal: NET/Socket\n");
     else printf("# busbar rehearsal: NET/%s rails=%d\n", transport->network, transport->rails);
     if (transport->over_sockets > 0 && transport->over_sockets < transport->across)
-        printf("# busbar rehearsal: groups over NET/Socket, as no rail near them is on all their hosts: %d\n",
+        printf("# busbar rehearsal: groups over NET/Socket, because no rail near them is on all their hosts: %d\n",
                transport->over_sockets);
     if (transport->missing > 0)
-        printf("# busbar rehearsal: rails left out, as some host has no active port with an address there: %d\n",
+        printf("# busbar rehearsal: rails left out, because some host has no active port with an address there: %d\n",
                transport->missing);
 }
 
@@ -191,7 +191,7 @@ void report_line_start(struct report *report, size_t bytes, size_t count, const 
     json_key(json, "root"), json_string(json, root_text);
 }
 
-// A number in a column: as many decimals as fit, at most two.
+// Format a number for a column with as many decimals as fit, at most two.
 static const char *column(char *text, size_t size, double value, int width)
 {
     for (int decimals = 2; decimals >= 0; decimals--)

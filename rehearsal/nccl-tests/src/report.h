@@ -1,5 +1,5 @@
-// The transcript: text on rank 0's standard output as nccl-tests 2.19.6 lays it out, and its JSON file.
-// It prints what it is given; it measures nothing.
+// The transcript: text on rank 0's standard output in the layout of nccl-tests 2.19.6, and the JSON file.
+// These functions print what they are given; they measure nothing.
 #pragma once
 #include <stdint.h>
 
@@ -15,17 +15,17 @@ struct device {
 struct measured {
     double time_s, bus_gb_s, algorithm_gb_s;
     int64_t wrong;               // -1: not checked
-    const double *iteration_s;   // NULL: not asked for; the largest of all ranks, per iteration
+    const double *iteration_s;   // the largest time of all ranks, per iteration; NULL: not asked for
     const double *rank_iteration_s; // ranks x iterations
 };
 
-// What carries the bytes of all groups between hosts.
+// The network that carries the bytes of all groups between hosts.
 struct transport {
-    int hosts;           // of the job
-    int across;          // groups that span hosts
-    int over_sockets;    // of them, those over the front end
-    int rails, missing;  // used by some group; left out by one, as some host of it lacks them
-    const char *network; // whose rails these are, in NCCL's words
+    int hosts;           // number of hosts of the job
+    int across;          // number of groups that span hosts
+    int over_sockets;    // how many of these use the front end
+    int rails, missing;  // number of rails that groups use, and that groups leave out because a host lacks them
+    const char *network; // the rails' network, in NCCL's words
 };
 
 struct report {
@@ -43,8 +43,8 @@ void report_table(struct report *report);
 void report_line_start(struct report *report, size_t bytes, size_t count, const char *type, const char *op, int root);
 void report_line_body(struct report *report, const struct measured *measured, bool in_place);
 void report_line_end(struct report *report);
-// All errors counted, the mean bus bandwidth, and NCCL_TESTS_MIN_BW (-1: none).
+// Print the number of errors, the mean bus bandwidth, and whether it reaches NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
-void report_waiting(struct report *report, double share); // of the timed loops, by the rank that waited most
+void report_waiting(struct report *report, double share); // of the timed loops, by the rank that waited longest
 void report_finish(struct report *report);

@@ -7,26 +7,27 @@ enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTE
 
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 
-// What all channels of one operation share. The ring has n positions. In the ring proper, step t sends block
-// (last - t + shift) mod n out of this host and step s brings in block (first - 1 - s + shift) mod n, which the owner carries
-// past the local ranks and sends on in step s + locals. A chain has one block, which goes on in the step in which it comes.
+// What all channels of one operation share. The ring has n positions; this host's ranks have the positions `first` to `last`.
+// In a ring, out-step t sends block (last - t + shift) mod n to the next host, and in-step s receives block
+// (first - 1 - s + shift) mod n from the previous host. The owner processes that block for all local ranks and sends it on in
+// out-step s + locals. A chain (broadcast, reduce) has one block, which is sent on in the step in which it arrives.
 struct walk {
     struct operation *op;
     enum kind kind;
     int n, first, locals, shift;
     int in_steps, out_steps;
-    int lag;      // an out step's bytes come in this many steps before; the first `lag` are made here
-    int channels; // in use
+    int lag;      // an out-step's bytes arrive this many steps before; the first `lag` start on this host
+    int channels; // number of channels in use
 };
 
 // One channel during one operation.
 struct stream {
     struct lane lane;
     const struct walk *walk;
-    size_t base, count; // its floats: of all, or of each rank's share
+    size_t base, count; // the channel's part of all floats, or of each rank's share
     int in_step, out_step;
-    size_t in_bytes, out_bytes, made_bytes; // done of the current block; made: of a block that starts on this host
-    size_t staged; // bytes of staging that are no whole float yet
+    size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: in a sum that starts on this host
+    size_t staged; // bytes in staging that do not make a whole float yet
     float staging[CHUNK_FLOATS + 1];
 };
 
@@ -34,7 +35,8 @@ static int modulo(int value, int n) { return ((value % n) + n) % n; }
 static bool shared(const struct walk *w) { return w->kind == ALL_GATHER || w->kind == REDUCE_SCATTER; }
 static int rank_at(const struct walk *w, int local) { return operation_layout(w->op)->order[w->first + local]; }
 
-// Where a block of this channel begins in a whole buffer, and how long it is. Blocks are ring positions; shares are in order of rank.
+// Where a block of this channel begins in a whole buffer, and its length. Blocks are numbered by ring position, but the shares
+// in a buffer are in order of rank.
 static size_t block_start(const struct stream *s, int block)
 {
     const struct walk *w = s->walk;
@@ -62,14 +64,15 @@ static void copy(float *to, const float *from, size_t count)
     if (to != from) memcpy(to, from, 4 * count);
 }
 
-// Sum `count` floats at `at` over local ranks `from` to the last.
+// Sum `count` floats at `at` over the local ranks from `from` to the last.
 static void sum_locals(const struct walk *w, float *sum, int from, size_t at, size_t count)
 {
     memcpy(sum, w->op->send[from] + at, 4 * count);
     for (int local = from + 1; local < w->locals; local++) add(sum, w->op->send[local] + at, count);
 }
 
-// Carry floats that arrived past the local ranks: add their values, hand out what is complete, keep the rest for the way on.
+// Process floats that arrived, for all local ranks: add the ranks' values, store complete results in the ranks' buffers, and
+// keep in scratch what must be sent on.
 static void carry(struct stream *s, size_t at, size_t floats)
 {
     const struct walk *w = s->walk;
@@ -94,16 +97,17 @@ static void carry(struct stream *s, size_t at, size_t floats)
             if (step >= w->in_steps) return;
             if (step <= last_sum) add(s->staging, op->send[local] + at, floats);
             if (step < last_sum) continue;
-            // A share is at the front of its owner's receive buffer; elsewhere every buffer is laid out alike.
+            // A reduce_scatter share is at the start of its owner's receive buffer; all other buffers have the same layout on
+            // all ranks.
             size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, local) * op->count : 0;
             memcpy(op->receive[local] + at - share, s->staging, 4 * floats);
         }
-        if (s->in_step + w->locals - 1 >= last_sum) return; // complete: it goes on from the last rank's result
+        if (s->in_step + w->locals - 1 >= last_sum) return; // complete sums go on from the last rank's result
     }
     memcpy(op->scratch + at, s->staging, 4 * floats);
 }
 
-// The bytes of an out step: whether a sum is made for it here, and where they are.
+// Whether an out-step sends a sum that starts on this host; `outgoing` returns where the step's bytes are.
 static bool makes(const struct walk *w, int step) { return step < w->lag && w->kind != ALL_GATHER && w->kind != BROADCAST; }
 
 static const float *outgoing(const struct stream *s, int step)
@@ -118,7 +122,7 @@ static const float *outgoing(const struct stream *s, int step)
     return (partial ? op->scratch : op->receive[last]) + start;
 }
 
-// Make the next piece of a sum that starts on this host.
+// Compute the next piece of a sum that starts on this host.
 static void make(struct stream *s, size_t bytes)
 {
     const struct walk *w = s->walk;
@@ -127,7 +131,7 @@ static void make(struct stream *s, size_t bytes)
     s->made_bytes += bytes;
 }
 
-// Bytes of the current outward block that may go now: what its inward step has brought, all if it starts on this host.
+// Bytes of the current out block that may be sent now: all if the block starts on this host, else those that have arrived.
 static size_t sendable(struct stream *s)
 {
     while (s->out_step < s->walk->out_steps) {
@@ -136,7 +140,7 @@ static size_t sendable(struct stream *s)
         size_t there = source < s->in_step ? whole : source == s->in_step ? s->in_bytes : 0;
         if (s->out_bytes < there) return there - s->out_bytes;
         if (s->out_bytes < whole) return 0;
-        s->out_step++; // also past blocks of no bytes
+        s->out_step++; // this also skips empty blocks
         s->out_bytes = s->made_bytes = 0;
     }
     s->lane.sending = false;
@@ -152,7 +156,7 @@ static size_t ready(struct lane *lane, const char **from, bool *more)
         if (s->made_bytes == s->out_bytes) make(s, bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES);
         bytes = s->made_bytes - s->out_bytes;
     }
-    // More of the same stream is at hand: one packet may carry several small blocks.
+    // More bytes of this stream are ready, so one packet may carry several small blocks.
     *more = s->out_step + 1 < s->walk->lag && s->out_step + 1 < s->walk->out_steps &&
             s->out_bytes + bytes == 4 * block_floats(s, out_block(s, s->out_step)) &&
             block_floats(s, out_block(s, s->out_step + 1)) > 0;
@@ -196,7 +200,8 @@ static void arrived(struct lane *lane, size_t bytes)
     next_in(s);
 }
 
-// The rest of the block where whole blocks are in hand to send meanwhile, an eighth where one is passed on while it comes in.
+// Wake up for the rest of the block if there are whole blocks to send meanwhile; for an eighth of the block if it is passed on
+// while it arrives.
 static size_t wake(struct lane *lane)
 {
     struct stream *s = (struct stream *)lane;
@@ -205,7 +210,7 @@ static size_t wake(struct lane *lane)
     return passes && bytes > whole / 8 + 1 ? whole / 8 + 1 : bytes;
 }
 
-// What does not cross a wire: shares and values that ranks of one host have of each other.
+// Copy what does not cross the network: shares and values that ranks of one host get from each other.
 static void hand_over(void *argument)
 {
     struct stream *s = argument;
@@ -232,7 +237,7 @@ static void hand_all_over(void *argument)
     for (int i = 0; i < streams->count; i++) hand_over(streams->all[i]);
 }
 
-// One host: the owner of a channel sums its part of every block over all ranks itself.
+// On one host, the owner of a channel computes the channel's part of all sums itself.
 static void reduce_locally(struct stream *s)
 {
     const struct walk *w = s->walk;
@@ -259,14 +264,14 @@ static void plan(struct walk *w, struct operation *op, enum kind kind)
     w->in_steps = w->out_steps = kind == ALL_REDUCE ? 2 * w->n - 2 : w->n - 1;
     w->lag = w->locals;
     if (kind == BROADCAST || kind == REDUCE) {
-        // The chain follows the ring: from the root's host on, or up to it.
+        // The chain follows the ring: broadcast begins at the root's host, reduce ends there.
         int hosts = at->host_count, start = (at->host_of[op->root] + (kind == REDUCE)) % hosts;
         int place = modulo(at->host_index - start, hosts);
         w->in_steps = place > 0;
         w->out_steps = place < hosts - 1;
         w->lag = place == 0;
     }
-    // A small operation uses few channels: each costs a message in every step.
+    // A small operation uses few channels, because each channel costs a message in every step.
     size_t rails = at->host_count > 1 ? (size_t)op->wire->rails->count : (size_t)at->local_size;
     size_t worth = 4 * op->count * (shared(w) ? (size_t)w->n : 1) / CHANNEL_MIN_BYTES;
     w->channels = (int)(worth < 1 ? 1 : worth < rails ? worth : rails);

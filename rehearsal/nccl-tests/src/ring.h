@@ -1,5 +1,5 @@
-// Collectives that go round a ring of all ranks, or along it as a chain from or to the root: channel c crosses from each host
-// to the next on rail c. Local ranks are walked in memory by the channel's owner.
+// Collectives over a ring of all ranks, or over a chain along the ring, from or to the root. Channel c crosses from each host
+// to the next on rail c. On each host, the channel's owner processes the local ranks in memory.
 #pragma once
 #include "operation.h"
 
@@ -9,4 +9,4 @@ void ring_reduce_scatter(struct operation *op);
 void ring_broadcast(struct operation *op);
 void ring_reduce(struct operation *op);
 
-void ring_peers(const struct group *group, bool *peers); // the hosts that a ring connects this one to
+void ring_peers(const struct group *group, bool *peers); // mark the hosts that a ring connects this host to

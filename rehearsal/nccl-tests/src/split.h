@@ -1,6 +1,6 @@
-// NCCL_TESTS_SPLIT and NCCL_TESTS_SPLIT_MASK: which group a rank belongs to. It makes no group.
+// NCCL_TESTS_SPLIT and NCCL_TESTS_SPLIT_MASK: which group a rank belongs to. No group is formed here.
 #pragma once
 #include <stdbool.h>
 
-// The colour of a rank by the environment, 0 where nothing (or nothing readable) is asked for. False: it cannot be computed.
+// Find the colour of a rank from these variables; 0 if they are unset or unreadable. False: a division by 0.
 bool split_color(int rank, int *color);

@@ -29,11 +29,11 @@ __attribute__((noreturn)) static void connection_lost(const struct wire *wire, c
 
 __attribute__((noreturn)) static void hung_up(const struct wire *wire, const struct link *link, bool outward, const char *why)
 {
-    usleep((useconds_t)(HANG_UP_S * 1e6)); // a rank that failed ends the job and names the cause; let it be the first
+    usleep((useconds_t)(HANG_UP_S * 1e6)); // a rank that failed ends the job and names the cause; let it be first
     connection_lost(wire, link, outward, why);
 }
 
-// Send what is ready. True: the rail takes no more for now.
+// Send what is ready; true if the rail accepts no more for now.
 static bool pump_out(const struct wire *wire, struct lane *lane)
 {
     const char *from;
@@ -46,7 +46,7 @@ static bool pump_out(const struct wire *wire, struct lane *lane)
         lane->sent(lane, (size_t)sent);
         lane->moved_at = job_now();
     }
-    // Behind the last byte of both ways, so that no confirmation can be taken for data.
+    // Confirm only after the last byte in both directions, so that a confirmation cannot be mistaken for data.
     if (!lane->sending && !lane->receiving && lane->owes) {
         ssize_t sent = send(lane->in->fd, "", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (sent < 0 && (errno == EAGAIN || errno == EINTR)) return true;
@@ -63,7 +63,7 @@ static void wake_at(struct link *link, size_t bytes)
     link->low_water = mark;
 }
 
-// Take what has arrived.
+// Receive what has arrived.
 static void pump_in(const struct wire *wire, struct lane *lane)
 {
     for (int reads = 0; reads < READS_IN_A_ROW && lane->receiving; reads++) {
@@ -102,16 +102,16 @@ static void check_stall(const struct wire *wire, const struct lane *lane, double
     char why[64];
     if (now - lane->moved_at < stall_s) return;
     if (lane->out) ask_tcp(lane->out->fd, &info);
-    // Repeats without an answer: the rail itself. A peer that merely does not read answers probes.
+    // Retransmissions without an answer: this rail is at fault. A peer that only does not read would answer probes.
     snprintf(why, sizeof why, "nothing was acknowledged for %.0f s", stall_s);
     if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(wire, lane->out, true, why);
-    // Otherwise the rail before us is at fault, or another channel's: the rank that can tell says so first.
+    // Otherwise the incoming rail is at fault, or another channel's rail; the rank that can tell prints its message first.
     snprintf(why, sizeof why, "nothing came for %.0f s", stall_s + SECOND_REPORT_S);
     if (now - lane->moved_at > stall_s + SECOND_REPORT_S)
         connection_lost(wire, lane->in ? lane->in : lane->out, !lane->in, why);
 }
 
-// One round over a lane. True: it has nothing left to do.
+// Move what can be moved on a lane; true if it has nothing left to do.
 static bool pump(const struct wire *wire, struct lane *lane, struct pollfd *polls)
 {
     pump_in(wire, lane);

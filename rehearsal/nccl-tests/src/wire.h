@@ -1,5 +1,5 @@
-// Moves the bytes of one operation over this rank's links, all at once, without waiting on a single one.
-// Its callers decide what the bytes are and where they are.
+// Moves the bytes of one operation over all links of this rank at the same time, without waiting for an individual link.
+// The callers decide what the bytes are and where they are.
 #pragma once
 #include <stddef.h>
 
@@ -8,29 +8,29 @@
 struct wire {
     struct group *group;
     struct rails *rails;
-    double seconds[RAILS_MAX]; // per channel: from the start of an operation to its last byte, summed
-    double deadline;           // monotonic seconds at which an operation is given up; 0: none
-    int timeout_s;             // what the user asked for, for the message
+    double seconds[RAILS_MAX]; // per channel: time from an operation's start to its last byte, summed over all operations
+    double deadline;           // monotonic seconds at which the job is given up; 0: never
+    int timeout_s;             // the timeout that the user set, for the message
 };
 
-// What one operation does on one channel with one peer host, or with two: in from the one, out to the other.
+// What one operation does on one channel, with one peer host or with two (receiving from one and sending to the other).
 struct lane {
-    struct link *in, *out;    // the same or two; not read while nothing is awaited, or to be sent
-    bool receiving, sending;  // kept up to date by the four functions below: whether more is to come, and to go
-    bool confirms;            // the operation ends when the peer has its bytes, not when they are handed to the kernel
-    size_t (*ready)(struct lane *lane, const char **from, bool *more); // bytes that may go now; 0: none for now
+    struct link *in, *out;    // the same link or two links; unused if nothing is received, or sent
+    bool receiving, sending;  // whether bytes are still to come, and to go; the functions below update this
+    bool confirms;            // the operation ends when the peer has the bytes, not when the kernel has them
+    size_t (*ready)(struct lane *lane, const char **from, bool *more); // bytes that may be sent now; 0: none for now
     void (*sent)(struct lane *lane, size_t bytes);
-    size_t (*room)(struct lane *lane, char **to);                      // where the next bytes go; not 0 while receiving
+    size_t (*room)(struct lane *lane, char **to);                      // bytes that fit, stored at *to; not 0 while receiving
     void (*arrived)(struct lane *lane, size_t bytes);
-    size_t (*wake)(struct lane *lane); // bytes worth waking up for
-    // The wire's own:
-    bool owes, awaits; // a confirmation
+    size_t (*wake)(struct lane *lane); // how many bytes must arrive before it is worth waking up
+    // Used only by wire.c:
+    bool owes, awaits; // whether a confirmation is still to be sent, or to be received
     double moved_at, done_at;
 };
 
-// Run all lanes to their end. `meanwhile` (or NULL) is called once, when the first bytes are under way. Ends the job when a
-// lane sees no byte for 30 s (or BUSBAR_RING_STALL_S), naming channel, rail and peer.
+// Run all lanes to their end. `meanwhile` (or NULL) is called once, when the first bytes are under way. If no byte moves on a
+// lane for 30 s (or BUSBAR_RING_STALL_S), the job ends, and the message names channel, rail and peer.
 void wire_run(struct wire *wire, struct lane **lanes, int count, void (*meanwhile)(void *), void *argument);
 
-// Seconds in which a link had bytes of this rank under way. The slow rail is the one with the most.
+// Seconds in which this rank had bytes under way on a link. A slow rail has the most.
 double wire_busy_s(const struct link *link);

@@ -1,4 +1,4 @@
-"""Serve the region's endpoints until killed; rehearsal.net.services starts this at the address that their names resolve to."""
+"""Serve the region's endpoints until killed; rehearsal.net.services starts this process at their address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Checks request bodies and converts them to the provider's form: oci-python-sdk 2.189, models with `[Required]` properties."""
+"""Checks request bodies and converts them to the provider's form.
+
+Source: oci-python-sdk 2.189, the `[Required]` properties of its models.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from rehearsal.plugin.errors import ServiceError
 
 @dataclass(frozen=True)
 class Detached:
-    """DetachInstancePoolInstanceDetails: whether the pool shrinks (default: yes), and the instance terminates (default: no)."""
+    """DetachInstancePoolInstanceDetails: whether the pool shrinks (default: yes) and the instance terminates (default: no)."""
 
     instance: str
     shrink: bool
@@ -36,7 +39,7 @@ def _of(kind: type, value: Mapping[str, Any], name: str, path: str = "") -> Any:
     if found is None:
         raise _refused(f"Missing {path}{name}", "MissingParameter")
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
-        raise _refused(f"{path}{name} is {found!r}, which is no {kind.__name__}.")
+        raise _refused(f"{path}{name} is {found!r}, which is not of type {kind.__name__}.")
     return found
 
 
@@ -53,7 +56,7 @@ def created_network(body: object) -> dict[str, Any]:
     """Return CreateClusterNetworkDetails.
 
     Raises:
-        ServiceError: a required property is missing or of another type.
+        ServiceError: a required property is missing or of another type, or a pool's size is less than 1.
     """
     asked = _object(body, "")
     made: dict[str, Any] = {"compartmentId": _of(str, asked, "compartmentId"), **_tags(asked)}
@@ -69,14 +72,14 @@ def created_network(body: object) -> dict[str, Any]:
 def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
     size = _of(int, asked, "size", "instancePools.")
     if size < 1:
-        raise _refused(f"instancePools.size is {size} and a cluster network starts with at least one instance.")
+        raise _refused(f"instancePools.size is {size}, but a cluster network starts with at least one instance.")
     named = {"displayName": asked["displayName"]} if asked.get("displayName") else {}
     configuration = _of(str, asked, "instanceConfigurationId", "instancePools.")
     return {"instanceConfigurationId": configuration, "size": size, **named, **_tags(asked)}
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by its OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by the pool's OCID.
 
     Raises:
         ServiceError: a required property is missing or of another type.

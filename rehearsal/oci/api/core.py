@@ -33,7 +33,7 @@ _ENDING = "TERMINATING"
 
 @dataclass(frozen=True)
 class Call:
-    """One authenticated request: its instance, operation, query, body and headers."""
+    """One authenticated request: the calling instance, the operation, the query, the headers and the body."""
 
     instance: Record
     operation: str
@@ -60,23 +60,23 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise the service's error unless an operation is allowed in a compartment; for a missing one, the error is the same.
+        """Raise the same service error if a compartment does not exist or the operation is not allowed in it.
 
         Raises:
-            ServiceError: no policy allows it, or there is no such compartment.
+            ServiceError: no policy allows the operation, or there is no such compartment.
         """
         database = self._cloud.store.read()
         if compartment not in COMPARTMENTS or not allowed(database, call.instance, call.operation, compartment, needed):
             raise _unknown(compartment)
 
     def _listed(self, call: Call) -> Database:
-        """Return all existing resources, for a list in a compartment that the request may see."""
+        """Return all existing resources, after checking that the instance may list those of the requested compartment."""
         self.permit(call, _needed(call, "compartmentId"))
         self._networks.lost()
         return self._cloud.store.read()
 
     def _record(self, call: Call, database: Database, ocid: str, token: str) -> Record:
-        """Return a record that the request may see, even if it is terminating."""
+        """Return a record that the instance may see, even if the resource is terminating."""
         record = database.records.get(ocid)
         if record is None or record.token != token:
             raise _unknown(ocid)
@@ -210,7 +210,7 @@ class Core:
 
 
 def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list[Mapping[str, Any]]:
-    """Return the items of a compartment that match the query."""
+    """Return the items that match the query's values of compartment, display name, state and `names`."""
     names = ("compartmentId", "displayName", "lifecycleState", *names)
     wanted = {name: call.query[name] for name in names if name in call.query}
     return [one for one in found if all(str(one.get(name)) == value for name, value in wanted.items())]
@@ -218,7 +218,7 @@ def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list
 
 _OCID = r"(ocid1\.[^/]+)"
 _Work = Callable[..., Answer]
-#: Method and path below the version -> operation, and the function that performs it.
+#: Method, path after the API's version, operation, and the function that performs the operation.
 ROUTES: tuple[tuple[str, re.Pattern[str], str, _Work], ...] = tuple(
     (method, re.compile(path), operation, work)
     for method, path, operation, work in (

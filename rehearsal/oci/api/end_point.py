@@ -12,7 +12,7 @@ from rehearsal.world.world import World
 CLOUD = "oci"
 CHECKOUT = Path(__file__).parents[3]
 AUTH, CORE = f"auth.{REGION}.oraclecloud.com", f"iaas.{REGION}.oraclecloud.com"
-#: In the rehearsed services network, which is reached through a service gateway, and also through a NAT or Internet gateway.
+#: The endpoints' address in the rehearsed services network, which is reached through a service, NAT or internet gateway.
 _ADDRESS = "240.0.0.10"
 
 
@@ -26,6 +26,6 @@ def start(world: World) -> None:
     """Start the process unless it is running.
 
     Raises:
-        RuntimeError: it does not start.
+        RuntimeError: the process does not start.
     """
     services.start(world, CLOUD, CHECKOUT)

@@ -33,7 +33,7 @@ _NO_HOST: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Session:
-    """A token's instance, and the public key of the pair that signs with it."""
+    """A token's instance, and the public key of the key pair that signs requests with it."""
 
     instance: str
     key: rsa.RSAPublicKey
@@ -69,7 +69,7 @@ class Federation:
 
         signatures.verify(request, own, _NO_HOST)
         if not isinstance(public, rsa.RSAPublicKey):
-            raise NotAuthenticatedError("publicKey is no RSA key.")
+            raise NotAuthenticatedError("publicKey is not an RSA key.")
         return self._issued(instance, public)
 
     def _issued(self, instance: str, public: rsa.RSAPublicKey) -> str:
@@ -88,11 +88,11 @@ class Federation:
         """Return the session of a request's key id.
 
         Raises:
-            NotAuthenticatedError: it is not a token of this service, or it has expired.
+            NotAuthenticatedError: the key id is not a token of this service, or the token has expired.
         """
         text, _, signature = key_id.removeprefix(_SESSION).rpartition(".")
         if not key_id.startswith(_SESSION) or not hmac.compare_digest(signature, _base64(self._sum(text))):
-            raise NotAuthenticatedError("the key's id is no token.")
+            raise NotAuthenticatedError("the key's id is not a token of this service.")
         claims: dict[str, Any] = json.loads(_bytes(text.partition(".")[2]))
         if claims["exp"] < time.time():
             raise NotAuthenticatedError("the token has expired.")

@@ -1,7 +1,7 @@
 """Issues and verifies certificates of instances, by which the federation service identifies them.
 
-A program: `python -m rehearsal.oci.api.identity HOST_ID` writes the identity of a host, whose metadata service serves it, and
-starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
+A program: `python -m rehearsal.oci.api.identity HOST_ID` writes a host's identity, which the host's metadata service serves,
+and starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
 auth/certificate_retriever.py; "Calling Services from an Instance" (certificates and keys are rotated several times a day).
 """
 
@@ -49,7 +49,7 @@ def _signed(
 
 
 def _name(common: str, *units: str) -> x509.Name:
-    # The vendor's names are longer than the 64 characters that X.520 allows; its own SDK ignores the same warning.
+    # The vendor's names are longer than the 64 characters that X.520 allows; the vendor's SDK ignores the same warning.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, common, _validate=False)]
@@ -72,12 +72,12 @@ def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RS
     root, between = x509.load_pem_x509_certificates(text)
     loaded = serialization.load_pem_private_key(text[text.index(b"-----BEGIN RSA") :], None)
     if not isinstance(loaded, rsa.RSAPrivateKey):
-        raise TypeError(f"{kept} holds a key that is no RSA key.")
+        raise TypeError(f"{kept} contains a key that is not an RSA key.")
     return root, between, loaded
 
 
 def issue(world: World, instance: Record) -> dict[str, str]:
-    """Return a new certificate and key of an instance, and the intermediate certificate, by their names in the metadata."""
+    """Return, by file name in the metadata, a new certificate and key of an instance and the intermediate certificate."""
     _, between, authority = _authority(world)
     key = _new_key()
     units = ("opc-certtype:instance", f"opc-compartment:{instance.inputs['compartmentId']}")
@@ -94,7 +94,7 @@ def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificat
     """Return the instance that a certificate names, after checking that this tenancy's authority signed it.
 
     Raises:
-        ValueError: another authority signed it, or it is not valid now.
+        ValueError: another authority signed the certificate, or it is not valid now.
     """
     root, _, _ = _authority(world)
     now = datetime.now(UTC)
@@ -109,7 +109,7 @@ def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificat
                 warnings.simplefilter("ignore", UserWarning)
                 units = [str(one.value) for one in leaf.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)]
             return next(unit.removeprefix(_INSTANCE) for unit in units if unit.startswith(_INSTANCE))
-    raise ValueError("the certificate is not one of this tenancy's authority, or has expired.")
+    raise ValueError("this tenancy's authority did not issue the certificate, or it has expired.")
 
 
 def main(host_id: str) -> None:

@@ -1,6 +1,6 @@
 """State of the service besides existing resources: work requests, terminated resources and used retry tokens.
 
-Only this process keeps it, so it is lost when the world is cleared. The vendor lists terminated resources for about a day.
+Only this process has this state, so it is lost when the process ends. The vendor lists terminated resources for about a day.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class WorkRequest:
     """One asynchronous operation on one resource.
 
     Attributes:
-        operation: the API's operation that started it; reading its details needs the same permissions.
+        operation: the API's operation that started it; reading the work request needs the same permissions.
         resource: OCID of its resource.
         entity: kind of that resource.
         action: the change of the resource: CREATED, UPDATED or DELETED.
-        error: code and message of its failure.
+        error: code and message of the failure, or None.
     """
 
     operation: str
@@ -39,7 +39,7 @@ class WorkRequest:
     error: tuple[str, str] | None = None
 
     def shown(self) -> Shown:
-        """Return it in the API's form."""
+        """Return the work request in the API's form."""
         done = self.status != "IN_PROGRESS"
         return {
             "id": self.id, "operationType": self.operation, "status": self.status, "compartmentId": self.compartment,
@@ -48,13 +48,13 @@ class WorkRequest:
         }  # fmt: skip
 
     def resources(self) -> list[Shown]:
-        """Return its resource in the API's form."""
+        """Return the work request's resource in the API's form."""
         action = "IN_PROGRESS" if self.status == "IN_PROGRESS" else self.action
         where = {"entityType": self.entity, "identifier": self.resource, "entityUri": f"/20160918/{self.resource}"}
         return [{"actionType": action, **where}]
 
     def errors(self) -> list[Shown]:
-        """Return its error in the API's form."""
+        """Return the work request's error in the API's form."""
         if self.error is None:
             return []
         code, message = self.error
@@ -88,7 +88,7 @@ class Ledger:
             return list(self._requests.values())
 
     def bury(self, shown: Mapping[str, Any]) -> None:
-        """Record a terminated resource, in its last form."""
+        """Record a terminated resource, as the API showed it last."""
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 

@@ -1,7 +1,7 @@
-"""Cluster networks as the API creates, shrinks and terminates them: the answer comes at once, the effect later.
+"""Cluster networks as the API creates, resizes and terminates them: the answer comes at once, the effect later.
 
-A failed launch ends as TERMINATED (oci-hpc issue 6), with the reason in its work request and no machines, except with the fault
-`capacity` with `partial`, which leaves the machines that were launched (oci-hpc issue 37).
+If its launch fails, a network ends as TERMINATED (oci-hpc issue 6), without machines and with the reason in its work request.
+Only the fault `capacity` with `partial` leaves the machines that were launched (oci-hpc issue 37).
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
-#: Slurm accepts no node that booted before it was requested, and compares times in seconds, rounded up; no real machine boots
-#: faster.
+#: Slurm refuses a node that booted before it was requested, and compares the times rounded up to whole seconds. No real machine
+#: boots in less time than this.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
-_BUSY = "The resource is in a state that does not allow this operation: another one works on it."
+_BUSY = "The resource is in a state that does not allow this operation: another operation is running."
 _USED_TOKEN = (
     "The provided retry token was used in an earlier request that resulted in a system update, but a subsequent operation "  # noqa: S105
     "invalidated the token."
@@ -48,7 +48,9 @@ class Networks:
         self._guard, self._turns = threading.Lock(), dict[str, threading.Lock]()
 
     def create(self, inputs: Mapping[str, Any], token: str) -> tuple[Record, WorkRequest | None]:
-        """Start to create a cluster network; return it, and the work request unless the same token has started it before.
+        """Start to create a cluster network; return it and its work request.
+
+        If an earlier request with the same token has created the network, the work request is None.
 
         Raises:
             ServiceError: the service refuses.
@@ -74,12 +76,13 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Start to change a network's tags and its pool's size; a size that the pool already has starts nothing.
+        """Start to change a network's tags and its pool's size; if the pool has the requested size, no operation starts.
 
-        The vendor's answer has no work request. A pool keeps a size that it could not reach.
+        The vendor's answer has no work request. The requested size stays recorded even if the pool could not reach it.
 
         Raises:
-            ServiceError: there is no such pool, another operation on the network is running, or the limit is too low.
+            ServiceError: there is no such network or pool, another operation on the network is running, or the service refuses
+                the new size or tags.
         """
         operation = "UpdateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -122,7 +125,7 @@ class Networks:
         """Start to terminate a cluster network with all its instances.
 
         Raises:
-            ServiceError: there is none, or another operation on it is running.
+            ServiceError: there is no such network, or another operation on it is running.
         """
         operation = "TerminateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -137,7 +140,9 @@ class Networks:
         return request
 
     def detach(self, pool: str, instance: str, *, shrink: bool, end: bool) -> WorkRequest:
-        """Start to remove an instance from its pool: `shrink` the pool or start a new one; with `end`, terminate the instance.
+        """Start to remove an instance from its pool.
+
+        With `shrink`, the pool gets smaller, else it starts a replacement. With `end`, the removed instance is terminated.
 
         Raises:
             ServiceError: there is no such pool, or no such instance in it.
@@ -159,7 +164,7 @@ class Networks:
         return request
 
     def end_instance(self, record: Record) -> WorkRequest:
-        """Start to terminate one instance; here, its pool does not start another one."""
+        """Start to terminate one instance; in the rehearsal, its pool does not replace it."""
         with self._cloud.store.change() as database:
             mine = database.records[record.id]
             mine.state, mine.worker = "TERMINATING", self._cloud.process
@@ -229,8 +234,8 @@ class Networks:
     def _end(self, ocid: str, request: WorkRequest) -> None:
         database = self._cloud.store.read()
         record = database.records.get(ocid)
-        if record is not None:  # a failed launch has terminated it already
-            # A terminated resource is shown from the ledger as soon as it has no record.
+        if record is not None:  # otherwise, a failed launch has already terminated the network
+            # The API shows a terminated resource from the ledger as soon as the resource has no record.
             for one in shown.members(database, ocid):
                 self._ledger.bury(shown.instance(one))
             self._ledger.bury(shown.network(database, record))
@@ -274,5 +279,5 @@ def _error(failure: BaseException) -> tuple[str, str]:
     if isinstance(failure, ServiceError):
         return failure.problem.code, failure.problem.message
     said = str(failure)
-    # If a part of the launch failed, the provider's message contains the service's.
+    # If only a part of the launch failed, the provider's message contains the service's message.
     return NO_CAPACITY.code, NO_CAPACITY.message if NO_CAPACITY.message in said else said

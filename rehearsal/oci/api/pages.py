@@ -38,4 +38,4 @@ def _start(token: str) -> int:
     try:
         return int(base64.urlsafe_b64decode(token).decode().removeprefix("from "))
     except (ValueError, binascii.Error):
-        raise ServiceError(Problem("page", "page is no token of this list."), "Core", "") from None
+        raise ServiceError(Problem("page", "page is not a token of this list."), "Core", "") from None

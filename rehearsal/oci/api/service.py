@@ -23,7 +23,7 @@ _TOKENS = "/v1/x509"
 _UNAUTHENTICATED = Problem(
     "", "The required information to complete authentication was not provided or was incorrect.", 401, "NotAuthenticated"
 )
-#: The service does not tell which of the two it is, nor for which resource.
+#: The service tells neither which of the two causes applies nor which resource is meant.
 _NOT_FOUND = "Authorization failed or requested resource not found."
 
 
@@ -35,10 +35,10 @@ class Service:
         self._core, self._federation = Core(cloud), Federation(cloud.world)
 
     def answer(self, request: Request) -> Answer:
-        """Return the answer to any request.
+        """Return the answer to a request; a refusal is an answer, too.
 
         Raises:
-            Silence: a fault makes the service not answer.
+            Silence: a fault keeps the service from answering.
         """
         try:
             said = self._answer(request)
@@ -65,7 +65,7 @@ class Service:
         signatures.verify(request, key)
         instance = self._cloud.store.read().find(sessions[-1].instance, INSTANCE)
         if instance is None:
-            raise NotAuthenticatedError("the token's instance has ended.")
+            raise NotAuthenticatedError("the token's instance has been terminated.")
         path = parts.path.removeprefix(_VERSION) if place == end_point.CORE and parts.path.startswith(_VERSION) else ""
         for method, pattern, operation, work in ROUTES:
             found = pattern.fullmatch(path)

@@ -1,4 +1,7 @@
-"""Records in the form of the Core Services API: oci-python-sdk 2.189, models of `core`, their `attribute_map`."""
+"""Records in the form of the Core Services API.
+
+Source: oci-python-sdk 2.189, the `attribute_map` of each model in `core`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def _common(record: Record) -> Shown:
 
 
 def _state(record: Record) -> str:
-    """Return the state: TERMINATING from the request on, even if the resource must first finish starting."""
+    """Return the state: TERMINATING once termination is requested, even if the resource must first finish starting."""
     return "TERMINATING" if record.private.get("ending") else record.state
 
 

@@ -33,24 +33,24 @@ class NotAuthenticatedError(Exception):
 def verify(request: Request, key_of: Callable[[str], rsa.RSAPublicKey], needed: frozenset[str] = frozenset(("host",))) -> str:
     """Check a request's signature; return the id of the key that signed it.
 
-    `key_of` returns the key with an id; `needed` are headers that must be signed besides the date and the target.
+    `key_of` returns the public key for a key id; `needed` are headers that must be signed besides the date and the target.
 
     Raises:
-        NotAuthenticatedError: it is missing, incomplete, too old, or wrong.
+        NotAuthenticatedError: the signature is missing, incomplete, too old, or wrong.
     """
     scheme, _, parameters = request.headers.get("authorization", "").partition(" ")
     found: dict[str, str] = dict(_PARAMETER.findall(parameters))
     if scheme.lower() != "signature" or not {"keyId", "algorithm", "headers", "signature"} <= set(found):
         raise NotAuthenticatedError("there is no signature.")
     if found["algorithm"] != "rsa-sha256" or found.get("version", "1") != "1":
-        raise NotAuthenticatedError("the algorithm or the version of the signature is not one that is taken.")
+        raise NotAuthenticatedError("the algorithm or the version of the signature is not supported.")
     names = found["headers"].lower().split()
     _complete(request, set(names), needed)
     lines = []
     for name in names:
         value = f"{request.method.lower()} {request.target}" if name == "(request-target)" else request.headers.get(name)
         if value is None:
-            raise NotAuthenticatedError(f"the signed header {name} is not there.")
+            raise NotAuthenticatedError(f"the signed header {name} is missing.")
         lines.append(f"{name}: {value}")
     try:
         signature = base64.b64decode(found["signature"], validate=True)
@@ -70,7 +70,7 @@ def _complete(request: Request, signed: set[str], needed: frozenset[str]) -> Non
     except ValueError as wrong:
         raise NotAuthenticatedError("the date cannot be read.") from wrong
     if given.tzinfo is None or abs(datetime.now(UTC) - given) > _SKEW:
-        raise NotAuthenticatedError("the date is more than five minutes from the service's.")
+        raise NotAuthenticatedError("the date differs from the service's clock by more than five minutes.")
     digest = base64.b64encode(hashlib.sha256(request.body).digest()).decode()
     if "x-content-sha256" in signed and request.headers.get("x-content-sha256") != digest:
         raise NotAuthenticatedError("x-content-sha256 is not the hash of the body.")
