@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 import pulumi
 
 from components.aws.compute import Pool
-from components.aws.launch_inputs import STACK_TAG
+from components.aws.launch_inputs import STACK_TAG, slurms_stack
 from components.aws.login_node import LoginNode
-from components.left_behind import this_stack
 from components.reach import Machine
 from components.slurm.controller import Controller, DynamicSet, Submitting
 from config.aws.model import Aws, Machines
@@ -38,8 +37,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
         for one in queue.machines
         if one.dynamic
     ]
-    # These differ from the tags of the stack's own machines: otherwise a preview would count Slurm's machines among those.
-    tags = {"busbar:cluster": wanted.name, STACK_TAG: f"{this_stack()}/slurm"}
+    tags = {"busbar:cluster": wanted.name, STACK_TAG: slurms_stack()}
     suffix = ".cn" if wanted.region.startswith("cn-") else ""
     cloud = {"region": wanted.region, "endpoint": f"https://ec2.{wanted.region}.amazonaws.com{suffix}/", "tags": tags}
     return controller.install(

@@ -16,7 +16,7 @@ import pulumi
 from pulumi_aws import iam
 
 from components.after import after
-from components.aws.launch_inputs import STACK_TAG, stack_tags
+from components.aws.launch_inputs import STACK_TAG, slurms_stack, stack_tags
 from components.left_behind import this_stack
 from config.aws.model import Aws
 
@@ -82,7 +82,7 @@ class Iam(pulumi.ComponentResource):
         name, wanted = self._name, self._wanted
         if own:
             self.node_profile, self.node_profile_arn = pulumi.Output.from_input(own), None
-            ours = {"StringEquals": {f"ec2:ResourceTag/{STACK_TAG}": this_stack()}}
+            ours = {"StringEquals": {f"ec2:ResourceTag/{STACK_TAG}": slurms_stack() if wanted.slurm else this_stack()}}
             found = wanted.has_dynamic and iam.get_instance_profile_output(name=own).role_arn
             return pulumi.Output.from_input(found or ""), pulumi.Output.from_input(ours)
         node = self._role("node")

@@ -22,6 +22,14 @@ def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
     return wanted.named(noun) | {STACK_TAG: this_stack()}
 
 
+def slurms_stack() -> str:
+    """Return the value of `STACK_TAG` on machines that Slurm launches.
+
+    It differs from that of the stack's own machines, among which a preview would otherwise count Slurm's machines.
+    """
+    return f"{this_stack()}/slurm"
+
+
 @dataclass(frozen=True, kw_only=True)
 class LaunchInputs:
     """Launch settings that are common to machines of one kind.

@@ -724,6 +724,17 @@ def test_with_a_shared_profile_a_scheduler_terminates_only_machines_of_its_stack
     assert [its[tag[0].removeprefix("ec2:ResourceTag/")] for its in launched] == [tag[1]]
 
 
+def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that_it_launches():
+    """Tags of a RunInstances call replace those of its launch template (EC2 API)."""
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
+    wanted = families | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
+    found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
+    (ending,) = [one for one in policy(found) if one["Action"] == "ec2:TerminateInstances"]
+    ((key, value),) = ending["Condition"]["StringEquals"].items()
+    launched = json.loads(found.named("cluster-slurm-install")["stdin"])["settings"]["cloud"]["tags"]
+    assert launched[key.removeprefix("ec2:ResourceTag/")] == value
+
+
 @pytest.mark.parametrize(("region", "name"), [("us-gov-east-1", "aws-us-gov"), ("cn-north-1", "aws-cn"), ("eu-west-1", "aws")])
 def test_arns_begin_with_the_partition_of_the_region(region, name):
     assert partition(region) == name
