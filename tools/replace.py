@@ -24,9 +24,9 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
     resources = state["deployment"].get("resources") or []
     target, node = node_of(state, name)
     again = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *where]
-    if target == "hosts":
+    if target in {"hosts", "kubernetes"}:
         raise RefusedError(
-            f"{name} is yours, and the stack cannot replace it: repair it and measure again, or remove it from hosts.nodes"
+            f"{name} is yours, and the stack cannot replace it: repair it and measure again, or remove it from {target}.nodes"
         )
     if target == "aws":
         urn = str(instance_at(resources, node["address"])["urn"])
