@@ -13,7 +13,7 @@ _SHEBANG = b"#!/usr/bin/env python3\n"
 _MAIN = b"import sys\nfrom scheduler.elastic.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip archive can hold
 #: Time limit of a run of `reconcile`. A longer run is killed, and the next run continues its work.
-_RUN_TIMEOUT_S = 600
+RUN_TIMEOUT_S = 600
 _PERIOD_S = 5
 
 
@@ -44,7 +44,7 @@ def timers() -> Dict[str, str]:
     """Return the units of `reconcile` and of new machines' tests; systemd starts each program again seconds after it ends."""
     # The tests' unit has no time limit, because each test has one; a test that becomes due while others run starts at once.
     return {
-        **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(_RUN_TIMEOUT_S)),
+        **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),
     }
 

@@ -16,8 +16,11 @@ from scheduler.elastic.oci import Oci
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import State, only_one
 from scheduler.elastic.work import CLOSED, Work
+from scheduler.programs import RUN_TIMEOUT_S
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
+#: A run that takes longer than its time limit is killed well before this.
+_RUN_ENDS_S = RUN_TIMEOUT_S + 60
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
 
 
@@ -43,19 +46,28 @@ def main(argv: List[str]) -> int:
 
 def _alone(verb: str, known: settings.Settings, folder: str) -> int:
     """Run a program that calls the cloud, under a lock, so that only one such program runs at a time."""
-    cloud = _CLOUDS[known.cloud["name"]](known.cloud)
-    with only_one(os.path.join(settings.FOLDER, "lock")) as mine:
+    cloud, lock = _CLOUDS[known.cloud["name"]](known.cloud), os.path.join(settings.FOLDER, "lock")
+    if verb == "sweep":
+        return _sweep(cloud, lock)
+    with only_one(lock) as mine:
         if not mine:
             print("another run is at work and carries out the requests")
             return 0
         state = State.load(os.path.join(settings.FOLDER, "state.json"))
-        if verb == "sweep":
-            with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
-                pass
-            return sweep.all_machines(cloud)
         joins, reaches, asks = join.over_ssh(known.join), join.reaches(known.join), join.asks(known.join)
         reconcile.once(Work(known, state, folder, Slurm(), cloud, joins, reach=reaches, ask=asks))
     return 0
+
+
+def _sweep(cloud: Cloud, lock: str) -> int:
+    """Let nothing start any more, wait until a run of `reconcile` has ended, and terminate all machines."""
+    with open(os.path.join(settings.FOLDER, CLOSED), "w", encoding="utf-8"):
+        pass
+    with only_one(lock, _RUN_ENDS_S) as mine:
+        if not mine:
+            print(f"machines that Slurm started may still run: another run has not ended within {_RUN_ENDS_S} s")
+            return 1
+        return sweep.all_machines(cloud)
 
 
 def _read(path: str) -> str:

@@ -6,10 +6,13 @@ It is written before every call that starts or terminates machines, so that afte
 import fcntl
 import json
 import os
+import time
 from contextlib import contextmanager
 from typing import Any, Dict, Iterator, List, Optional
 
 from scheduler.elastic.spool import sync
+
+_LOCK_POLL_S = 0.2
 
 SCHEMA = 1
 
@@ -133,17 +136,29 @@ class State:
 
 
 @contextmanager
-def only_one(path: str) -> Iterator[bool]:
-    """Yield whether this process has the lock; the kernel releases it when its holder exits for any reason."""
+def only_one(path: str, wait_s: float = 0) -> Iterator[bool]:
+    """Yield whether this process has the lock, for which it waits up to `wait_s` seconds.
+
+    The kernel releases the lock when its holder exits for any reason.
+    """
     number = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    end = time.monotonic() + wait_s
     try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
+        while not _locked(number):
+            if time.monotonic() > end:
+                yield False
+                return
+            time.sleep(_LOCK_POLL_S)
         os.ftruncate(number, 0)
         os.write(number, f"{os.getpid()}\n".encode())
         yield True
     finally:
         os.close(number)
+
+
+def _locked(number: int) -> bool:
+    try:
+        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -13,12 +14,14 @@ from typing import Any
 
 import pytest
 from elastic import FakeCloud, FakeSlurm, Steps
+from wait_until import wait_until
 
 from scheduler import programs, slurm_conf
 from scheduler.elastic import __main__ as program
 from scheduler.elastic import entry, join, settings, spool, sweep
 from scheduler.elastic.cloud import Launch
 from scheduler.elastic.state import only_one
+from scheduler.elastic.work import CLOSED
 
 CONFIGURATION = {
     "sets": {"gpu/p5": {"queue": "gpu", "name": "p5", "dynamic": 4, "start_timeout_s": 1800, "spec": {"template": "lt-1"}}},
@@ -102,6 +105,30 @@ def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeyp
     head.run("resume", "gpu-dy-p5-3")
     head.run("reconcile")
     assert not head.cloud.running
+
+
+def test_a_sweep_waits_for_a_running_pass_and_then_terminates_everything(head, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweep, "_POLL_S", 0.01)
+    head.run("resume", "gpu-dy-p5-[1-2]")
+    head.run("reconcile")
+    found: list[int] = []
+    with only_one(str(tmp_path / "lock")) as mine:
+        assert mine
+        sweeping = threading.Thread(target=lambda: found.append(head.run("sweep")))
+        sweeping.start()
+        wait_until((tmp_path / CLOSED).exists, "nothing is started any more")
+        assert len(head.cloud.running) == 2
+    sweeping.join(30)
+    assert found == [0]
+    assert not head.cloud.running
+
+
+def test_a_sweep_beside_a_pass_that_does_not_end_fails_and_says_that_machines_still_run(head, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(program, "_RUN_ENDS_S", 0)
+    with only_one(str(tmp_path / "lock")):
+        assert head.run("sweep") == 1
+    assert capsys.readouterr().out.startswith("machines that Slurm started may still run: another run has not ended within")
+    assert not head.cloud.calls
 
 
 @pytest.mark.usefixtures("head")
