@@ -89,7 +89,7 @@ class Reach(Protocol):
     ) -> pulumi.Output[str]:
         """Make first contact with `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
 
-    def copy(  # noqa: PLR0913 - a resource's own, by name
+    def copy(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,
@@ -101,7 +101,7 @@ class Reach(Protocol):
     ) -> pulumi.Resource | None:
         """Copy the local `file` to `there` in the head node's home folder; return None if a later program copies the file."""
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
+    def run(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,
@@ -161,7 +161,7 @@ class Ssh:
             opts=opts,
         ).stdout
 
-    def copy(  # noqa: PLR0913 - a resource's own, by name
+    def copy(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,
@@ -184,7 +184,7 @@ class Ssh:
             opts=opts,
         )
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
+    def run(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,

@@ -54,7 +54,7 @@ class Records(Model):
 
     @property
     def price(self) -> Price | None:
-        """The price of a node that the stack file sets; None if it sets none."""
+        """A node's price as the stack file gives it; None without `pricePerNodeHour`."""
         if self.price_per_node_hour_usd is None:
             return None
         return Price(self.price_per_node_hour_usd, "the stack's own records.pricePerNodeHour")

@@ -41,7 +41,10 @@ class Seen:
 
 
 def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool = True, **changes: Any) -> Seen:
-    """Run the real __main__.py for the stack with `changes`; Commands print `lines`, and the account returns `answers`."""
+    """Run the real __main__.py for the stack with `changes`; Commands print `lines`.
+
+    The key `answers` of `changes` is no setting: it holds what the account's lookups return.
+    """
     answers = account(
         **{
             "getRegion": {"region": "us-east-1"},

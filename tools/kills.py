@@ -23,8 +23,9 @@ from tools.stage import Finished, Stage, standing_hosts
 
 Say = Callable[[str, str], None]
 _Harm = Callable[[], contextlib.AbstractContextManager[None]]
-#: One rail of the second host, the last of four, carries less than half its rate.
-_HEAD, _HCA = "gpu-1", "mlx5_4"
+_HEAD = "gpu-1"
+#: The fault: the fourth of the second host's four rails carries less than half its rate. The search must name its device.
+_HCA = "mlx5_4"
 _SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
 #: A measurement of about ten seconds that passes with any number.
 _ANY_NUMBER: dict[str, Any] = {
@@ -41,7 +42,7 @@ _WORKER = "[b]usbar-runner-.* worker "
 #: The disturbance comes when `_BOOTING` of the stack's three machines boot.
 _BOOTING, _ALL = 2, 3
 _DISK = "512m"
-#: Time limit for processes that still run after a destroy.
+#: Processes of a run must end within this time after an up or a destroy.
 _GONE_WITHIN_S = 60
 
 
@@ -63,7 +64,7 @@ class _Phase:
         asked: dict[str, Any] = merged(merged(settings, self.settings), {"measure": measure})
         return asked
 
-    def is_well(self, found: Finished, stage: Stage) -> str:
+    def wrong(self, found: Finished, stage: Stage) -> str:
         """Return what is wrong with the update after the disturbance; empty if nothing is."""
         if not self.faults:
             return "" if found.status == 0 else f"the next up failed: {_reason(found)}"
@@ -164,7 +165,10 @@ def _unsaid(stage: Stage) -> str:
 
 
 def _operators(stage: Stage, plugin: str, full_here: _Harm) -> dict[str, _Harm]:
-    """Return the operator's cases by name: each disturbance occurs in the middle of an update, and is undone after its end."""
+    """Return the operator's cases by name: each occurs in the middle of an update.
+
+    What a case changes on this machine is changed back after that update.
+    """
     found = {f"engine {how.name}": _killed(signal_operator, stage, "pulumi", how) for how in _SIGNALS}
     found |= {f"plugin {how.name}": _killed(signal_operator, stage, plugin, how) for how in _SIGNALS}
     return found | {"operator's disk full": full_here}
@@ -207,7 +211,7 @@ def _one(stage: Stage, asked: dict[str, Any], phase: _Phase, harm: _Harm, after:
 
 
 def _after_up(stage: Stage, phase: _Phase, asked: dict[str, Any]) -> str:
-    return phase.is_well(stage.up(**asked), stage) or _still_at_work(stage)
+    return phase.wrong(stage.up(**asked), stage) or _still_at_work(stage)
 
 
 def _after_down(stage: Stage, _phase: _Phase, _asked: dict[str, Any]) -> str:
@@ -269,7 +273,7 @@ def _small_disk(place: Path) -> Iterator[_Harm]:
 
 
 def _small_head(stage: Stage) -> None:
-    """Put the runner's folder on the head node on a small disk; no run may be active there."""
+    """Move the head node's folder of the runner to a small disk; no run may be active there."""
     script = (
         "set -e; here=$(echo /home/*/.busbar); cp -a $here /tmp/kept; "
         f"mount -t tmpfs -o size={_DISK} small $here; cp -aT /tmp/kept $here; rm -r /tmp/kept"

@@ -99,7 +99,7 @@ def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
 
 
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
-    """Return the result of a measurement's looks; None if the plan has none, one has no number, or there is no limit."""
+    """Return the result of a measurement's looks; None if the plan has none, a look has no number, or there is no limit."""
     if not asked.plan.looks or limit is None:
         return None
     listed = [run.looks for run in found.runs.values()]
@@ -138,7 +138,7 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
 
 
 def _where(looks: Looks) -> str:
-    """Return at which places of the plan looks were slow; empty if none or all of them were slow."""
+    """Name the places in the plan whose looks were slow; empty if no look was slow, or all were."""
     slow = [one for one in looks.places if one.slow]
     if not slow or looks.slow == looks.of:
         return ""

@@ -47,11 +47,11 @@ class Judgement:
         latency_us: out-of-place time at that collective's smallest size.
         ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        rows: complete rows by collective.
+        rows: by collective, the rows in which no number is missing.
         checks: all checks of the measurement.
         line: the measurement's line as read; fields that appear in no other attribute are unchecked.
         died: whether the deciding run died or hung, so that a search for the cause is needed.
-        looks: the result of the looks at the gate's size; None if there were none.
+        looks: the result of the looks at the gate's size; None if they could not be judged.
     """
 
     verdict: str
@@ -162,7 +162,10 @@ def _warnings(said: Any) -> Iterable[str]:
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield a reason for each number above what the wire allows: another path was measured, or machines of another shape."""
+    """Yield a reason for each collective whose largest size exceeds what the wire allows.
+
+    Then another path was measured, or machines of another shape.
+    """
     ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
     for name in asked.plan.collectives:
         most = ceiling.most_gb_s(name, asked.shape, asked.nodes, found.scale, ring=ring)
@@ -196,7 +199,7 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvls", SKIPPED, (said,))
         return
     sentence = (
-        f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines whose switches reduce reach {usual:g}"
+        f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines whose switches do the sums reach {usual:g}"
     )
     yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
 

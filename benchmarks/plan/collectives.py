@@ -20,7 +20,7 @@ class Collective:
         name: the test's name, without `_perf`.
         busbw_factor: busbw / algbw over `ranks` ranks.
         wire_share: highest busbw over `ranks` ranks, `gpus` per node, as a share of one node's summed line rate in one
-            direction; None if something other than a node's rails together limits busbw.
+            direction; None if busbw has another limit than the sum of a node's rails.
         shared: whether each rank has a share of the message.
         power_of_two: whether the test runs only on 2, 4, 8 ... ranks.
         algbw_share: algbw as a share of size / time, over `ranks` ranks.

@@ -48,7 +48,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
     Args:
         plan: its first collective at its largest size decides.
-        shape: the slowest of its rails, NVLink and PCIe sets the ceiling.
+        shape: the ceiling is that of its slowest link, whether rails, NVLink or PCIe.
         nodes: number of machines. The ring's ceiling applies to any number of them; on fewer than 4, the plan forces the ring.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as one of 4
             GiB over real ones, so sizes count as multiplied by the scale.

@@ -38,7 +38,7 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: At most this many foreign processes, or nodes with changed programs, are listed.
+#: At most this many processes that already use GPUs, or nodes with changed programs, are listed.
 _NAMED = 8
 #: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
 _PROBLEMS, _SENTENCE = 20, 300
@@ -136,7 +136,7 @@ def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[
 
 
 class Ran(NamedTuple):
-    """Steps that ran, as the line lists them, and what they printed, by name.
+    """Steps of the request, as the line lists them, and what those that ran printed, by name.
 
     For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. `scale` comes from
     any step that states one.
@@ -213,7 +213,9 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Take every node's inventory; at the same time check that each node reaches the others and has the programs as built.
+    """Take every node's inventory; check at the same time that each node has the programs as built and reaches two nodes.
+
+    The two are the first node and its neighbour in the list.
 
     Whatever would make MPI fail is refused, and so are GPUs in use and programs that differ from the build.
     """
@@ -289,7 +291,10 @@ def _argv(request: Measure, step: Step) -> List[str]:
 
 
 def _unpinned(step: Step) -> Step:
-    """Return the step without NCCL_SOCKET_IFNAME: NCCL fails if an interface in it is absent, but without it chooses one."""
+    """Return the step without NCCL_SOCKET_IFNAME: where an interface in it is absent, NCCL fails.
+
+    Without the variable, NCCL chooses an interface.
+    """
     environment = {name: value for name, value in step.ranks.environment.items() if name != "NCCL_SOCKET_IFNAME"}
     return step._replace(ranks=step.ranks._replace(environment=environment))
 
@@ -330,7 +335,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
         "problems": _few(run.problems),
         "seconds": round(run.seconds, 2),
     }  # type: Dict[str, Any]
-    if its.waited is not None and its.scale is not None:  # real hardware is never excused
+    if its.waited is not None and its.scale is not None:  # a rehearsal: only there does waiting excuse a slow run
         found["waited"] = its.waited
     if groups > 1 and its.rows:
         found["groups_gb_s"] = _groups(its.rows[-1], stage, groups, ranks)
@@ -370,6 +375,6 @@ def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional
     for rank, time_us in enumerate(times):
         groups[rank // members if stage == "node" else rank % count].append(time_us)
     if not all(map(max, groups)):
-        return None  # a time of 0 is impossible
+        return None  # a group whose slowest time is 0 was not timed
     factor = 2.0 * (members - 1) / members
     return [float(f"{row.size_bytes * factor / (max(group) * 1e3):.5g}") for group in groups]

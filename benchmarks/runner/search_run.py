@@ -56,7 +56,10 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Search on nodes that nothing else can use: without the lock, which may be on a file system that all nodes share."""
+    """Search on nodes that nothing else can use, so without the lock.
+
+    A lock on a file system that all nodes share would exclude runs on other nodes.
+    """
     try:
         return _fitting(_search(request, trials, None, here, say))
     except (Refusal, OSError) as error:
@@ -64,7 +67,7 @@ def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> 
 
 
 def scale(request: Search, trials: Trials, here: str) -> int:
-    """Return the divisor of line rates that a first run of a pair states; 1 on real hardware, or if no pair can run."""
+    """Run one pair and return the divisor of line rates that it prints; 1 on real hardware, or if no pair can run."""
     launch = _Launch(request, trials, here)
     for first in range(len(request.nodes) - 1):
         job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job
@@ -124,7 +127,10 @@ def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
-    """Return the better busbw of the full ring, first or retested: if the first was low by chance, no group is suspect."""
+    """Return the full ring's busbw: of the first run or of the retest, whichever is better.
+
+    The first may have been low by chance.
+    """
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
     return first if first is None else max([first, *(placement[2] for placement in found if placement)])

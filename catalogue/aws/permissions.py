@@ -137,7 +137,9 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
 
 
 def policy(resources: Iterable[str], lookups: Iterable[str]) -> dict[str, Any]:
-    """Return an IAM policy for a stack that creates `resources` and calls `lookups`, tokens of pulumi-aws without `aws:`.
+    """Return an IAM policy for a stack that creates `resources` and calls `lookups`.
+
+    Both are tokens of pulumi-aws without `aws:`.
 
     Raises:
         KeyError: one of the tokens is not listed.

@@ -26,7 +26,7 @@ class Accept(pulumi.ComponentResource):
     Outputs: none.
     """
 
-    def __init__(  # noqa: PLR0913 - what is shown, by name
+    def __init__(  # noqa: PLR0913 - what the outputs show, as named arguments
         self,
         name: str,
         *,

@@ -33,7 +33,7 @@ class KubectlHost(ABC):
     def _command(self) -> Callable[..., local.Command | remote.Command]:
         """The kind of Command that runs on this machine."""
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
+    def run(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,

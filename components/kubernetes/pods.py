@@ -61,7 +61,7 @@ class Pods:
             opts=opts,
         ).stdout
 
-    def copy(  # noqa: PLR0913 - a resource's own, by name
+    def copy(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,
@@ -77,7 +77,7 @@ class Pods:
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 
-    def run(  # noqa: PLR0913 - a resource's own, by name
+    def run(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
         name: str,
         *,

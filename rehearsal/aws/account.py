@@ -47,12 +47,12 @@ class Reservation:
 
 #: Form of a Capacity Block offering's id; the ids of all offerings begin with its first nine characters.
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
-
+#: Hourly price of a machine in every Capacity Block offering.
 OFFERED_USD_PER_HOUR = "31.464"
-#: Resource group with the two reservations below, which are in no placement group.
-GROUP = "rehearsed-pool"
-
+#: Placement group of the reservation of p5en.48xlarge.
 PLACEMENT_GROUP = "rehearsed-cluster"
+#: Resource group with the reservations `POOLED`, neither of which is in a placement group.
+GROUP = "rehearsed-pool"
 POOLED = ("cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2")
 
 

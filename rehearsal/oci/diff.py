@@ -18,7 +18,7 @@ _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Changes:
-    """Return which properties an update from old to new inputs changes, and which of them replace the resource."""
+    """Return which properties differ between the old and the new inputs, and which of these replace the resource."""
     found = compare(old, new, SDK.inputs(token), _updatable)
     if token == _INSTANCE:
         _compare_instance(old, new, found)

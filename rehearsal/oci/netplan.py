@@ -74,7 +74,7 @@ def _rules(inputs: Mapping[str, Any]) -> Iterator[Rule]:
 
 def _rule(rule: Mapping[str, Any], direction: Direction, peer: str, peer_type: str | None) -> Iterator[Rule]:
     protocol = rule["protocol"]
-    # Hosts in the rehearsal send no other protocols, so a rule for another protocol changes nothing.
+    # ICMP, TCP and UDP are all that the rehearsed hosts send, so a rule for another protocol changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return
     options = rule.get("tcpOptions") or rule.get("udpOptions") or {}

@@ -51,7 +51,7 @@ def test_ranks_start_through_the_program_that_reaches_the_other_machines(test):
     assert "plm_rsh_args" not in words
 
 
-def test_a_limit_is_a_share_of_the_line_rate_that_depends_on_the_size_and_is_divided_by_the_scale_of_a_rehearsal(test):
+def test_a_larger_message_must_reach_a_larger_share_of_the_line_rate_and_a_rehearsals_scale_divides_the_limit(test):
     assert ASKED.shape.rdma is not None
     rate = ASKED.shape.rdma.node_gbytes_per_s
     assert limit(test.limits, 4096 * 1024**2, 1) == pytest.approx(0.85 * rate)
@@ -146,7 +146,7 @@ def test_the_program_restarts_itself_with_a_shell_for_the_other_machines_and_kee
         runner.main(["entry", str(home / "entry.json")])
     environment = seen[0][2]
     shell = Path(environment["BUSBAR_REMOTE_SHELL"])
-    assert shell.parent == home / "entry/a1", "beside the document, in the folder that all machines share"
+    assert shell.parent == home / "entry/a1", "in the folder of entry.json, which all machines share"
     assert environment["SSH_AUTH_SOCK"] == "/run/agent"
     assert (shell.stat().st_mode & 0o777, shell.parent.stat().st_mode & 0o777) == (0o700, 0o700)
     assert (shell.parent / "known_hosts").read_text() == "10.0.1.4 ssh-ed25519 AAA\n"

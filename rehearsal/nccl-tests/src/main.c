@@ -41,8 +41,8 @@ static void find_device(const struct job *job, int color, struct device *device)
     memcpy(device->name, gpus[index].name, sizeof device->name);
 }
 
-// Limit the size of a buffer. All ranks of a rehearsal share one machine's memory, so the two buffers of a rank get an equal
-// part of half of it.
+// Limit the size of a buffer. All ranks of a rehearsal share one machine's memory: together their buffers, two
+// to a rank and all of the same size, may use half of it.
 static size_t limited(struct job *job, size_t asked, bool speaks)
 {
     double all[RANKS_MAX], least = memory_bytes("/proc/meminfo", "MemAvailable:", 1024) / 4 / job->at.size;
@@ -75,7 +75,7 @@ static void find_transport(const struct group *group, const struct rails *rails,
     transport->missing = __builtin_popcountll(missing);
 }
 
-// Sums that no rank keeps need memory of a buffer's size; pages that no sum touches cost nothing.
+// Reserve memory, as large as a buffer, for sums that no rank keeps; pages that no sum touches cost nothing.
 static float *scratch(size_t bytes)
 {
     void *at = mmap(NULL, bytes + 1, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
