@@ -18,6 +18,19 @@ _RESERVED = tuple(IPv4Network(one) for one in ("0.0.0.0/8", "127.0.0.0/8", "169.
 ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
 
+def public_names(address: str | None, region: str) -> dict[str, str]:
+    """Return `publicIp` and `publicDns` of a public address in a region; both are empty without an address.
+
+    Source: VPC user guide, "DNS hostnames": ec2-ADDRESS.compute-1.amazonaws.com in us-east-1,
+    ec2-ADDRESS.REGION.compute.amazonaws.com elsewhere.
+    """
+    outside = "compute-1" if region == "us-east-1" else f"{region}.compute"
+    return {
+        "publicIp": address or "",
+        "publicDns": f"ec2-{address.replace('.', '-')}.{outside}.amazonaws.com" if address else "",
+    }
+
+
 def malformed(path: str, text: str) -> Problem:
     """Return the refusal of an invalid CIDR."""
     return refused(

@@ -77,14 +77,13 @@ class Eip(Kind):
     @override
     def on_create(self, database: Database, record: Record) -> None:
         super().on_create(database, record)
-        address = free_public(database)
+        region = region_of(record.inputs)
         record.computed.update(
+            addresses.public_names(free_public(database), region),
             allocationId=record.id,
-            publicIp=address,
             domain="vpc",
             publicIpv4Pool="amazon",
-            publicDns=f"ec2-{str(address).replace('.', '-')}.compute-1.amazonaws.com",
-            networkBorderGroup=region_of(record.inputs),
+            networkBorderGroup=region,
         )
 
     @override
@@ -126,7 +125,7 @@ def _taken_off(cloud: ResourceCloud, named: object) -> None:
         if instance is None:
             return
         public = free_public(database) if instance.computed["associatePublicIpAddress"] else None
-        instance.computed["publicIp"] = public or ""
+        instance.computed.update(addresses.public_names(public, region_of(instance.inputs)))
     _render(cloud, named)
 
 

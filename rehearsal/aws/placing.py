@@ -64,7 +64,6 @@ def place(database: Database, record: Record, asked: Launch, index: int) -> None
 
 def _outputs(record: Record, asked: Launch, first: Mapping[str, Any], public: str | None, region: str) -> dict[str, Any]:
     private = record.private
-    outside = "compute-1" if region == "us-east-1" else f"{region}.compute"
     image = IMAGES[private["image"]]
     root = {
         "volumeId": f"vol-{record.id[2:]}", "deviceName": image.root_device, "volumeSize": image.root_gib, "volumeType": "gp3",
@@ -75,7 +74,7 @@ def _outputs(record: Record, asked: Launch, first: Mapping[str, Any], public: st
         "ami": private["image"], "instanceType": private["type"], "availabilityZone": private["zone"],
         "subnetId": private["subnet"], "privateIp": first["address"],
         "privateDns": f"{private['hostname']}.{private['domain']}",
-        "publicIp": public or "", "publicDns": f"ec2-{public.replace('.', '-')}.{outside}.amazonaws.com" if public else "",
+        **addresses.public_names(public, region),
         "primaryNetworkInterfaceId": first["id"], "vpcSecurityGroupIds": list(first["groups"]), "securityGroups": [],
         "arn": f"arn:aws:ec2:{region}:{record.computed['ownerId']}:instance/{record.id}", "instanceState": "running",
         "keyName": private["key"], "placementGroup": private["placement_group"], "tenancy": "default", "monitoring": False,
