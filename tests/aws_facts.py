@@ -7,7 +7,8 @@ from typing import Any
 
 from conftest import KEY, texts
 
-from catalogue.aws.instances import INSTANCES
+from catalogue.aws.instances import INSTANCES, ON_DEMAND, SPOT
+from catalogue.aws.quotas import quota_name
 from config import read
 from config.aws.facts import Facts, GroupRule, Image, Machine, Profile, Reservation, SecurityGroup, Subnet, Vpc
 from config.stack import Stack
@@ -86,7 +87,7 @@ FACTS = Facts(
     machines={name: machine(name) for name in INSTANCES},
     images={"ami-1": IMAGE},
     placement_groups={"mine": "cluster"},
-    quota_vcpus=dict.fromkeys(INSTANCES, 3840.0),
+    quota_vcpus={its: 3840.0 for kind in INSTANCES for option in (ON_DEMAND, SPOT) if (its := quota_name(kind, option))},
     running={"gpu-p5": 0},
     vpcs={VPC: Vpc(dns=True, host_names=True)},
     subnets={

@@ -47,7 +47,7 @@ def _gather(wanted: Aws) -> Facts:
     groups = {one.placement_group for one in machines if one.placement_group}
     unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
     # By quota, so that several entries that count towards the same quota need only one look-up.
-    counted = {its: one for one in unreserved if (its := quota.name(one))}
+    counted = {its: one for one in unreserved if (its := one.quota)}
     rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
     subnets = existing.subnets(wanted)
@@ -61,9 +61,8 @@ def _gather(wanted: Aws) -> Facts:
         machines={kind: _machine(kind) for kind in types},
         images={image: there(partial(_image, image)) for image in _ids(wanted)},
         placement_groups={name: _strategy(name) for name in sorted(groups)},
-        quota_vcpus={one.type: rooms.get(quota.name(one) or "") for one in unreserved},
-        quota_used={one.type: used[its] for one in unreserved if (its := quota.name(one)) in used},
-        quota_unsaid=frozenset(one.type for one in unreserved if (its := quota.name(one)) and rooms[its] is None),
+        quota_vcpus=rooms,
+        quota_used=used,
         running={key: _running(wanted, key) for _, key, _ in wanted.located},
         vpcs=existing.vpcs(subnets),
         subnets=subnets,

@@ -10,43 +10,20 @@ from __future__ import annotations
 from pulumi_aws import ec2, servicequotas
 
 from catalogue.aws.instances import BLOCK, INSTANCES, SPOT, family
+from catalogue.aws.quotas import quota_name
 from components.aws.account_lookups import ask, there
 from config.aws.facts import ElasticIps
 from config.aws.model import Aws, Machines
 
-#: EC2's quotas in vCPUs, by the letters that a type begins with (Service Quotas console, "Amazon EC2").
-_ON_DEMAND_QUOTA = {
-    "p": "Running On-Demand P instances",
-    "g": "Running On-Demand G and VT instances",
-    "trn": "Running On-Demand Trn instances",
-    "hpc": "Running On-Demand HPC instances",
-    "m": "Running On-Demand Standard (A, C, D, H, I, M, R, T, Z) instances",
-}
-_SPOT_QUOTA = {
-    "p": "All P4, P3 and P2 Spot Instance Requests",
-    "g": "All G and VT Spot Instance Requests",
-    "trn": "All Trn Spot Instance Requests",
-    "m": "All Standard (A, C, D, H, I, M, R, T, Z) Spot Instance Requests",
-}
 _ADDRESSES = "EC2-VPC Elastic IPs"
-_SPOT_P5 = "All P5 Spot Instance Requests"
 #: Filter patterns of the types that count towards each quota. The standard quota has too many types to look up.
 _PATTERNS = {"p": ["p*"], "g": ["g*", "vt*"], "trn": ["trn*"], "hpc": ["hpc*"]}
 _COUNTED = ["pending", "running"]
 
 
-def name(one: Machines) -> str | None:
-    """Return the name of the quota that these machines count towards; None if this module does not know it."""
-    letters = family(one.type)
-    if one.purchase.option == SPOT:
-        # No source names the Spot quota of P6, and the name of P4's quota does not include P6.
-        return _SPOT_P5 if one.type.startswith("p5") else None if one.type.startswith("p6") else _SPOT_QUOTA.get(letters)
-    return _ON_DEMAND_QUOTA.get(letters)
-
-
 def limit(one: Machines) -> float:
     """Return the quota's limit in vCPUs."""
-    its = name(one) or ""
+    its = one.quota or ""
     return ask(
         f'the quota "{its}"',
         "servicequotas/getServiceQuota:getServiceQuota",
@@ -65,7 +42,7 @@ def used(one: Machines) -> int:
         return 0
     vcpus = 0
     for row in INSTANCES.values():
-        if family(row.name) == family(one.type):
+        if quota_name(row.name, one.purchase.option) == one.quota:
             mine = _running([row.name])
             vcpus += row.vcpus * len(mine & spot if one.purchase.option == SPOT else mine - spot - others)
     return vcpus

@@ -161,7 +161,8 @@ def _newest(compartment: str, login: Login) -> str | None:
 
 
 def _is_absent(error: Exception) -> bool:
-    return "NotFound" in str(error) or "404" in str(error)
+    # The provider writes `404-NotAuthorizedOrNotFound`; 404 anywhere else may be part of an OPC request ID.
+    return re.search(r"\b404-|NotFound", str(error)) is not None
 
 
 def _existing(wanted: Oci) -> Facts:

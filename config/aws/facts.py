@@ -152,9 +152,8 @@ class Facts:
         machines: instance types, by name.
         images: by id; None if there is no such image.
         placement_groups: strategy by name; None if there is no such group.
-        quota_vcpus: vCPUs of a type that the account may run, by type; None if no quota counts that type.
-        quota_used: vCPUs of that quota that are certainly in use, by type.
-        quota_unsaid: types whose quota the service does not know.
+        quota_vcpus: vCPUs that the account may run, by the quota's name; None if the service does not report the quota.
+        quota_used: vCPUs of the quota that are certainly in use, by the quota's name.
         running: running machines of an entry of machines, by its key.
         subnets, security_groups: those that the stack file names, by id; None if there is no such subnet or group.
         vpcs: VPCs of those subnets, by id.
@@ -171,7 +170,6 @@ class Facts:
     placement_groups: Mapping[str, str | None] = field(default_factory=dict)
     quota_vcpus: Mapping[str, float | None] = field(default_factory=dict)
     quota_used: Mapping[str, int] = field(default_factory=dict)
-    quota_unsaid: frozenset[str] = frozenset()
     running: Mapping[str, int] = field(default_factory=dict)
     vpcs: Mapping[str, Vpc] = field(default_factory=dict)
     subnets: Mapping[str, Subnet | None] = field(default_factory=dict)

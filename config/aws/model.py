@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 from catalogue import Homes, Shape
 from catalogue.aws import MACHINE_IMAGES, MachineImage
 from catalogue.aws.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT, Instance
+from catalogue.aws.quotas import quota_name
 from catalogue.aws.regions import default_openzfs
 from catalogue.containers import Container as RankImage
 from catalogue.containers import Reference
@@ -272,6 +273,11 @@ class Machines(Model):
     def instance(self) -> Instance | None:
         """The type's row of the catalogue; None if there is none."""
         return INSTANCES.get(self.type)
+
+    @property
+    def quota(self) -> str | None:
+        """The name of the vCPU quota that the machines count towards; None if it is unknown."""
+        return quota_name(self.type, self.purchase.option)
 
     @property
     def has_efa(self) -> bool:

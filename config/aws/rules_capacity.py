@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+from collections import Counter
 from collections.abc import Iterator
 
 from catalogue.aws.instances import BLOCK, INSTANCES, ON_DEMAND, SPOT
@@ -326,18 +327,22 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
     """More vCPUs than the account may run beside those that already run; reservations were counted when they were created."""
+    earlier: Counter[str] = Counter()
     for path, key, one in wanted.located:
-        if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None:
+        its = one.quota
+        if one.purchase.option not in {ON_DEMAND, SPOT} or one.instance is None or its is None:
             continue
-        room = known(facts.quota_vcpus, one.type, f"{one.purchase.usage} quota of")
-        in_use, more = facts.quota_used.get(one.type, 0), max(0, len(one.numbers) - facts.running.get(key, 0))
-        vcpus = more * one.instance.vcpus
-        if room is not None and more and vcpus > room - in_use:
+        room = known(facts.quota_vcpus, its, "quota")
+        in_use, more = facts.quota_used.get(its, 0), max(0, len(one.numbers) - facts.running.get(key, 0))
+        vcpus, others = more * one.instance.vcpus, earlier[its]
+        earlier[its] += vcpus
+        if room is not None and more and vcpus > room - in_use - others:
             less = f", of which at least {in_use} are in use" if in_use else ""
+            besides = f" besides the {others} for earlier entries" if others else ""
             who = "which takes" if more == len(one.numbers) else f"of which {more} do not run yet and take"
             yield Breach(
                 f"{path}.static",
-                f"is {_static(one)}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs, and the account's "
+                f"is {_static(one)}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs{besides}, and the account's "
                 f"{one.purchase.usage} quota is {room:.0f}{less}; request an increase or fewer machines",
             )
 
@@ -346,7 +351,7 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
 def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
     """A quota that the service does not report."""
     for path, _, one in wanted.located:
-        if one.numbers and one.type in facts.quota_unsaid:
+        if one.numbers and one.purchase.option in {ON_DEMAND, SPOT} and facts.quota_vcpus.get(one.quota or "", 0.0) is None:
             yield Breach(
                 f"{path}.static",
                 f"is {_static(one)}, and the service does not report how many {one.type} the account may run; only the launch "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from catalogue import gpus
@@ -223,12 +224,15 @@ def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int
 def limit(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """More nodes than the account's limits have room for."""
     here, _ = _offered(wanted, facts)
+    earlier: Counter[str] = Counter()
     for path, pool, more, name, available in _asked_of_limits(wanted, facts):
-        needed = more * pool.row.gpus
-        if available is not None and available < needed:
+        needed, others = more * pool.row.gpus, earlier[name]
+        earlier[name] += needed
+        if available is not None and available - others < needed:
+            besides = f", besides the {others} for earlier pools," if others else ""
             yield Breach(
                 f"{path}.nodes",
-                f"is {pool.nodes}; {more} more nodes need {needed} GPUs of the limit {name} in {here}, which has "
+                f"is {pool.nodes}; {more} more nodes need {needed} GPUs{besides} of the limit {name} in {here}, which has "
                 f"{available} left: request a limit increase or fewer nodes",
             )
 

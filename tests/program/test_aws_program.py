@@ -39,7 +39,6 @@ from benchmarks.plan.ranks import Place, exports, launch
 from catalogue.aws.instances import INSTANCES
 from components.aws.groups import Groups
 from components.aws.iam import partition
-from components.aws.quota import name as quota_name
 from components.inventory import Machine, Node
 from components.reach import Access
 from config import read
@@ -956,7 +955,7 @@ def test_every_kind_of_machine_counts_against_its_own_quota(kind, option, quota)
     machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
     assert isinstance(wanted, Aws), wrong
-    assert [quota_name(one) for _, _, one in wanted.located] == [quota]
+    assert [one.quota for _, _, one in wanted.located] == [quota]
 
 
 def test_the_template_of_spot_machines_requests_spot_and_terminates_interrupted_machines():

@@ -290,7 +290,7 @@ class Denied(Refused):
     def details(self) -> str:
         return (
             "invocation of oci:Core/x:x returned an error: 401-NotAuthenticated, The required information to complete "
-            "authentication was not provided or was incorrect."
+            "authentication was not provided or was incorrect.\nOPC request ID: 8c40404d/11"
         )
 
 

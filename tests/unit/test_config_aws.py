@@ -45,6 +45,7 @@ from tools.stack_changes import merged
 
 RSA = "ssh-rsa " + base64.b64encode((7).to_bytes(4, "big") + b"ssh-rsa").decode()
 P5 = "aws.queues[0].machines[0]"
+P_QUOTA = "Running On-Demand P instances"
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
@@ -603,19 +604,24 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "quota": [
         (
             {},
-            replace(FACTS, quota_vcpus={"p5.48xlarge": 192.0}),
+            replace(FACTS, quota_vcpus={P_QUOTA: 192.0}),
             f"{P5}.static is 2, which takes 2 x 192 = 384 vCPUs, and the account's on-demand quota is 192",
         ),
         (
             nodes(static=3),
-            replace(FACTS, quota_vcpus={"p5.48xlarge": 576.0}, quota_used={"p5.48xlarge": 384}, running={"gpu-p5": 1}),
+            replace(FACTS, quota_vcpus={P_QUOTA: 576.0}, quota_used={P_QUOTA: 384}, running={"gpu-p5": 1}),
             f"{P5}.static is 3, of which 2 do not run yet and take 2 x 192 = 384 vCPUs, and the account's on-demand quota is",
+        ),
+        (
+            {"queues": [{"machines": [{}, {"name": "second", "type": "p5en.48xlarge", "static": 2}]}]},
+            replace(FACTS, quota_vcpus={P_QUOTA: 576.0}),
+            "aws.queues[0].machines[1].static is 2, which takes 2 x 192 = 384 vCPUs besides the 384 for earlier entries, and",
         ),
     ],
     "quota-unknown": [
         (
             {},
-            replace(FACTS, quota_unsaid=frozenset({"p5.48xlarge"})),
+            replace(FACTS, quota_vcpus={P_QUOTA: None}),
             f"{P5}.static is 2, and the service does not report how many p5.48xlarge the account may run; only the launch",
         )
     ],
@@ -908,7 +914,7 @@ SOUND = [
     (bought("capacity-block", reservation="cr-1"), reserved(BLOCK)),
     (bought("capacity-block", offering="cb-1", confirm="cb-1"), FACTS),
     (bought("spot", allocation="capacity-optimized", placement="managed"), FACTS),
-    (nodes(static=200) | {"network": {"private": "10.1.0.0/23"}}, replace(FACTS, quota_vcpus={"p5.48xlarge": None})),
+    (nodes(static=200) | {"network": {"private": "10.1.0.0/23"}}, replace(FACTS, quota_vcpus={P_QUOTA: 38400.0})),
     (nodes(static=0, dynamic=4), FACTS),
     (nodes(static=0), FACTS),
     ({"container": {"image": STACK.container}}, FACTS),

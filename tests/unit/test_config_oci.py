@@ -603,7 +603,11 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         )
     ],
     "limit": [
-        (pool(nodes=4), facts(running={"gpu": 1}), "oci.pools[0].nodes is 4; 3 more nodes need 24 GPUs of the limit gpu4-count")
+        (
+            pool(nodes=4),
+            facts(running={"gpu": 1}),
+            "oci.pools[0].nodes is 4; 3 more nodes need 24 GPUs of the limit gpu4-count",
+        ),
     ],
     "machines-end": [
         (
@@ -680,6 +684,16 @@ def test_each_rule_that_is_judged_with_the_accounts_facts_reports_its_breach_wit
     )
     assert mine.sentence.startswith(sentence)
     assert begins_with_a_path(mine.sentence)
+
+
+def test_nodes_of_several_pools_count_against_a_limit_together():
+    both = parsed(oci={"pools": [{}, {"name": "more", "nodes": 2}]}, measure={"pool": "gpu"}).wanted
+    assert isinstance(both, Oci)
+    assert [one for one in check(RULES, both, facts(running={"gpu": 0, "more": 2})) if one.rule == "limit"] == []
+    (mine,) = [one.sentence for one in check(RULES, both, facts(running={"gpu": 0, "more": 0})) if one.rule == "limit"]
+    assert mine.startswith(
+        "oci.pools[1].nodes is 2; 2 more nodes need 16 GPUs, besides the 16 for earlier pools, of the limit gpu4-count in"
+    )
 
 
 def test_every_rule_is_broken_by_a_case():
