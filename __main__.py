@@ -37,7 +37,7 @@ def main() -> None:
     stack = read.load()
     if never := "\n".join([*unpassable(stack), *unusable(stack.records)]):
         raise pulumi.RunError(never)
-    # A target's provider SDK takes seconds to import, so only the SDK of this stack's target is imported.
+    # A target's provider SDK takes half a second or more to import, so only the SDK of this stack's target is imported.
     target = import_module(f"components.{stack.target}.cluster")
     cluster: Cluster = getattr(target, f"{stack.target.title()}Cluster")("cluster", stack.wanted, stack.measure)
     acceptance = Acceptance("acceptance", cluster, stack)

@@ -168,7 +168,7 @@ def lustre_client(image: MachineImage, key: str) -> Step:
 
     On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
     (aws-parallelcluster 5746); the source package builds a module in minutes. `key` is the fingerprint of the key that signs
-    the vendor's repository, which the vendor does not publish; empty accepts the key that is served.
+    the vendor's repository. The vendor does not publish the fingerprint; an empty one accepts the key that is served.
     """
     if image.packages == "dnf":
         return Step(

@@ -1,7 +1,7 @@
 """The steps of a first boot that install containerd and give its containers access to the GPUs; safe to run twice.
 
 Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
-state; NVIDIA's package by its repository's signed metadata, and the key that signs them by its fingerprint.
+state; NVIDIA's package by its repository's signed metadata, and the key that signs these by its fingerprint.
 Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and the
 folders on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed
 on machines that use CDI exclusively").

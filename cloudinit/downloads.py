@@ -1,4 +1,4 @@
-"""Downloads that run or are trusted as root: their sha256, or the fingerprint of a signing key, is compared before use.
+"""Checks downloads that run as root, or that root trusts: compares a sha256, or a signing key's fingerprint, before use.
 
 Steps call POSIX shell functions, which a first boot defines only once, because user-data must be short. A download that
 does not match fails the step and with it the boot. If neither the vendor nor the stack file sets a checksum, the log records

@@ -72,7 +72,7 @@ class Step:
     def text(self) -> str:
         """Its text in the script."""
         body = self.shell.strip()
-        # In the background, because `set -e` has no effect to the left of `||`.
+        # A precaution runs in the background, because `set -e` has no effect to the left of `||`.
         return (
             f"step={self.name}\n(\nset -eu\n{body}\n) &\nwait $! || warn\n"
             if self.precaution

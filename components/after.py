@@ -1,4 +1,4 @@
-"""Delays an output until other resources exist on which its value does not depend."""
+"""Delays an output until other resources exist, although its value does not depend on them."""
 
 from __future__ import annotations
 

@@ -26,8 +26,8 @@ _EXPORTED_WITHIN_S = 120
 #: A state in a folder or bucket is not written atomically: if it is read during a write, it is truncated or missing. A write
 #: lasts only moments, but occurs whenever another resource of the update completes.
 _EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
-#: Environment variable with the path of a file that gets one line of JSON, [URN, id], for each resource that is about to be
-#: created while exactly one machine that the state lacks runs for it; tools/take_in.py reads the file.
+#: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but exactly one
+#: machine that the state lacks already runs for it, the file gets one line of JSON, [URN, id].
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 

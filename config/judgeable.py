@@ -41,7 +41,8 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
 def measured(stack: Stack) -> tuple[str, Shape | None, int]:
     """Return the path of the key that names the measured machines, their row of the catalogue, and their number.
 
-    The row is None, and the number 0, if the machines report their own hardware.
+    The row is None, and the number 0, if the machines report their own hardware. The number is also 0 if a job
+    starts the machines.
     """
     wanted: Any = stack.wanted
     if stack.target == "oci":

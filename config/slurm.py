@@ -144,7 +144,7 @@ class Scheduler(Model):
         return nodes if dynamic >= nodes else 0
 
     def start_limit_s(self, always_on: int) -> float:
-        """Return how long an update waits for the `always_on` nodes; 0 for fewer than 2: a person submits the test job."""
+        """Return how long an update waits for the `always_on` nodes; 0 for fewer than 2: then a person submits the job."""
         return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 
     @property

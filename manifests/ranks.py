@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 #: Home folder in the pods: it contains the runner, its programs and its results, and is lost with the pod.
 HOME = "/busbar"
-#: The program in the first pod that starts a command in another pod, and the environment variable that names this program.
+#: The first pod's program that starts a command in another pod, and the environment variable that names this program.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
 #: Resources of a launcher that only waits.
 _LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0,
-#: because the Job would then count the pod's index as done and would not replace a deleted or drained pod.
+#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0:
+#: with 0, the Job would count the pod's index as done and would not replace a deleted or drained pod.
 _WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
@@ -141,7 +141,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "automountServiceAccountToken": len(wanted.nodes) > 1,
         "subdomain": ours.RANKS,
         "enableServiceLinks": False,
-        # The pod's first process reaps every process that exits; a shell in its place would reap only its own.
+        # The pod's first process reaps every process that exits; a shell in its place would reap only its own children.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 5,
         "tolerations": _tolerations(wanted),

@@ -1,6 +1,6 @@
 """Sets up the database of Slurm's jobs and users on this controller, as root. Correct settings are not rewritten.
 
-Munge must run, but slurmctld must not run yet: if it first starts without a database, it exits ("we have no TRES from it").
+Munge must run, but slurmctld must not run yet: without a database, its first start fails ("we have no TRES from it").
 """
 
 import os

@@ -24,7 +24,7 @@ SPOOL = "/var/lib/slurm/slurmd"
 LOGS = "/var/log/slurm"
 #: Folder of the programs with which Slurm starts and terminates nodes.
 PROGRAMS = "/usr/local/sbin"
-#: First line of every file that busbar writes; files without it belong to somebody else.
+#: First line of Slurm's configuration files if busbar wrote them; a slurm.conf or topology.conf without it is somebody else's.
 MARK = "# Written by busbar; `pulumi up` writes it again."
 #: Time limit for powering a node down; only after that can it be started again.
 _END_TIMEOUT_S = 120
@@ -114,7 +114,7 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Every line has all values, instead of a NodeName=DEFAULT line: what that does not set would come from the previous one.
+    # Every line has all values. A value that a NodeName=DEFAULT line does not set would come from the previous such line.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static

@@ -376,7 +376,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip fsync, with which programs make their state survive a crash of the machine after each step."""
+    """Skip fsync, which programs call after each step so that their state survives a crash of the machine."""
     monkeypatch.setattr("os.fsync", lambda _: None)
 
 

@@ -56,7 +56,7 @@ class FakeCloud(Cloud):
         located: locations of machines, by id; others are unknown.
         shut: why no machine of a set can be started at this time.
         grows: whether machines launched beside others join their network.
-        places_to_start, full: zones, and zones without capacity, which report that later.
+        places_to_start, full: the zones to launch in, and those without capacity; only a later listing reports the lack.
     """
 
     def __init__(self, steps: Steps) -> None:

@@ -1,4 +1,4 @@
-"""A cluster whose program runs return what a test sets, for tests of the order of steps and of the line."""
+"""A cluster in which each run of a program returns what a test sets, for tests of the order of steps and of the line."""
 
 from __future__ import annotations
 

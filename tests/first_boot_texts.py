@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-# Does what Debian's launcher, a Python script, does, but for several files in one process.
+# Works like Debian's launcher, which is a Python script, but for several files in one process.
 _CLOUD_INIT = """
 import contextlib, io, json, sys
 from cloudinit.cmd import main
@@ -52,7 +52,7 @@ class Texts:
             python = Path(launcher).read_text().splitlines()[0].removeprefix("#!").split()[0]
             with tempfile.TemporaryDirectory() as folder:
                 paths = self._written(folder, self._texts)
-                # Run at the root: our own package of that name must not shadow the distribution's.
+                # Run at the root: our own package `cloudinit` must not shadow the distribution's.
                 done = subprocess.run(
                     [python, "-c", _CLOUD_INIT, *paths], capture_output=True, text=True, check=False, cwd="/", timeout=300
                 )

@@ -124,10 +124,10 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
 
 
 def fits_its_type(line: Any) -> bool:
-    """Tell whether a line, or its plain data, is one that `benchmarks.launch.lines` describes.
+    """Return True if a line, or its plain data, fits its type in `benchmarks.launch`.
 
     Raises:
-        UnfitError: it is not.
+        UnfitError: it does not fit.
     """
     found = json.loads(line) if isinstance(line, str) else line
     kinds = {"measure": MeasureLine, "search": SearchLine, "schedule": ScheduleLine, "build": BuildLine}

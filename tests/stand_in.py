@@ -22,7 +22,7 @@ def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
 
 
 def work_done(cloud: Cloud) -> Iterator[None]:
-    """Run a test, then wait for the work that its calls began: without the test's fakes that work would make real hosts."""
+    """Run a test, then wait for the work that its calls began: once the fakes are gone, such work would make real hosts."""
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:

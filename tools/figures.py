@@ -7,9 +7,9 @@
 PARTS are any of two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy, busy,
 half-rail and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half an
 hour, busy three quarters.
-With RUNS=2, healthy, busy and half-rail make two runs instead of ten. With KILLS="build, plugin", kills runs only the cases
-whose name contains that text; with FAULTS="slow_link", faults plants only the faults that contain it. With BUSY=1, half of the
-processors are occupied all the time. Ratios come from runs side by side in one world.
+RUNS=2 makes two runs of healthy, busy and half-rail instead of ten. KILLS="build, plugin" restricts kills to the cases whose
+name contains that text; FAULTS="slow_link" restricts faults to the planted faults whose JSON contains that text. With BUSY=1,
+half of the processors are occupied all the time. Ratios come from runs side by side in one world.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
 }
-#: At 4 MiB the ranks of healthy hosts on two processors once waited for each other so long that the verdict was short.
+#: A gate at 4 MiB: at this size, ranks of healthy hosts on two processors once waited so long that the verdict was short.
 _JUDGED_AT_4M: dict[str, Any] = {"measure": {"sizes": {"from": "2M", "to": "4M"}}}
 
 
@@ -176,7 +176,7 @@ def _up(stage: Stage, settings: dict[str, Any]) -> Finished:
 
 
 def _excused(what: str, finished: Finished, stage: Stage) -> str:
-    """Return why the machine was too busy for a verdict; empty if the update succeeded, exit if it failed otherwise."""
+    """Return why the machine was too busy for a verdict; empty if the update succeeded. Exit if it failed for other reasons."""
     measured = _measured(stage)
     why = next(iter(measured.get("reasons") or ()), "")
     if finished.status and measured.get("verdict") == "unknown" and why.startswith(waiting.BUSY):

@@ -268,7 +268,7 @@ class Site:
         return home
 
     def serve(self, address: str, *prefix: str) -> None:
-        """Start an SSH daemon on `address`, with the command prefix `prefix` that enters a node, and pin its key."""
+        """Start an SSH daemon on `address`, and pin its host key; the words `prefix` start the daemon inside a node."""
         (Path("/run/sshd")).mkdir(mode=0o755, exist_ok=True)
         found = [str(Path(str(shutil.which(name))).parent) for name in ("nvidia-smi", "python3")]
         places = ["/usr/local/bin", str(self.cuda / "bin"), *found]
@@ -509,7 +509,7 @@ class Namespace:
 
     @staticmethod
     def join(nodes: list[Namespace]) -> None:
-        """Connect all nodes by a front end, a bridge that this machine is also on, and by a separate fabric."""
+        """Connect both nodes by a front end and a separate fabric; the front end is a bridge that this machine is also on."""
         command("ip", "link", "add", "bbgpu", "type", "bridge")
         command("ip", "address", "add", "10.78.0.254/24", "dev", "bbgpu")
         command("ip", "link", "set", "bbgpu", "up")
@@ -548,7 +548,7 @@ class Namespace:
         self.site.serve(self.address, *enter, "sh", "-c", inner, "sh")
 
     def lose_fabric(self) -> None:
-        """Remove the fabric interface, so that NCCL has to use another one."""
+        """Take the fabric interface down, so that NCCL has to use another one."""
         command("ip", "-n", self.name, "link", "set", "fab0", "down")
 
     def close(self) -> None:

@@ -2,9 +2,9 @@
 
     make older COMMITS="8471989 d7aa662"
 
-Every commit, this one as HEAD, is cloned and set up in a folder of its own. Its rehearsed cluster is destroyed before the next
-commit is timed. Each figure is the median of ROUNDS rounds (default 2) in seconds, with the ratio of this commit to the older
-one. Each commit takes a minute in each round, and another minute for its set-up.
+Every commit is cloned and set up in a folder of its own; the folder of this commit is HEAD. The rehearsed cluster of a commit
+is destroyed before the next commit is timed. Each figure is the median of ROUNDS rounds (default 2) in seconds, with the ratio
+of this commit to the older one. Each commit takes a minute in each round, and another minute for its set-up.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ _DOOR = (sys.executable, "-IS", "rehearsal/enter")
 #: Values of `measure.run`: this machine may have been busy, so an update is measured up to twice more.
 _AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
-#: Files of a backend with a newly created stack of that name, and the salt line for its stack file.
+#: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
 #: Output of commands; pytest shows all of it if a test fails.
 _LOG = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Finished:
 
 
 class Stage:
-    """One stack, `dev` or another, in a world below `folder`; `site` is a file that lists hosts existing in it beforehand."""
+    """One stack, `dev` or another, in a world below `folder`; the hosts that the file `site` lists exist there beforehand."""
 
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack

@@ -88,7 +88,7 @@ def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement; if only all looks together show an intermittent fabric, with the looks of both measurements.
+    """Return the first judgement, with the looks of both measurements if only these together show an intermittent fabric.
 
     The second judgement's looks include those of the first.
     """

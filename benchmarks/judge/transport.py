@@ -65,7 +65,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     # absent counter is not zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # These names are the rails'. Any other interface, such as the front end's, may have carried the bytes instead.
+    # `apart` has every name of the rails. Any other interface, such as the front end's, may have carried the bytes instead.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -214,7 +214,7 @@ def _inside(moved: dict[str, Any], plan: Measure, shape: Shape, *, rehearsed: bo
 
 
 def inside_bytes(plan: Measure, shape: Shape) -> float:
-    """Return the bytes that all GPUs of one machine together send in its deciding run, timed and checked operations.
+    """Return the bytes that all GPUs of one machine together send in the timed and checked operations of the deciding run.
 
     By the definition of busbw (nccl-tests' PERFORMANCE.md), n GPUs send for each message of S bytes: 2 (n-1) S in a ring
     all-reduce; (n-1) S in all-gather, reduce-scatter, all-to-all, hypercube, broadcast and reduce; (n-1)/n S in gather and

@@ -47,7 +47,7 @@ class Judgement:
         latency_us: out-of-place time at that collective's smallest size.
         ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        rows: by collective, the rows in which no number is missing.
+        rows: by collective, the rows in which no number is missing and the size is not 0.
         checks: all checks of the measurement.
         line: the measurement's line as read; fields that appear in no other attribute are unchecked.
         died: whether the deciding run died or hung, so that a search for the cause is needed.

@@ -42,7 +42,7 @@ class TranscriptError(RuntimeError):
 def bring(
     shell: str, known_hosts: str, evidence: dict[str, str], history: str, read: Callable[[str, str, str], bytes] | None = None
 ) -> str:
-    """Copy the transcript `evidence` to the history; if it is a retest's, the first measurement's, too. Return the copy's path.
+    """Copy the transcript `evidence` to the history, for a retest with that of the first measurement; return the copy's path.
 
     Args:
         shell: the command that opens a shell on the head node; it begins with ssh.

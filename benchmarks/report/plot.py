@@ -33,8 +33,8 @@ STYLE: Any = {
 def curves(outputs: dict[str, Any], past: dict[str, Any] | None = None) -> Figure:
     """Return busbw (GB/s) and time (us) over message size for every collective.
 
-    The figure also has ceiling, gate, prediction and, in grey, the last run. The busbw axis ends above the ceiling; a triangle
-    at its upper edge marks a higher number.
+    The figure also has ceiling, gate, prediction (not in a rehearsal) and, in grey, the last run. The busbw axis ends above the
+    ceiling; a triangle at the axis's upper end marks a higher number.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(_WIDTH_IN, _HEIGHT_IN), layout="constrained")

@@ -11,7 +11,7 @@ import time
 from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
-#: prctl(2): sets the signal that a process gets when the thread that started it exits; loaded before any fork.
+#: prctl(2) and its option that sets the signal for a process whose starting thread exits; both are ready before any fork.
 _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. On the node, mpirun must start; in a container, programs are only built against MPI.
+#: The file that a folder must contain. For MPI, it is mpirun on the node, where mpirun must start, but a header in a container.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
@@ -74,7 +74,7 @@ def newest(paths: Sequence[str]) -> str:
 
 
 def with_mpirun(home: str) -> str:
-    """Return the folder whose bin contains mpirun; MPI's daemon must be in the same folder on other nodes."""
+    """Return `home` if its bin contains mpirun, otherwise /usr; other nodes must have MPI's daemon in the same folder."""
     return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 

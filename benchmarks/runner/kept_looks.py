@@ -33,7 +33,9 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Replace the looks under `name` with `beside`, the earlier looks of the same measurement, followed by those of `steps`.
+    """Replace the looks under `name` with `beside` followed by those of `steps`; if `steps` has none, change nothing.
+
+    In a retest, `beside` has the looks that the first measurement kept. At most 128 looks are kept, the last ones.
 
     Looks of a rehearsal are kept as if no rank had waited for a processor, because the load of this machine may be different
     during the next measurement.

@@ -136,7 +136,7 @@ def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[
 
 
 class Ran(NamedTuple):
-    """Steps of the request, as the line lists them, and what those that ran printed, by name.
+    """The request's steps as the line lists them, and the texts for the evidence, by the name of the step.
 
     For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. `scale` comes from
     any step that states one.
@@ -215,7 +215,7 @@ def lay_hostfile(request: Measure) -> None:
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
     """Take every node's inventory; check at the same time that each node has the programs as built and reaches two nodes.
 
-    The two are the first node and its neighbour in the list.
+    A node must reach the first node and the node that follows itself in the list; the last one is followed by the first.
 
     Whatever would make MPI fail is refused, and so are GPUs in use and programs that differ from the build.
     """

@@ -75,8 +75,8 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
     """Run `job`; its output is kept in `here` while it runs, and every line is passed to `see`.
 
     Raises:
-        Refusal: it did not start, did not finish in time or failed; the message has the likely cause.
-        OSError: the JSON file is missing or cut off, and the disk that it was written to is full.
+        Refusal: it did not finish in time or failed; the message has the likely cause.
+        OSError: it could not be started; or the disk of the JSON file is full, so that the file is missing or cut off.
     """
     result = _Result(job)
     result.drop()  # nccl-tests would write to another file name if this file existed

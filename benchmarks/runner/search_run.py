@@ -188,7 +188,7 @@ class _Launch:
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[Trial], deadline: float) -> List[Sample]:
-        """Run all trials at once; if a run fails, run its trials one by one to see which of them fail."""
+        """Run all trials at once; if a run of several trials fails, run each of these by itself to see which of them fail."""
         if not self._hosts:
             self._hosts = self._host_names()
         number = len(self.rounds) + 1

@@ -131,7 +131,7 @@ def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
     found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **placeholders.built(built)}))
     if built.container:
         found = found._replace(launch=found.launch._replace(start=built.container.start))
-    # The build unpacked the image: no file in this folder has its sha256.
+    # The entry `image` has the sha256 of the image, which is no file in the folder of the programs.
     return found._replace(programs={name: hashed for name, hashed in built.hashes.items() if name != "image"})
 
 

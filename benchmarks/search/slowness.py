@@ -13,7 +13,8 @@ from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of,
 #: If at least `_CLEARED` slow pairs of a crowded round are fine in sparse rounds, the pairs share a link. After `_TRIED_AGAIN`
 #: pairs have run again, no more are needed to decide.
 _CLEARED, _TRIED_AGAIN = 2, 4
-#: A node is slow by itself if it is slow with at least this share of its partners; an island, if this share of its trials is.
+#: A node is slow by itself if it is slow with at least this share of its partners.
+#: An island is slow by itself if at least this share of its trials in sparse rounds is slow.
 _MOSTLY = 0.75
 
 
@@ -147,7 +148,7 @@ class Slowness:
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return sets of nodes that are fine among themselves but slow with all nodes of the largest set that they ran with."""
+        """Return sets of nodes that are fine among themselves, but slow in every pair with a node of the largest such set."""
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:

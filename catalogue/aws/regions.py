@@ -65,7 +65,7 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return a highly available deployment type that `region` offers: in one zone if a source lists one, else in two."""
+    """Return the default deployment type of `region`: highly available, in one zone if a source lists that, else in two."""
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 

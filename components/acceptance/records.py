@@ -56,7 +56,7 @@ class Records(pulumi.ComponentResource):
     def look_up(
         self, line: pulumi.Output[str], asked: pulumi.Output[Asked], where: pulumi.Output[Place | None]
     ) -> pulumi.Output[str]:
-        """Return the earlier runs that are comparable with the run at `where`, which printed `line`, as the JSON answer."""
+        """Return, as a JSON answer, the earlier runs that are comparable with the run at `where`, which printed `line`."""
         if not self.keeping.records.history:
             return pulumi.Output.from_input("{}")
 

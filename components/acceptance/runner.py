@@ -70,7 +70,7 @@ class Runner(pulumi.ComponentResource):
         )
 
     def _start(self, request: str) -> str:
-        """Return the command for `request`; if that cannot run, or is a search that is not needed, the command echoes it."""
+        """Return the command for `request`; the command echoes a request that cannot run, and a search that is not needed."""
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"

@@ -25,7 +25,7 @@ def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
 def slurms_stack() -> str:
     """Return the value of `STACK_TAG` on machines that Slurm launches.
 
-    It differs from that of the stack's own machines, among which a preview would otherwise count Slurm's machines.
+    It differs from the value on the stack's own machines; otherwise a preview would count Slurm's machines among those.
     """
     return f"{this_stack()}/slurm"
 

@@ -30,7 +30,7 @@ class Part:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the manifest's objects; the ranks' objects have other labels, so removing those leaves the manifest's."""
+        """Labels of the manifest's objects. The ranks' objects have others, so their removal leaves the manifest's objects."""
         mine = ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"]
         return {"app.kubernetes.io/instance": mine, "app.kubernetes.io/part-of": f"busbar-{self.name}"}
 
@@ -45,7 +45,7 @@ def applied(  # noqa: PLR0913, PLR0917 - what to apply, and where
     measure: Measure,
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """Register the Command that applies a manifest's objects `found`; `ask` has the arguments that only its program gets."""
+    """Register the Command that applies `found`, a manifest's objects; `ask` has the arguments of this part's program alone."""
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"busbar-{part.name}-{digest}.yaml"

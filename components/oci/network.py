@@ -1,4 +1,4 @@
-"""The VCN: a public subnet for login nodes, and a private one, which by default accepts all traffic from the VCN, for nodes.
+"""The VCN: a public subnet for login nodes, and for nodes a private one, which by default accepts all traffic from the VCN.
 
 Source: seed 000 (oracle-japan/ocitutorials), the network at the end of that tutorial.
 """

@@ -92,7 +92,7 @@ def line(nodes: List[Node], seen: List[Seen]) -> str:
 
 
 class Waiting:
-    """Waits for all nodes in turn, so that silent nodes do not delay the others, and one failed node ends the wait for all."""
+    """Asks all nodes in turn, so that silent nodes do not delay the others; one failed node soon ends the wait for all."""
 
     def __init__(self, nodes: List[Node], way: Way) -> None:
         self._nodes, self._way, self._deadline = nodes, way, way.deadline

@@ -1,4 +1,4 @@
-"""Copies the files that the runner writes in a pod to the machine that runs kubectl, and later to the next pod.
+"""Copies the runner's files out of a pod, to the machine that runs kubectl, and later into the next pod.
 
 A pod's home folder is deleted with the pod. So the files of a request are copied to `~/.busbar/kubernetes/CLUSTER` while the
 request runs and when it ends: if the pod is evicted, the transcript is not lost.

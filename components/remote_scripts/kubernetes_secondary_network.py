@@ -127,7 +127,7 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _users(kubectl: Kubectl, name: str) -> List[str]:
-    """Return the definitions and pods that may use the software `name`; a definition without configuration uses the nodes'."""
+    """Return the definitions and pods that may use the software `name`; a definition without configuration is one of them."""
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
     # A kind that the cluster does not know has no objects.

@@ -19,7 +19,7 @@ _ANYWHERE = "0.0.0.0/0"
 
 
 def inhabited(database: Database, vpc: Record) -> bool:
-    """Return whether any resource in a VPC has an address; before that, nobody can observe its network."""
+    """Return whether any resource in a VPC has an address; while none has, nobody can observe the VPC's network."""
     return any(_addresses(one) for one in _inhabitants(database, vpc))
 
 

@@ -120,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return its ids and its range; a subnet depends on the range, because its inputs name only the VPC."""
+        """Return the association's ids and range; subnets depend on the range, because their inputs name only the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

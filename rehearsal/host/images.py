@@ -142,7 +142,7 @@ def links(one: Image) -> dict[str, str]:
 
 
 def copies(one: Image, built: Path) -> dict[str, str]:
-    """Return the source of each file that is copied into the image, a stand-in or a compiled file, by path below the root."""
+    """Return the sources of the stand-ins and compiled files that are copied into the image, by path below the root."""
     nccl = built / f"nccl-{one.nccl}"
     made = {f"usr/lib/rehearsal/{name}": str(built / name) for name in ("init", "counters", "supplicant", "libshape.so")}
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}

@@ -104,7 +104,7 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def verbs(ports: Sequence[Port]) -> dict[str, str]:
-    """Return the files that a verbs library looks for, below /sys/class; the text is empty if it must not find a device."""
+    """Return the files that a verbs library looks for, below /sys/class; a text is empty if its device must not be found."""
     return {
         f"infiniband_verbs/uverbs{number}/ibdev": f"{port.hca}\n" if port.verbs else "" for number, port in enumerate(ports)
     }

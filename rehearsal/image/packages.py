@@ -93,7 +93,7 @@ def lustre_module(kernel: str) -> Package:
 
 #: Kernels for which the rehearsed FSx repository of jammy has modules; in September 2026, the real one's last is 6.8.0-1063.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
-#: It is unknown for which kernels noble's repository has modules, so it has none here.
+#: No source says for which kernels noble's repository has modules, so the rehearsed one has none.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
     "lustre-client-utils": _LUSTRE,
     "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},

@@ -237,7 +237,7 @@ def _kill_group(pid: int, number: int) -> None:
 
 
 def run_timer(name: str) -> None:
-    """Start a timer's service each time it is due; return when it will not be due again.
+    """Start a timer's service each time the timer is due; return when the timer will not be due again.
 
     Exit if the timer has a trigger that is not a span of time, such as OnCalendar.
     """

@@ -160,7 +160,7 @@ class NatGateway(Gateway):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
-        # The network builder gives each VCN a number, with which its public address ends, and writes it to the VCN's file.
+        # The network builder gives each VCN a number and writes it to the VCN's file; the NAT gateway's address ends with it.
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())

@@ -34,8 +34,8 @@ def equipped(spec: HostSpec, shape: Shape, ocpus: float = 1) -> HostSpec:
 def topology(shape: Shape, ocpus: float = 1) -> tuple[int, int, int]:
     """Return sockets, cores per socket, and threads per core, as Linux shows them.
 
-    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration); A100-v2 machines have four NUMA nodes per
-    socket, and each NUMA node is counted as a socket.
+    Source: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration). BM.GPU.A100-v2.8 and BM.GPU.B4.8 have four
+    NUMA nodes per socket, and each NUMA node is counted as a socket.
     """
     threads = 1 if shape.architecture != "x86_64" else 2
     if not shape.bare_metal:

@@ -1,4 +1,4 @@
-"""Instance configurations, and cluster networks: each is a fabric with hosts, which boot a few at a time."""
+"""Instance configurations, and cluster networks; a cluster network is a fabric with hosts, which boot a few at a time."""
 
 from __future__ import annotations
 

@@ -237,7 +237,7 @@ class Cloud(ABC):
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
         """Yield a refusal for each resource that blocks the deletion of a record because it depends on the record.
 
-        Not blocking are the record's children, resources that are being deleted, and types whose `holds` is false.
+        The record's children, resources that are being deleted, and resources of types whose `holds` is false do not block it.
         """
         for other in database.records.values():
             kind = self.kinds[other.token]

@@ -81,11 +81,11 @@ class Kind(ABC):
         """Return the refusal of a reference to a resource that does not exist."""
         return Problem(path, f"{path} names {named}, which does not exist.", status=404)
 
-    # The empty methods below are not abstract, because most types need none of them.
-
     @abstractmethod
     def new_id(self, urn: str, inputs: Mapping[str, Any]) -> str:
         """Return a new id in the vendor's format."""
+
+    # The empty methods below are not abstract, because most types need none of them.
 
     def on_create(self, database: Database, record: Record) -> None:  # noqa: B027
         """Add the properties that the service decides; the record is not in the database yet."""

@@ -19,7 +19,7 @@ from scheduler.elastic.work import CLOSED, Work
 from scheduler.programs import RUN_TIMEOUT_S
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
-#: A run that takes longer than its time limit is killed well before this.
+#: A run of `reconcile` that takes longer than its own time limit is killed well before this (s).
 _RUN_ENDS_S = RUN_TIMEOUT_S + 60
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
 

@@ -36,8 +36,8 @@ _CAPACITY = re.compile(
 _BUSY = re.compile(
     r"RequestLimitExceeded|Throttl\w+|.*RequestThrottled\w*|InternalError|InternalFailure|Unavailable|ServiceUnavailable|ResourceCountExceeded"
 )
-#: How long before the end of a Capacity Block EC2 terminates its machines, and how long if they are UltraServers (EC2 user
-#: guide, "Capacity Blocks for ML").
+#: EC2 terminates the machines of a Capacity Block this long before the block ends; the second time is for UltraServers (EC2
+#: user guide, "Capacity Blocks for ML").
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _MISSING = "InvalidInstanceID.NotFound"

@@ -63,7 +63,7 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
 
 
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function with the same arguments as `over_ssh` returns -> why a machine has not booted yet; empty if it has.
+    """Return a function with the arguments of `over_ssh`'s function -> why a machine has not booted yet; empty if it has.
 
     The function changes nothing on the machine, but pins the machine's host key here.
     """

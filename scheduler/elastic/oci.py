@@ -40,7 +40,8 @@ try:
 except urllib.error.HTTPError:
     print("{}")
 """
-#: Levels of the RDMA network, the widest first, each with its key in the metadata: inside rdmaTopologyData, or without that.
+#: Levels of the RDMA network, the widest first, each with its key in the metadata: first the levels inside
+#: rdmaTopologyData, then the levels for machines whose metadata has no rdmaTopologyData.
 _PARTS = (
     (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
     (("block", "networkBlockId"), ("rack", "rackId")),

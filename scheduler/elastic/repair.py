@@ -34,7 +34,7 @@ def static_nodes(work: Work, states: Dict[str, NodeState]) -> None:
         work.say(f"{node}: {reason}" if why else f"{node}: slurmd was started again")
         if why and states[node].reason != reason:
             work.slurm.down([node], reason)
-    # Slurm does not return a node with a reason of ours by itself (slurm.conf(5), ReturnToService).
+    # A node that is DOWN for a reason set by this program stays DOWN until it is resumed (slurm.conf(5), ReturnToService).
     work.slurm.resume([node for node, why in zip(due, whys) if not why and states[node].reason != _SILENT])
 
 

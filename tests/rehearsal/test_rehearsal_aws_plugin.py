@@ -46,6 +46,7 @@ from rehearsal.plugin.errors import ServiceError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
+#: Look-ups and their inputs. asked() replaces each name of one of the stack's resources in them by the resource's id.
 QUESTIONS: dict[str, dict[str, Any]] = {
     "getRegion": {},
     "getAvailabilityZones": {},
@@ -54,7 +55,6 @@ QUESTIONS: dict[str, dict[str, Any]] = {
     "getEips": {},
     "getInstanceProfile": {"name": "profile"},
     "getInstances": {"filters": [{"name": "instance-type", "values": ["p5.*"]}]},
-    # asked() replaces text that is the name of a resource of the stack by the id of that resource.
     "getVpc": {"id": "vpc"},
     "getSubnet": {"id": "private"},
     "getRouteTable": {"subnetId": "private"},
@@ -133,9 +133,7 @@ def test_an_existing_network_is_shown_with_its_routes_its_free_addresses_and_its
     assert (ssh["fromPort"], ssh["toPort"], rules[0]["fromPort"]) == (22, 22, -1)
 
 
-def test_a_subnet_without_its_own_route_table_and_missing_resources_are_reported_as_by_the_provider(
-    cloud: Cloud,
-) -> None:
+def test_lookups_of_missing_resources_and_of_a_subnet_on_the_main_route_table_fail_as_the_providers_do(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     stack.make("Subnet", "lonely", vpcId=stack.ids["vpc"], availabilityZone=ZONE, cidrBlock="10.1.128.0/17")
     with pytest.raises(ServiceError, match="query returned no results"):

@@ -243,7 +243,7 @@ def test_a_kubeconfig_on_the_operators_machine_also_works_and_switching_to_it_re
 
 
 def workers(stage: Stage) -> dict[str, str]:
-    """Return the uid of the pod that runs ranks on each node, by the node's name."""
+    """Return the uid of each pod that runs ranks, by the pod's name."""
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in ours(stage) if "launcher" not in one["metadata"]["name"]}
 
 

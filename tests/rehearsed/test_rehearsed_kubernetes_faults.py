@@ -62,7 +62,7 @@ def heals(stage: Stage) -> None:
 
 @contextlib.contextmanager
 def taken(stage: Stage, node: str) -> Iterator[None]:
-    """Delete the stack's pods, and let another user's pod hold a node's GPU, so that the stack's next pod waits for it."""
+    """Delete the stack's pods, and let another user's pod hold a node's GPU, for which the stack's next pod must wait."""
     kubectl(stage, "--namespace busbar delete job busbar-ranks --wait --cascade=foreground")
     held = {"limits": {"nvidia.com/gpu": "1"}}
     container = {"name": "x", "image": cluster.texts.IMAGE, "command": ["sleep", "600"], "resources": held}

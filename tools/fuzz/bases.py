@@ -167,7 +167,10 @@ def _real_pair() -> Base:
 
 
 def _generated() -> list[Base]:
-    """Return measurements of two collectives on four H100 nodes, or two: two are healthy, the others have one fault each."""
+    """Return measurements of two collectives on H100 nodes: one measurement on two nodes, the others on four.
+
+    Two of these measurements are healthy; each of the others has one fault.
+    """
     sizes = Sizes(from_bytes=1024 * _MIB, to_bytes=8192 * _MIB)
     plan = Measure(collectives=("all_reduce", "alltoall"), sizes=sizes)
     asked = Asked(plan, SHAPES["BM.GPU.H100.8"], 4)

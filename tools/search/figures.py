@@ -87,7 +87,7 @@ def figures(say: Callable[[str, str], None]) -> None:
     say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
 
 
-#: Healthy fabrics: the spine's share, the share of crossing edges that collide, the share of trials that are disturbed.
+#: Healthy fabrics: name, the spine's share, the share of crossing edges that collide, the share of trials that are disturbed.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
 #: Leaves so small that two of their nodes fill the uplinks: nodes per leaf, the spine's share, and the same as text.
 _SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))

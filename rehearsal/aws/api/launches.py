@@ -83,7 +83,7 @@ def _error(problem: Problem) -> ServiceError:
 
 
 class Launches:
-    """The instances that one process launches and terminates; it calls `bury` with each terminated instance and the reason."""
+    """The instances that one process launches and terminates; `bury` is called with each terminated instance and the reason."""
 
     def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
         self._cloud, self._bury = cloud, bury

@@ -21,8 +21,8 @@ class Kind(IntEnum):
 def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
     """Return the kind of each change by property path; inner properties have their own paths.
 
-    Only a change of a whole property such as `triggers` asks for a replacement here. For a change of one of its elements, the
-    program's SDK asks for it (`replace_on_changes`).
+    Only a change of a whole property such as `triggers` asks for a replacement here. If one element of such a property changes,
+    the program's SDK asks for the replacement (`replace_on_changes`).
     """
     wanted = {key: value for key, value in new.items() if key != "version" and not key.startswith("__")}
     found = dict(_of_objects("", old, wanted))

@@ -10,7 +10,7 @@ enum { ALIGNED_FLOATS = 4 }; // shares are whole 16 bytes
 struct counts {
     size_t call;               // the count argument of the collective's call, and the table's column
     size_t send, receive;      // sizes of one rank's buffers
-    size_t send_step, receive_step; // in place: a rank's values begin at rank x step in its receive buffer
+    size_t send_step, receive_step; // in place: a rank's input and result begin at rank x step in its receive buffer
 };
 
 // One result to check.

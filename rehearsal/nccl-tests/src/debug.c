@@ -143,7 +143,7 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// The device of a rank: find_device in main.c gives the host's ranks the devices in order.
+// The device of a rank. Without NCCL_TESTS_DEVICE, find_device in main.c gives the host's ranks the devices in order.
 static int device_of(const struct group *group, int rank)
 {
     const struct layout *world = &group->job->at;

@@ -8,7 +8,7 @@
 enum { RAILS_MAX = 64, NAME_MAX_BYTES = 32 };
 
 struct rail {
-    char hca[NAME_MAX_BYTES];    // mlx5_0; the interface itself when it is the front end
+    char hca[NAME_MAX_BYTES];    // mlx5_0; in a struct that describes the front end: the interface
     char netdev[NAME_MAX_BYTES]; // enp12s0f0
     struct in_addr address;
     int index; // among all selected HCAs of this host, including those without a link

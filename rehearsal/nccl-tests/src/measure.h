@@ -15,8 +15,8 @@ struct bench {
     int root;
     int round;           // round of the pattern, so that no check can pass with the values of the round before
     int errors;          // checks of this rank that found wrong values
-    // Time of the timed loops, and time in them spent ready to run but without a processor: by this rank, or, where operations
-    // are looked at one by one, by the rank that waited longest in each operation.
+    // timed_s: time of the timed loops. waited_s: how long in them this rank was ready to run but had no processor; where
+    // operations are looked at one by one, the sum over them of the longest such time of any rank.
     double timed_s, waited_s;
     double bus_sum_gb_s;
     int bus_count;

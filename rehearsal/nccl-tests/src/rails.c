@@ -105,7 +105,7 @@ static void take(struct rails *rails, const struct group *group, const struct of
     rails->count++;
 }
 
-// Use those rails near the group's ranks that all its ranks offer, because a channel needs its rail on every host.
+// Use the rails that are near a rank of the group and that all its ranks offer: a channel needs its rail on every host.
 static void agree(struct rails *rails, struct group *group)
 {
     struct job *job = group->job;

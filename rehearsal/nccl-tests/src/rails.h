@@ -31,7 +31,7 @@ struct rails {
 };
 
 int rails_owner(const struct rails *rails, int channel, int host); // local rank of the group on that host
-struct link *rails_link(struct rails *rails, int channel, int host); // NULL: the link is not this rank's, or not connected
+struct link *rails_link(struct rails *rails, int channel, int host); // NULL: this rank has no such link
 
 // Agree with all hosts of the group on the channels, and connect those that this rank owns to the hosts that `peers` marks
 // (marks are mutual). All ranks of the job call this together. If a rail cannot be connected within 20 s (or

@@ -16,7 +16,7 @@ struct walk {
     enum kind kind;
     int n, first, locals, shift;
     int in_steps, out_steps;
-    int lag;      // an out-step's bytes arrive this many steps before; the first `lag` start on this host
+    int lag;      // out-step t sends what arrives in in-step t - lag; what the first `lag` out-steps send starts on this host
     int channels; // number of channels in use
 };
 

@@ -102,7 +102,7 @@ static void check_stall(const struct wire *wire, const struct lane *lane, double
     char why[64];
     if (now - lane->moved_at < stall_s) return;
     if (lane->out) ask_tcp(lane->out->fd, &info);
-    // Retransmissions without an answer: this rail is at fault. A peer that only does not read would answer probes.
+    // Retransmissions without an answer: this rail is at fault. On a good rail, even a peer that does not read answers probes.
     snprintf(why, sizeof why, "nothing was acknowledged for %.0f s", stall_s);
     if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(wire, lane->out, true, why);
     // Otherwise the incoming rail is at fault, or another channel's rail; the rank that can tell prints its message first.

@@ -15,7 +15,7 @@ struct wire {
 
 // What one operation does on one channel, with one peer host or with two (receiving from one and sending to the other).
 struct lane {
-    struct link *in, *out;    // the same link or two links; unused if nothing is received, or sent
+    struct link *in, *out;    // the same link or two links; `in` is unused if nothing is received, `out` if nothing is sent
     bool receiving, sending;  // whether bytes are still to come, and to go; the functions below update this
     bool confirms;            // the operation ends when the peer has the bytes, not when the kernel has them
     size_t (*ready)(struct lane *lane, const char **from, bool *more); // bytes that may be sent now; 0: none for now

@@ -33,7 +33,7 @@ _NO_HOST: frozenset[str] = frozenset()
 
 @dataclass(frozen=True)
 class Session:
-    """A token's instance, and the public key of the key pair that signs requests with it."""
+    """A token's instance, and the public key of the key pair that signs the requests that use the token."""
 
     instance: str
     key: rsa.RSAPublicKey
@@ -46,7 +46,7 @@ class Federation:
         self._world, self._secret = world, secrets.token_bytes(32)
 
     def token(self, request: Request) -> str:
-        """Return a token for the certificate in a request, which the certificate's key must have signed.
+        """Return a token for the certificate in a request; the certificate's key must have signed the request.
 
         Raises:
             NotAuthenticatedError: the certificate or the signature is not accepted.

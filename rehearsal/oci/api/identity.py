@@ -77,7 +77,7 @@ def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RS
 
 
 def issue(world: World, instance: Record) -> dict[str, str]:
-    """Return, by file name in the metadata, a new certificate and key of an instance and the intermediate certificate."""
+    """Return a new certificate and key of an instance, and the intermediate certificate, by file name in the metadata."""
     _, between, authority = _authority(world)
     key = _new_key()
     units = ("opc-certtype:instance", f"opc-compartment:{instance.inputs['compartmentId']}")
