@@ -58,7 +58,7 @@ CASES = {
             "which does not fit shape BM.GPU4.8",
             "oci.pools[1].image is ocid1.image.oc1..nobody, which is not in",
             "oci.pools[2].imageFamily is ol8, and image ocid1.image.oc1..rehearsed-ol7-gpu is Oracle",
-            "oci.pools[3].nodes is 100; 100 more nodes need 800 GPUs of the limit",
+            "oci.pools[3].nodes is 100; 100 more nodes need 800 GPUs, besides the 48 for earlier pools, of the limit",
         ],
     ),
     "a domain without the shape": (
