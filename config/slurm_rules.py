@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from catalogue.containers import PYXIS, PYXIS_SHA256
@@ -165,15 +165,28 @@ def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Br
     if slurm.login_nodes:  # the controller sets them up over SSH
         calls += [(login, out, login, ((22, 22, "SSH"), *slurm.ports)) for out in (False, True)]
     for side, out, peer, ports in calls:
-        closed = [
-            f"{first if first == last else f'{first}-{last}'} ({what})"
-            for first, last, what in ports
-            if not all(side.lets(peer.peers, out, port) for port in (first, last))
-        ]
-        if closed:
-            who = f"login nodes and controller reach each other on these ports: open them, or set {where}.loginNodes to 0"
-            who = who if side is peer else "controller and nodes reach each other on these ports: open them"
-            yield Breach(side.path, f"{side.said} TCP {', '.join(closed)} {'to' if out else 'from'} {peer.peers[0]}; {who}")
+        who = f"login nodes and controller reach each other on these ports: open them, or set {where}.loginNodes to 0"
+        who = who if side is peer else "controller and nodes reach each other on these ports: open them"
+        yield from blocked(side, out, peer, ports, who)
+
+
+def blocked(side: Side, out: bool, peer: Side, ports: Iterable[tuple[int, int, str]], why: str) -> Iterator[Breach]:
+    """Yield a refusal if the rules of `side` block some of `ports` out to, or in from, `peer`.
+
+    Args:
+        side: the machines whose rules are judged.
+        out: the direction.
+        peer: the machines at the other end.
+        ports: ranges: first and last port, and what uses them; empty if `why` says it.
+        why: end of the refusal.
+    """
+    closed = [
+        f"{first if first == last else f'{first}-{last}'}{what and f' ({what})'}"
+        for first, last, what in ports
+        if not all(side.lets(peer.peers, out, port) for port in (first, last))
+    ]
+    if closed:
+        yield Breach(side.path, f"{side.said} TCP {', '.join(closed)} {'to' if out else 'from'} {peer.peers[0]}; {why}")
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:

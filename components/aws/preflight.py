@@ -48,7 +48,7 @@ def _gather(wanted: Aws) -> Facts:
     unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
     # By quota, so that several entries that count towards the same quota need only one look-up.
     counted = {its: one for one in unreserved if (its := one.quota)}
-    rooms = {its: there(partial(quota.limit, one)) for its, one in counted.items()}
+    rooms = {its: there(partial(quota.limit, its)) for its in counted}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
     subnets = existing.subnets(wanted)
     return Facts(

@@ -21,13 +21,12 @@ _PATTERNS = {"p": ["p*"], "g": ["g*", "vt*"], "trn": ["trn*"], "hpc": ["hpc*"]}
 _COUNTED = ["pending", "running"]
 
 
-def limit(one: Machines) -> float:
-    """Return the quota's limit in vCPUs."""
-    its = one.quota or ""
+def limit(name: str) -> float:
+    """Return the limit of the quota `name`: vCPUs, or addresses."""
     return ask(
-        f'the quota "{its}"',
+        f'the quota "{name}"',
         "servicequotas/getServiceQuota:getServiceQuota",
-        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=its).value),
+        lambda: float(servicequotas.get_service_quota(service_code="ec2", quota_name=name).value),
     )
 
 
@@ -54,11 +53,7 @@ def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
 
 
 def _elastic_ips(wanted: Aws) -> ElasticIps:
-    room = ask(
-        f'the quota "{_ADDRESSES}"',
-        "servicequotas/getServiceQuota:getServiceQuota",
-        lambda: int(servicequotas.get_service_quota(service_code="ec2", quota_name=_ADDRESSES).value),
-    )
+    room = int(limit(_ADDRESSES))
     held = ask("the Elastic IP addresses", "ec2/getEips:getEips", lambda: len(ec2.get_eips().public_ips))
     tags = {"busbar:cluster": wanted.name}
     ours = ask("Elastic IP addresses of this cluster", "ec2/getEips:getEips", lambda: len(ec2.get_eips(tags=tags).public_ips))

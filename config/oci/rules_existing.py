@@ -169,18 +169,11 @@ def existing_home(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     named = _named(wanted, facts) if wanted.slurm and home and not home.existing else None
     if named is None:
         return
-    for one, peer, out in ((named.public, named.private, True), (named.private, named.public, False)):
-        closed = [
-            f"{first if first == last else f'{first}-{last}'}"
-            for first, last in NFS_TCP_PORTS
-            if not all(one.facts.lets(peer.facts.cidr, out=out, port=port) for port in (first, last))
-        ]
-        if closed:
-            yield Breach(
-                one.path,
-                f"is {one.ocid}, whose security lists block TCP {', '.join(closed)} {'to' if out else 'from'} "
-                f"{peer.facts.cidr}; login nodes mount oci.storage.home through these ports: open them",
-            )
+    login, nodes = _side(named.public), _side(named.private)
+    ports = [(first, last, "") for first, last in NFS_TCP_PORTS]
+    why = "login nodes mount oci.storage.home through these ports: open them"
+    yield from slurm_rules.blocked(login, True, nodes, ports, why)
+    yield from slurm_rules.blocked(nodes, False, login, ports, why)
 
 
 def _side(one: _Named) -> slurm_rules.Side:
