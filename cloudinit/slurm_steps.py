@@ -71,10 +71,10 @@ class Slurm:
 
 
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
-    """Return the steps that install Slurm with the package `manager`; the steps of file systems come first and define `lists`.
+    """Return the steps that install Slurm with the package `manager`; if `wanted` is None, there are no steps.
 
-    The login user gets a folder on the file systems for home folders, mounted at `homes`. No daemon starts before the
-    controller starts it. If `wanted` is None, there are no steps.
+    They run after the steps of file systems, which define the shell function `lists`. The login user gets a folder in each of
+    `homes`, where the file systems for home folders are mounted. No daemon starts before the controller starts it.
     """
     if wanted is None:
         return []

@@ -48,7 +48,7 @@ def measured(stack: Stack) -> tuple[str, Shape | None, int]:
     if stack.target == "oci":
         return next((f"{path}.shape", pool.row, pool.nodes) for path, pool in wanted.located if pool.name == stack.pool)
     if stack.target == "aws":
-        return next((f"{path}.type", one.row, one.static) for path, key, one in wanted.located if key == stack.pool)
+        return next((f"{path}.type", one.row, len(one.numbers)) for path, key, one in wanted.located if key == stack.pool)
     if stack.target == "kubernetes":
         return "kubernetes.nodes", None, 0
     return "hosts.shape", wanted.row, len(wanted.machines) if wanted.row else 0

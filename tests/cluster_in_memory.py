@@ -74,7 +74,7 @@ class Cluster(Kubectl):
         readiness: the API server's report on itself.
         groups: API groups that the cluster knows.
         warnings: events of the object that creates the pods.
-        unused: number of look-ups that find a new definition not yet in use; its status is empty then.
+        unused: number of look-ups in which the status of a new definition is still empty, because it is not in use yet.
         wrong: answers to give instead, by the first word or the first two words of a call.
         inner: answers to shell commands in a pod, by a part of the command; the first match counts.
     """

@@ -161,11 +161,12 @@ class FakeSlurm(Slurm):
     Attributes:
         delays: whether nodes start only at the next `power_save`, because Slurm checks every 30 s.
         asked: nodes that were asked to start, once for each request.
+        dismissed: nodes that were asked to power down, once for each request.
     """
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
         self.steps, self.folder = steps, folder
-        self.delays, self.asked = False, list[str]()
+        self.delays, self.asked, self.dismissed = False, list[str](), list[str]()
         self.comments: dict[str, str] = {}
         self.reconfigured = 0
         self.nodes = {node: NodeState(frozenset(("IDLE", "CLOUD", "POWERED_DOWN")), "") for node in nodes}
@@ -181,7 +182,11 @@ class FakeSlurm(Slurm):
         self.steps.do(change)
 
     def power_down(self, nodes: Sequence[str]) -> None:
-        self.steps.do(lambda: self.idle(*nodes))
+        def change() -> None:
+            self.dismissed += nodes
+            self.idle(*nodes)
+
+        self.steps.do(change)
 
     def power_up(self, nodes: Sequence[str]) -> None:
         def change() -> None:

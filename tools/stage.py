@@ -45,7 +45,7 @@ _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure",
 #: The program that enters a world, run without site packages: it needs none, and starts twice as fast.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
 #: Values of `measure.run`: this machine may have been busy, so an update is measured up to twice more.
-_AGAIN = (101, 102)
+AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
@@ -246,7 +246,7 @@ class Stage:
         """
         self.passed = changes
         found = self.up(*words, **changes)
-        for again in _AGAIN:
+        for again in AGAIN:
             if found.status != 0 and "verdict" in found.text:
                 self.passed = merged(changes, {"measure": {"run": again}})
                 last = self.up(**self.passed)
@@ -256,7 +256,7 @@ class Stage:
     def short_by(self, kind: str, **changes: Any) -> Finished:
         """Update the stack with `changes`; if the search finds no `kind`, repeat it up to twice: this machine may be busy."""
         found = self.up(**changes)
-        for again in _AGAIN:
+        for again in AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
             if found.status != 0 and kind not in {one["kind"] for one in searched["culprits"]}:
                 found = self.up(**merged(changes, {"measure": {"run": again}}))
@@ -266,8 +266,11 @@ class Stage:
         """Tell whether the measurement finished, whatever its number; a busy machine does not excuse an unfinished one."""
         measured = self.outputs()["measured"]
         _LOG.info("%s", "\n".join(measured["reasons"]))
-        busy = any("this machine: " in reason for reason in measured["reasons"])
-        return (measured["verdict"] != "unknown" or busy) and measured["busbw_gb_s"] > 0
+        return (measured["verdict"] != "unknown" or self.busy()) and measured["busbw_gb_s"] > 0
+
+    def busy(self) -> bool:
+        """Tell whether ranks of the last measurement, or of its retest, waited for a processor of this machine."""
+        return any("this machine: " in reason for reason in self.outputs()["measured"]["reasons"])
 
     def build(self, **changes: Any) -> Finished:
         """Update the stack with `changes` except for the measurement, which the next `up` makes; an existing one stays."""

@@ -3,6 +3,7 @@
 The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has the other fields.
 """
 
+import contextlib
 import json
 import math
 import os
@@ -75,8 +76,8 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
     """Run `job`; its output is kept in `here` while it runs, and every line is passed to `see`.
 
     Raises:
-        Refusal: it did not finish in time or failed; the message has the likely cause.
-        OSError: it could not be started; or the disk of the JSON file is full, so that the file is missing or cut off.
+        Refusal: it could not be started, did not finish in time or failed; the message has the likely cause.
+        OSError: the disk of the JSON file is full, so that the file is missing or cut off.
     """
     result = _Result(job)
     result.drop()  # nccl-tests would write to another file name if this file existed
@@ -167,7 +168,11 @@ def _run(job: Job, path: str, see: Callable[[str], None]) -> str:
     kept = []
     began, home = time.monotonic(), os.path.expanduser("~")
     limits = (job.timeout_s, job.silence_s, job.before_end)
-    with bounded(job.argv, *limits, cwd=home, env=environment(job.argv)) as child:
+    with contextlib.ExitStack() as opened:
+        try:
+            child = opened.enter_context(bounded(job.argv, *limits, cwd=home, env=environment(job.argv)))
+        except OSError as error:
+            raise Refusal(f"the run {job.name} could not be started: {error}") from error
         with jobs.text(path, "w") as log:
             for line in child.lines():
                 kept.append(line)

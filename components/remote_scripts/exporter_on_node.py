@@ -76,9 +76,9 @@ def main(program: str, ask: Dict[str, Any]) -> None:
     if ipaddress.ip_address(listen).is_global:
         sys.exit(f"SSH reaches this machine at {listen}, which is not a private address; the exporter is never public")
     readers = [reader, *ask["readers"]]
-    old = _port_of_unit()
-    if old and old != ask["port"]:
-        _firewall(old, readers, opened=False)
+    old_port, old_readers = _port_of_unit(), _readers_of_unit()
+    if old_port and (old_port, old_readers) != (ask["port"], readers):
+        _firewall(old_port, old_readers, opened=False)
     text = TEXT.format(
         python=sys.executable,
         program=PROGRAM,

@@ -1,15 +1,17 @@
 """Waits until a point in time, such as the start of reserved capacity; runs on the operator's machine."""
 
 import json
+import re
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 
 
 def main(start: str, what: str, limit_s: float) -> None:
     """Return at `start` (RFC 3339), or exit at once with a message if that takes longer than `limit_s`."""
-    begins = datetime.strptime(start.replace("Z", "+0000").replace("+00:00", "+0000"), "%Y-%m-%dT%H:%M:%S%z")
-    left = (begins - datetime.now(UTC)).total_seconds()
+    whole = re.sub(r"\.\d+", "", start).replace("Z", "+00:00")  # a fraction of a second does not matter
+    begins = datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S%z")
+    left = (begins - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 - Python before 3.11 has no datetime.UTC
     if left > limit_s:
         hours, minutes = left / 3600, limit_s / 60
         begins_later = f"{what} begins at {start}, in {hours:.1f} hours, and no machine can start in it before then"

@@ -1,4 +1,4 @@
-"""Slurm and munge as the distributions package them; their programs are this machine's, which are Debian's 22.05."""
+"""The packages of Slurm and munge, with each distribution's files and versions; their programs are this machine's (22.05)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLIENTS = (
 )
 
 
-#: Files of this machine that hosts lack until a package installs them.
+#: The PMIx library of this machine; hosts lack it until a package installs it.
 PMIX = "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so"
 
 
@@ -59,7 +59,7 @@ _SLURM_USER = """getent passwd slurm || useradd --uid 64030 --no-create-home --s
 install -d -o slurm -g slurm /var/lib/slurm /var/log/slurm
 install -d /etc/slurm
 """
-#: Headers, and the file name with which Slurm loads PMIx; hosts lack both until a package installs them.
+#: Files that hosts lack until a package installs them: Slurm's headers, and a link with the name under which Slurm loads PMIx.
 _HEADERS = [("link", "/usr/include/slurm", f"{_MACHINE}/include/slurm")]
 PMIX_FILES = [("link", f"/{PMIX}", "libpmix.so.2")]
 #: Versions of Debian's and Ubuntu's Slurm packages; `--version` prints the version of this machine's Slurm.

@@ -94,15 +94,21 @@ def start(name: str) -> int:
     with exclusive(f"unit-{name}"):
         if active(name):
             return 0
-        if any(not _holds(path.strip()) for path in its.get("ConditionPathExists", [])):
+        if not _conditions_hold([path.strip() for path in its.get("ConditionPathExists", [])]):
             return 0  # systemd skips such a unit, and reports that only in the journal
         if name.endswith(TIMERS):
             return _detach(name, [sys.executable, "-IS", _RUNS, name], dict(os.environ))
         return _start_service(name, its)
 
 
+def _conditions_hold(paths: list[str]) -> bool:
+    """Tell whether all conditions without a leading `|` hold and, if there are any with it, at least one of those."""
+    alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
+    return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
+
+
 def _holds(path: str) -> bool:
-    return Path(path.lstrip("!|")).exists() != path.startswith("!")
+    return Path(path.removeprefix("!")).exists() != path.startswith("!")
 
 
 def _start_service(name: str, its: Unit) -> int:

@@ -67,9 +67,8 @@ class Faults:
                     raise SlowEndError(operation, timeout_s)
 
     def capacity_left(self, launched: int, domain: str = "") -> bool:
-        """Return whether a domain has capacity for one more host after `launched` hosts of the same request."""
-        short = self._short(launched, domain)
-        return all(self._over(fault) for fault in short)
+        """Return whether there is capacity for one more host after `launched` hosts of the same request; count a refusal."""
+        return self.lacking(launched + 1, domain) is None
 
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
         """Return and count the fault that leaves a domain without capacity for `size` hosts at once; None if there is none."""
@@ -97,9 +96,6 @@ class Faults:
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
         return False
-
-    def _over(self, fault: Mapping[str, Any]) -> bool:
-        return "times" in fault and self._store.read().struck.get(json.dumps(fault, sort_keys=True), 0) >= fault["times"]
 
     def _strikes(self, kind: str, operation: str, default_times: int | None = None) -> bool:
         return any(

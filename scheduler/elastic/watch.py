@@ -156,7 +156,7 @@ def agree(work: Work) -> None:
     for reason, nodes in down.items():
         work.slurm.down(nodes, reason)
     _return(work, back, states)
-    lost = [node for node, its in states.items() if _given_up(work, node, its)]
+    lost = [node for node, its in states.items() if node not in back and _given_up(work, node, its)]
     work.slurm.power_down(lost)
     for batch in list(state.batches.values()):
         for node in list(batch.nodes):

@@ -363,6 +363,9 @@ def test_a_fleet_without_capacity_is_created_empty_and_without_an_error(cloud: C
     partial["onDemandOptions"] = {"allocationStrategy": "lowestPrice"}
     made = cloud.create(token("Fleet"), stack.urn("Fleet", "fleet"), partial)
     assert made.computed["fulfilledCapacity"] == 1, "without a minimum, a fleet accepts partial capacity"
+    faults(cloud, {"kind": "capacity", "after": 1, "times": 1})
+    assert cloud.create(token("Fleet"), stack.urn("Fleet", "short"), fleet(template, 2)).computed["fulfilledCapacity"] == 0
+    assert cloud.create(token("Fleet"), stack.urn("Fleet", "whole"), fleet(template, 2)).computed["fulfilledCapacity"] == 2
 
 
 def node(stack: Stack) -> dict[str, Any]:

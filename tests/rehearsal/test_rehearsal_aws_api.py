@@ -169,6 +169,8 @@ def test_a_launch_gets_the_available_machines_but_none_if_fewer_than_the_minimum
     assert message.startswith("We currently do not have sufficient p5.48xlarge capacity")
     assert len(account.listed()) == 1
     assert len(account.launch(1, 2, "u")) == 1
+    faults(account.cloud, {"kind": "capacity"})
+    assert refused(account.launch, 1, 2, "v")[0] == "InsufficientInstanceCapacity"
 
 
 def test_a_fleet_answers_with_its_machines_and_with_the_errors_of_those_that_it_could_not_launch(account: Account) -> None:

@@ -785,6 +785,17 @@ def test_every_rank_writes_nccls_lines_about_its_connections_to_its_own_file(two
 
 @pytest.mark.rehearsal
 @needs_build_tools
+def test_a_connections_line_names_the_device_that_nccl_tests_device_gives_to_both_ranks(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
+    env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET", "NCCL_TESTS_DEVICE": "2"}
+    done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env, ranks=1)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert set(re.findall(r"Channel \d\d/0 : (\S+) -> (\S+) \[send\]", done.stdout)) == {("0[2]", "1[2]"), ("1[2]", "0[2]")}
+
+
+@pytest.mark.rehearsal
+@needs_build_tools
 def test_without_nccl_debug_file_the_lines_that_nccl_debug_selects_go_to_stdout(two_hosts: Bench, with_mpi: Path) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "1"}
     done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", "-n", "1", env=env, ranks=1)

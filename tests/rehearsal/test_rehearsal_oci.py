@@ -168,9 +168,11 @@ def test_capacity_that_runs_out_half_way_leaves_a_partial_pool_that_the_next_upd
     with pytest.raises(PartlyCreatedError, match="500-InternalError, Out of host capacity") as partly:
         cloud.create(token("ClusterNetwork"), "urn", inputs)
     assert [spec.index for spec in fakes.running.values()] == [0]
-    faults(cloud)
+    faults(cloud, {"kind": "capacity", "after": 1, "times": 1})
+    with pytest.raises(PartlyCreatedError, match="500-InternalError, Out of host capacity"):
+        cloud.update(partly.value.resource_id, inputs)
     cloud.update(partly.value.resource_id, inputs)
-    assert sorted(spec.index for spec in fakes.running.values()) == [0, 1, 2]
+    assert sorted(spec.index for spec in fakes.running.values()) == [0, 1, 2], "the fault has ended"
 
 
 def test_resources_in_use_cannot_be_deleted_and_deleting_a_missing_resource_succeeds(cloud: Cloud) -> None:

@@ -145,6 +145,25 @@ def test_a_timer_restarts_its_service_after_each_end_until_the_timer_is_stopped(
     assert ticks() == seen
 
 
+def test_a_unit_starts_if_all_its_plain_conditions_hold_and_one_of_its_alternatives(stage: Stage) -> None:
+    unit = "/etc/systemd/system/maybe.service"
+    for conditions, starts in (
+        (["/etc"], True),
+        (["!/etc"], False),
+        (["/etc", "!/none"], True),
+        (["/etc", "/none"], False),
+        (["|/none", "|!/none"], True),
+        (["|/none", "|!/etc"], False),
+        (["/none", "|/etc"], False),
+    ):
+        lines = "\\n".join(f"ConditionPathExists={one}" for one in conditions)
+        text = f"[Unit]\\n{lines}\\n[Service]\\nType=oneshot\\nExecStart=/bin/touch /tmp/started\\n"
+        found = stage.inside(
+            "oracle", f"rm -f /tmp/started; printf '{text}' > {unit}; systemctl start maybe && ls /tmp/started"
+        )
+        assert (found.returncode == 0) == starts, (conditions, found)
+
+
 def test_a_oneshot_service_that_exceeds_its_time_limit_is_stopped_and_has_failed(stage: Stage) -> None:
     stage.inside("ubuntu", TIMER % "0 # " + "systemctl stop tick.timer")
     slow = stage.inside(

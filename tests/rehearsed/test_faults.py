@@ -16,7 +16,7 @@ import pytest
 
 from tools.interruption import console, runs_with, signal_operator, wait_for
 from tools.stack_changes import DEFAULT, merged
-from tools.stage import Stage, standing_hosts
+from tools.stage import AGAIN, Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
@@ -101,12 +101,15 @@ def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_others
 
 def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
     stage, settings = three
-    stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
-    before = runs_with(stage, "(free)")
-    child = stage.begin(*stage.up_words(**settings, measure={"run": 2}))
-    wait_for(stage, child, "(free)", before)  # the deciding run is over
-    stage.refault()
-    found = stage.end(child)
+    for run in (2, *AGAIN):
+        stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.5})
+        before = runs_with(stage, "(free)")
+        child = stage.begin(*stage.up_words(**settings, measure={"run": run}))
+        wait_for(stage, child, "(free)", before)  # the deciding run is over
+        stage.refault()
+        found = stage.end(child)
+        if found.status == 0 or not stage.busy():  # only a busy machine excuses another attempt
+            break
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
     assert measured["wire_efficiency"] > 0.9

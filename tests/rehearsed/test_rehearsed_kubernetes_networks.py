@@ -57,7 +57,7 @@ def on_node(stage: Stage, number: int, *words: str) -> str:
 
 
 def theirs(stage: Stage, **annotations: str) -> None:
-    """Start another user's pod, and wait until it runs."""
+    """Start a pod that does not belong to the stack, and wait until it is ready."""
     container = {"name": "x", "image": cluster.texts.IMAGE, "command": ["sleep", "600"]}
     spec = {"nodeName": "gpu0", "terminationGracePeriodSeconds": 0, "containers": [container]}
     about = {"name": "theirs", "namespace": "default", "annotations": annotations}
@@ -138,7 +138,7 @@ def test_unused_secondary_networks_are_removed_and_nodes_start_pods_as_before(st
     kubectl(stage, "--namespace default delete pod theirs --wait")
 
 
-def test_a_registry_that_the_nodes_do_not_reach_is_named_with_the_node(stage):
+def test_if_nodes_cannot_pull_the_image_of_multus_the_nodes_and_the_failed_pull_are_named(stage):
     brings: dict[str, Any] = {"install": ["multus"], "multusImage": "registry.rehearsed/none/multus-cni:v4.1.4"}
     wanted = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": brings}, "measure": {"readyTimeout": "25 s"}})
     found = stage.up(**wanted)

@@ -187,6 +187,7 @@ def test_a_node_that_dies_in_a_job_is_down_with_the_clouds_reason_and_then_usabl
     }
     head.run(3, seconds=61)
     assert not head.slurm.reasons()
+    assert head.slurm.dismissed == head.nodes(1)
     assert head.cloud.running == ["i-0002"]
     head.slurm.start(("8", head.nodes(1)))
     head.run()

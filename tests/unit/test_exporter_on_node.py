@@ -125,6 +125,18 @@ def test_a_new_port_closes_the_previous_one(machine, capsys):
     assert changed == ["firewall-cmd --remove-port=9879/tcp", "firewall-cmd --add-port=9999/tcp"]
 
 
+def test_a_reader_that_is_no_longer_listed_loses_its_firewall_rule_also_on_the_previous_port(machine, capsys):
+    machine.rules.write_text("old")
+    machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (0, "new", "")}
+    machine.main(capsys)
+    machine.answers["iptables -C"] = (0, "", "")
+    machine.main(capsys, readers=[])
+    assert f"iptables -D INPUT -s {OTHER} -p tcp --dport 9879 -j ACCEPT" in machine.calls
+    machine.main(capsys)
+    machine.main(capsys, readers=[], port=9999)
+    assert f"iptables -D INPUT -s {OTHER} -p tcp --dport 9879 -j ACCEPT" in machine.calls
+
+
 def test_the_port_in_the_unit_is_closed_whatever_port_the_stack_file_has_now(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)

@@ -50,8 +50,9 @@ def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(sh
 def test_a_complete_rack_on_aws_is_accepted_but_not_more_nodes_or_a_collective_without_an_nvlink_gate():
     bought = {"option": "capacity-block", "reservation": "cr-1"}
 
-    def said(count: int, **measure) -> str:
-        machines = [{"type": "p6e-gb200.36xlarge", "static": count, "placement": "none", "purchase": bought}]
+    def said(count: int, leave_out: tuple[int, ...] = (), **measure) -> str:
+        one = {"type": "p6e-gb200.36xlarge", "static": count, "placement": "none", "purchase": bought}
+        machines = [one | ({"leaveOut": list(leave_out)} if leave_out else {})]
         try:
             aws_parsed(aws={"login": {"type": "m7g.8xlarge"}, "queues": [{"machines": machines}]}, measure=measure)
         except pulumi.RunError as refusal:
@@ -61,6 +62,7 @@ def test_a_complete_rack_on_aws_is_accepted_but_not_more_nodes_or_a_collective_w
     assert not said(18)
     joined = "aws.queues[0].machines[0].type is p6e-gb200.36xlarge, whose NVLink joins nodes"
     assert said(19).startswith(f"{joined} of one rack, at most 18, but 19 are requested")
+    assert not said(19, leave_out=(4,)), "a machine that is left out is not measured"
     assert said(2, collectives=["reduce"]).startswith(f"{joined}, but busbar knows no gate for reduce over NVLink")
     assert not said(19, collectives=["alltoall"], exports={"NCCL_MNNVL_ENABLE": "0"})
 

@@ -76,12 +76,12 @@ def test_a_closed_port_is_reported_with_the_key_to_check():
 
 
 @pytest.mark.parametrize(
-    ("later_s", "status", "said"),
-    [(-60, 0, ""), (1, 0, " s until cr-1 begins at"), (7200, 1, "cr-1 begins at")],
+    ("later_s", "zone", "status", "said"),
+    [(-60, "Z", 0, ""), (1, ".000Z", 0, " s until cr-1 begins at"), (7200, "+00:00", 1, "cr-1 begins at")],
 )
-def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_with_its_date(later_s, status, said):
+def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_with_its_date(later_s, zone, status, said):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
-    program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%SZ}", what="cr-1", limit_s=1800)
+    program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%S}{zone}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
     assert found.returncode == status
     assert said in found.stderr

@@ -228,6 +228,17 @@ def test_a_deciding_run_that_dies_is_reported_with_nccls_warnings_and_its_output
     assert judge(out, asked).died
 
 
+def test_a_step_whose_mpirun_cannot_be_started_is_named_with_the_systems_reason(head):
+    request = measure_request(head, REAL_RUN)
+    request["launch"]["mpi_home"] = "/nowhere"
+    status, out, err = head.run(request)
+    assert status == 0, err
+    (step,) = json.loads(out)["steps"]
+    assert (
+        step["failed"] == "the run all_reduce could not be started: [Errno 2] No such file or directory: '/nowhere/bin/mpirun'"
+    )
+
+
 STOPPED_RANK = (
     "cp /bin/sleep $HOME/bin/ranks-step; mkdir -p $HOME/ranks; mv $HOME/bin/ranks-step $HOME/ranks/step-all_reduce\n"
     "OMPI_COMM_WORLD_RANK=1 $HOME/ranks/step-all_reduce 60 & sleep 0.3; kill -STOP $!; $HOME/ranks/step-all_reduce 60\n"

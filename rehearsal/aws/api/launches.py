@@ -123,7 +123,7 @@ class Launches:
 
     def _room(self, wanted: Order) -> int:
         lacking = self._cloud.faults.lacking(wanted.most)
-        room = wanted.most if lacking is None else int(lacking["after"])
+        room = wanted.most if lacking is None else int(lacking.get("after", 0))
         if room < wanted.least:
             subnet = wanted.launch.subnet(self._cloud.store.read())
             zone = subnet.private["zone"] if subnet else ""

@@ -143,9 +143,12 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// The device of a rank. Without NCCL_TESTS_DEVICE, find_device in main.c gives the host's ranks the devices in order.
+// The device of a rank, as find_device in main.c chooses it: the one that NCCL_TESTS_DEVICE names to all ranks, else the ranks
+// of a host have its devices in order.
 static int device_of(const struct group *group, int rank)
 {
+    const char *named = getenv("NCCL_TESTS_DEVICE");
+    if (named) return atoi(named);
     const struct layout *world = &group->job->at;
     int one = group->members[rank];
     return world->position[one] - world->host_first[world->host_of[one]];

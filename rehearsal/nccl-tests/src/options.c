@@ -52,6 +52,9 @@ static const char *const HELP[][2] = {
     {"r", "root, for collectives that have one"},
     {"t", "1: one thread in each process"},
     {"g", "1: one device in each process"},
+    {"p", "parallel initialization; without effect, because a process has one thread"},
+    {"y", "null stream; without effect, because there is no stream"},
+    {"R", "0 or 1: registered buffers; without effect, because there is no GPU"},
 };
 
 static void help(const char *program)

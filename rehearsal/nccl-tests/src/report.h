@@ -15,7 +15,7 @@ struct device {
 struct measured {
     double time_s, bus_gb_s, algorithm_gb_s;
     int64_t wrong;               // -1: not checked
-    const double *iteration_s;   // the largest time of all ranks, per iteration; NULL: not asked for
+    const double *iteration_s;   // for each iteration, the time of the slowest rank; NULL: not asked for
     const double *rank_iteration_s; // ranks x iterations
 };
 
@@ -24,7 +24,8 @@ struct transport {
     int hosts;           // number of hosts of the job
     int across;          // number of groups that span hosts
     int over_sockets;    // how many of these use the front end
-    int rails, missing;  // number of rails that groups use, and that groups leave out because a host lacks them
+    int rails;           // number of rails that groups use
+    int missing;         // number of rails that a group leaves out, because one of its hosts lacks them
     const char *network; // the rails' network, in NCCL's words
 };
 
