@@ -1,4 +1,4 @@
-"""A run that contradicts itself is not a measurement: text and JSON must agree row by row, and each with itself."""
+"""A run that contradicts itself is not a measurement: its text and JSON must agree row by row, and each be consistent."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ OF_THE_JSON = [
     ("args.0", "./build/all_gather_perf"),
     ("rehearsal", {"scale": 4000}),
 ]
-#: Changes on which text and JSON agree, but which contradict the rest of the run or the plan; with the columns of both lists.
+#: Changes of both text and JSON that contradict the rest of the run or the plan; the columns are those of both lists above.
 OF_BOTH = [
     ("24870.8  345.38  345.38       0", "49741.7  345.38  345.38       0", "results.-1.out_of_place.time", 49741.6663),
     ("24870.8  345.38  345.38       0", "0.00     345.38  345.38       0", "results.-1.out_of_place.time", 0.0),

@@ -36,7 +36,7 @@ TEXTS = {
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_the_facts_of_all_machines_are_those_that_were_reviewed(name, reviewed):
-    """A digit that is changed by accident is noticed; the catalogue has the source of each fact beside it."""
+    """A digit that is changed by accident is noticed; the catalogue states the source of each fact."""
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
@@ -96,7 +96,7 @@ def test_a_lustre_client_is_available_on_every_image_except_oracle_linux_7():
 
 
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
-def test_every_image_family_names_its_rail_addressing_its_firewall_and_a_repository_for_nccl_packages(family):
+def test_every_image_family_names_its_rail_addressing_and_firewall_and_for_nccl_packages_a_repository(family):
     assert family.rdma in {"ifcfg", "agent"}
     assert family.firewall in {"firewalld", "iptables"}
     assert bool(family.nccl_packages) == bool(family.nccl_repository)
@@ -108,5 +108,5 @@ def test_every_image_has_the_mpi_paths_that_the_vendors_scripts_try():
         assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")
 
 
-def test_the_processors_of_exactly_the_gpu_shapes_are_known_before_a_node_exists():
+def test_the_catalogue_has_the_processors_of_every_gpu_shape_and_of_no_other_shape():
     assert set(PROCESSORS) == {row.name for row in SHAPES.values() if row.gpus}

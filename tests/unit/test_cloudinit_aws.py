@@ -219,7 +219,7 @@ def test_missing_or_outdated_efa_software_is_installed_and_newer_software_is_kep
 
 
 @pytest.mark.parametrize(("plugin", "status"), [("1.18.0", 1), ("1.20.0", 0), ("1.16.3", 0)])
-def test_only_a_version_of_the_images_plugin_that_hangs_ends_the_boot_with_the_reason(tmp_path, plugin, status):
+def test_the_boot_ends_with_the_reason_only_if_the_images_plugin_has_a_version_that_hangs(tmp_path, plugin, status):
     packages = tmp_path / "packages"
     packages.write_text(
         f"# EFA installer version: 1.47.0\n# Packages installed:\nefa-config_1.18 libnccl-ofi_{plugin}-1_amd64\n"

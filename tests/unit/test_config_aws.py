@@ -867,7 +867,7 @@ def test_each_rule_reports_its_breach_in_one_sentence_that_begins_with_the_path(
     ],
 )
 def test_security_groups_need_to_allow_outgoing_traffic_only_on_the_ports_of_package_downloads(family, ports, blocked):
-    """Images of Ubuntu need HTTP, by which their archive is named, and HTTPS; images of Amazon Linux need only HTTPS."""
+    """Images of Ubuntu need HTTP for their package archive, and HTTPS; images of Amazon Linux need only HTTPS."""
     kept = tuple(rule for rule in GROUPS[NODES].rules if rule.peer != "0.0.0.0/0")
     group = own_group(*kept, *(GroupRule(True, "tcp", (port, port), "0.0.0.0/0") for port in ports))
     wanted = built(EXISTING | {"imageFamily": family})
@@ -1004,7 +1004,7 @@ def test_absent_file_systems_mean_the_defaults_null_means_none_and_mirrors_are_r
     assert found.storage.lustre.mirrors == (Mirror(path="/data"), Mirror(path="/sets", bucket="mine", prefix="deep/er"))
 
 
-def test_if_pools_of_several_queues_have_nodes_measure_pool_must_name_one():
+def test_measure_pool_must_be_set_if_pools_of_several_queues_have_nodes():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}, {"name": "cheap", "static": 0}]}
     queues = [*GIVEN["aws"]["queues"], more]
     with pytest.raises(pulumi.RunError, match=r"^measure\.pool is not set, but gpu-p5, test-p4 of aws\.queues all have nodes"):
@@ -1081,18 +1081,18 @@ def test_the_pinned_software_suits_every_instance_type_and_is_in_the_container_i
         (Stack("1.47.0", "1.18.0", "2.27.7-1", ""), "p4d.24xlarge", "hangs in broadcasts"),
     ],
 )
-def test_efa_software_that_cannot_carry_nccl_is_refused_with_the_reason(stack, kind, part):
+def test_software_that_is_too_old_for_the_instance_type_or_has_a_known_fault_is_refused_with_the_reason(stack, kind, part):
     assert part in stack.refusal(kind)
 
 
-def test_every_kind_of_image_has_what_first_boot_and_the_build_need():
+def test_every_image_names_amazons_mpi_a_package_manager_and_with_apt_its_release():
     for image in MACHINE_IMAGES.values():
         assert image.homes.mpi[0] == "/opt/amazon/openmpi"
         assert image.packages in {"apt", "dnf"}
         assert bool(image.release) == (image.packages == "apt")
 
 
-def test_only_a_shared_login_home_changes_what_a_machine_is_made_of():
+def test_what_a_machine_is_made_of_depends_on_whether_the_login_users_home_is_shared():
     each = [on_demand(), *(on_demand() | {"storage": {"home": {"shareLoginUser": shared}}} for shared in (False, True))]
     usual, own, shared = (one.made_of(one.queues[0].machines[0]) for one in (parsed(aws=changes).wanted for changes in each))
     assert usual == own != shared

@@ -88,7 +88,7 @@ def test_an_existing_stack_file_is_not_changed(home):
     assert (home / "Pulumi.mine.yaml").read_text() == "mine"
 
 
-def test_questions_offer_the_region_and_tenancy_of_the_vendors_configuration_or_environment(home):
+def test_questions_offer_the_region_and_tenancy_of_the_vendors_configuration_file_or_of_the_environment(home):
     for folder, text in (
         (".oci", "[DEFAULT]\nregion=ap-osaka-1\ntenancy=ocid1.tenancy.oc1..x\n"),
         (".aws", "[default]\nregion=eu-west-1\n"),

@@ -49,7 +49,7 @@ def test_the_page_of_the_image_lists_every_stand_in():
     assert f"These {len(named)} commands are all" in page
     assert len(named) <= 20, "there must not be more stand-ins"
     kept = {path.name for path in (ROOT / "rehearsal/image/bin").iterdir()}
-    assert kept - there == {"storage"}, "the program `storage` is four of the stand-ins"
+    assert kept - there == {"storage"}, "the program `storage` runs under the names of four stand-ins"
 
 
 def test_the_glossary_has_at_most_25_words():

@@ -206,7 +206,7 @@ def test_credentials_are_fetched_once_in_a_run():
     assert service.metadata.count("api/token") == 1
 
 
-def test_machines_that_the_cloud_has_forgotten_do_not_keep_the_others_running():
+def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_the_others():
     forgotten = refused("InvalidInstanceID.NotFound", "The instance IDs 'i-0a, i-0b' do not exist")
     aws, service = cloud(TerminateInstances=[forgotten, ok("TerminateInstances", "")])
     aws.terminate(["i-0a", "i-0b", "i-0c"])
@@ -259,7 +259,7 @@ def test_the_place_of_a_machine_is_its_network_nodes_and_one_call_asks_for_up_to
         ("payment-failed", "p5.48xlarge", "", "is payment-failed"),
     ],
 )
-def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_before_it_ends(state, kind, end, why):
+def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_before_the_block_ends(state, kind, end, why):
     now = datetime(2026, 12, 1, 12, 0, tzinfo=UTC).timestamp()
     item = (
         f"<item><capacityReservationId>cr-1</capacityReservationId><instanceType>{kind}</instanceType><state>{state}</state>"

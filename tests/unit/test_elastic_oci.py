@@ -309,7 +309,7 @@ def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_it_machine_by_
     ]
 
 
-def test_terminating_a_machine_or_network_that_is_gone_is_no_error(cloud, service):
+def test_terminating_the_machines_of_a_network_that_is_gone_is_no_error(cloud, service):
     service.network("n1", "i1")
     service.refuses["DELETE", "/clusterNetworks/n1"] = [said(404, "NotAuthorizedOrNotFound", "not found")]
     cloud.terminate(["i1"])

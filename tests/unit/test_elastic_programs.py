@@ -32,7 +32,7 @@ CONFIGURATION = {
 
 
 class Installed:
-    """The programs with a folder of their own; `run` is one call, like `elastic.pyz WORDS`."""
+    """The programs with a folder of their own; `run` calls them as the command `elastic.pyz WORDS` does."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self.cloud = folder, FakeCloud(Steps())
@@ -107,7 +107,7 @@ def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeyp
     assert not head.cloud.running
 
 
-def test_a_sweep_waits_for_a_running_pass_and_then_terminates_everything(head, tmp_path, monkeypatch):
+def test_a_sweep_waits_for_a_run_in_progress_and_then_terminates_everything(head, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
@@ -123,7 +123,7 @@ def test_a_sweep_waits_for_a_running_pass_and_then_terminates_everything(head, t
     assert not head.cloud.running
 
 
-def test_a_sweep_beside_a_pass_that_does_not_end_fails_and_says_that_machines_still_run(head, tmp_path, monkeypatch, capsys):
+def test_a_sweep_fails_if_another_run_does_not_end_and_says_that_machines_may_still_run(head, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "_RUN_ENDS_S", 0)
     with only_one(str(tmp_path / "lock")):
         assert head.run("sweep") == 1
@@ -132,7 +132,7 @@ def test_a_sweep_beside_a_pass_that_does_not_end_fails_and_says_that_machines_st
 
 
 @pytest.mark.usefixtures("head")
-def test_the_configuration_of_the_update_is_read():
+def test_the_sets_and_static_nodes_of_the_configuration_are_read():
     known = settings.load()
     assert known.sets["gpu/p5"].nodes == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert known.static == {"gpu-st-p5-1": ("i-st1", "10.1.0.1")}
@@ -148,7 +148,7 @@ def test_the_single_file_runs_and_contains_the_programs_that_are_sent_to_nodes(t
     assert "def know(path" in ran.stdout
 
 
-def test_the_single_file_contains_all_programs_and_depends_only_on_their_sources():
+def test_the_single_file_contains_all_programs_and_packing_it_twice_gives_the_same_bytes():
     packed = programs.archive()
     assert packed == programs.archive()
     names = zipfile.ZipFile(BytesIO(packed)).namelist()
@@ -163,7 +163,7 @@ def test_slurm_calls_the_programs_of_slurm_conf_with_the_nodes_as_one_argument()
     assert all(text.startswith("#!/bin/sh\n") and text.endswith('"$1"\n') for text in programs.wrappers().values())
 
 
-def test_the_timer_starts_a_run_again_after_each_end_and_a_run_is_limited():
+def test_the_timer_starts_the_next_run_after_a_run_ends_and_each_run_has_a_time_limit():
     units: dict[str, Any] = programs.timers()
     assert "OnUnitInactiveSec=5\n" in units["busbar-slurm.timer"]
     assert "Type=oneshot\n" in units["busbar-slurm.service"]
@@ -187,7 +187,7 @@ def test_pending_tests_of_new_machines_run_while_reconcile_holds_the_lock(head, 
     assert desk.outcome("a1") == entry.Outcome("", {}, {"gpu-dy-p5-1": "ubuntu"})
 
 
-def test_looking_at_a_new_machine_changes_nothing_on_it(monkeypatch):
+def test_a_look_at_a_new_machine_only_asks_whether_its_first_boot_has_ended(monkeypatch):
     sent: list[Any] = []
 
     def run(words: list[str], **given: Any) -> SimpleNamespace:
@@ -202,7 +202,7 @@ def test_looking_at_a_new_machine_changes_nothing_on_it(monkeypatch):
     assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
-def test_a_node_gets_its_name_key_and_unit_and_no_argument_of_ssh_contains_the_key():
+def test_a_node_gets_its_name_the_other_nodes_addresses_and_its_unit_and_ssh_gets_no_key_as_an_argument():
     given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
     assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
     assert "--conf-server 10.0.0.9:6820\n" in given["units"]["slurmd.service"]

@@ -176,7 +176,7 @@ def test_the_remote_shell_accepts_only_host_keys_that_the_controller_pinned(tmp_
 
 @pytest.fixture
 def begun(home, monkeypatch) -> Path:
-    """A test whose program was restarted; return its folder."""
+    """Prepare a test whose program was restarted; return the test's folder."""
     here = home / "entry/a1"
     here.mkdir(parents=True)
     (here / "shell").write_text("#!/bin/sh\n")
@@ -208,7 +208,7 @@ def test_the_last_line_that_a_test_prints_is_its_json_and_evidence_is_kept_only_
     request, trials, here = seen[0]
     assert (request.nodes, here, trials.pair_limit_gb_s) == (NODES[:2], str(begun), 20.0)
     assert 0 < request.budget_s <= test.timeout_s
-    assert not (home / "tests").exists(), "a launch leaves no programs behind"
+    assert not (home / "tests").exists(), "an entry test leaves no programs behind"
 
 
 def test_if_no_pair_runs_the_reason_is_reported():

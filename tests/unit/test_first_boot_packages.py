@@ -1,4 +1,4 @@
-"""Steps of first boot, run on this machine: packages with its own dpkg and apt on an image's package state, and errors."""
+"""Steps of a first boot, run here by this machine's dpkg and apt on an image's package state; and steps that fail."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def boot(image: Path, *work: steps.Step) -> tuple[subprocess.CompletedProcess[st
     return done, (image / "boot.json").read_text()
 
 
-def test_like_the_vendors_image_this_one_lists_kernel_headers_that_are_not_installed_and_cannot_be_held(image):
+def test_the_package_state_like_the_vendors_image_lists_kernel_headers_that_are_not_installed_and_cannot_be_held(image):
     shown = run(image, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-headers-*'").stdout
     assert {"un  linux-headers-3.0", "un  linux-headers-686-pae", f"ii  linux-headers-{KERNEL}"} <= set(shown.splitlines())
     assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100
@@ -78,7 +78,7 @@ def test_any_other_failed_step_ends_the_boot_and_is_named(image):
 
 
 @pytest.mark.parametrize("shell", ["dash", "bash"])
-def test_a_login_machine_announces_its_failure_by_the_steps_name_and_shows_the_log_on_its_console(image, shell):
+def test_a_login_node_announces_the_step_that_failed_and_shows_the_log_on_its_console(image, shell):
     sshd, console = image / "sshd_config", image / "console"
     sshd.write_text("Port 22\n")
     (image / "log").write_text("one\ntwo: no space left on device\n")
@@ -126,7 +126,7 @@ tar() {{ mkdir -p {image}/src/modules/lustre; }}; dpkg() {{ echo "dpkg $*"; }}
         ),
     ],
 )
-def test_a_lustre_client_is_tuned_for_its_machine_as_aws_advises_now_and_at_each_boot(image, processors, memory_gib, settings):
+def test_a_lustre_client_is_tuned_as_aws_advises_for_its_machine_at_every_boot(image, processors, memory_gib, settings):
     (image / "bin").mkdir()
     (image / "meminfo").write_text(f"MemTotal: {memory_gib << 20} kB\n")
     fakes = {

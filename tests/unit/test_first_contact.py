@@ -84,7 +84,7 @@ def machine(name: str, address: str) -> dict[str, str]:
 TWO = [machine("a", "10.0.0.1"), machine("b", "10.0.0.2")]
 
 
-def test_equal_machines_are_one_group_and_the_line_has_the_heads_host_key(contact):
+def test_equal_machines_are_one_group_and_the_line_has_the_host_key_of_the_head_node(contact):
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO)
     assert found.returncode == 0, found.stderr
     line = json.loads(found.stdout)
@@ -95,7 +95,7 @@ def test_equal_machines_are_one_group_and_the_line_has_the_heads_host_key(contac
 
 
 def test_two_nodes_are_joined_and_a_single_node_is_left_unchanged(contact, tmp_path):
-    """The head generates a key, and each node authorises it and learns the other's host key."""
+    """The head node generates a key; each node authorises that key and learns the other node's host key."""
     assert contact({"10.0.0.1": answering(), "10.0.0.2": answering()}, TWO).returncode == 0
     calls = [line for line in (tmp_path / "calls").read_text().splitlines() if "sh -" in line]
     assert [next(word for word in line.split() if "@" in word) for line in calls if line.endswith("sh -s")] == ["me@10.0.0.1"]
@@ -108,13 +108,13 @@ def test_two_nodes_are_joined_and_a_single_node_is_left_unchanged(contact, tmp_p
     assert "sh -" not in (tmp_path / "calls").read_text()
 
 
-def test_the_calls_to_a_node_share_one_connection_once_it_has_booted(contact, tmp_path):
+def test_the_calls_to_a_node_share_one_connection_after_the_node_has_booted(contact, tmp_path):
     booted = 'case $command in "sh -s") echo "status: done"; echo \'{"status": "done"}\'; echo ;; esac\n'
     found = contact({"10.0.0.1": booted + answering(), "10.0.0.2": booted + answering()}, TWO, first_boot=True)
     assert found.returncode == 0, found.stderr
     of_head = [line for line in (tmp_path / "calls").read_text().splitlines() if "me@10.0.0.1" in line]
     sharing = ["-o ControlMaster=auto -o ControlPersist=10 me@" in line for line in of_head]
-    assert sharing == [False, True, True, True], of_head  # its state; then facts, the head's key, keys to authorise
+    assert sharing == [False, True, True, True], of_head  # boot state; then facts, the head node's key, the keys
 
 
 def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():
@@ -137,7 +137,7 @@ def test_a_silent_node_is_named_with_its_last_output_and_the_other_node_is_repor
     assert "a (10.0.0.1): ready" in found.stderr
 
 
-def test_more_silent_nodes_than_connections_at_once_do_not_keep_another_node_from_being_reached(contact, tmp_path):
+def test_34_silent_nodes_do_not_keep_another_node_from_being_reached(contact, tmp_path):
     """At most 32 connections are open at once; with more nodes than that, none is kept open for later calls."""
     silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
     found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
@@ -317,7 +317,7 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
         ("10.9.130.7", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
         ("203.0.113.5", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),  # behind address translation
         ("127.0.0.1", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
-        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # neither: the first except lo
+        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # neither exists: the first interface except lo
     ],
 )
 def test_the_front_end_is_the_interface_of_the_address_or_else_of_the_default_route(tmp_path, address, route, front, network):

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 #: Package or module (longest match wins) -> what it may import besides the standard library.
 MAY = {
     "catalogue": {"catalogue"},
-    # Floors of the measurement, each importing itself and lower floors.
+    # Layers of the measurement; each may import itself and lower layers.
     "benchmarks/plan": {"benchmarks.launch", "benchmarks.plan", "catalogue", "config"},
     "benchmarks/judge": {"benchmarks.launch", "benchmarks.plan", "benchmarks.judge", "catalogue", "config"},
     "benchmarks/report": {
@@ -48,7 +48,7 @@ MAY = {
     "components/wait_for_capacity.py": {"pulumi", "pulumi_command", "components.after", "components.remote_scripts"},
     "components/reach.py": {"pulumi", "pulumi_command", "components.remote_scripts"},
     "components/remote_scripts": {"components.remote_scripts"},
-    # Both clouds need Commands: the login machine reports its public key, and the update waits for it.
+    # On both clouds, one Command waits for the login node's first boot, and another one checks the result of that boot.
     "components/login_machine.py": {
         *("pulumi", "pulumi_command", "cloudinit", "components.after", "components.remote_scripts", "components.reach"),
     },
@@ -133,7 +133,7 @@ MAY = {
     "config": {"pydantic", "pydantic_core", "catalogue", "config", "scheduler"},
     "config/read.py": {"pulumi", "pydantic", "pydantic_core", "config"},
     "__main__.py": {"pulumi", "config", "components", "benchmarks"},
-    # The rehearsal's floors, from the lowest; none of them may import the program.
+    # The rehearsal's layers, from the lowest; none of them may import the program.
     "rehearsal": set(),
     "rehearsal/world": {"rehearsal.world"},
     "rehearsal/net": {"rehearsal.world", "rehearsal.net"},
@@ -196,7 +196,7 @@ def is_module(name: str) -> bool:
 
 
 def dynamic(call: ast.Call) -> str | None:
-    """Return the name that a call imports, None if it is no import; of an f-string, the package before its placeholder."""
+    """Return the name that a call imports, None if it imports none; for an f-string, the package before the placeholder."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called not in {"import_module", "__import__"}:
         return None
@@ -227,7 +227,7 @@ def imported(text: str, package: str) -> set[str]:
 
 def imports(path: Path) -> set[str]:
     found = imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
-    # This machine's own cloud-init is a package with the same name as our renderer; only it has `cmd`.
+    # The cloud-init that this machine has installed is a package named `cloudinit`, too; only that package has `cmd`.
     return {name for name in found if name.split(".")[:2] != ["cloudinit", "cmd"]}
 
 

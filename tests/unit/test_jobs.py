@@ -133,7 +133,7 @@ def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reas
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_stops_five_minutes_after_the_given_timeout_or_else_the_requests(here, monkeypatch, given, bound):
+def test_waiting_stops_five_minutes_after_the_given_timeout_or_by_default_that_of_the_request(here, monkeypatch, given, bound):
     clock = SimpleNamespace(now=1000.0)
 
     def pause(_: float) -> None:

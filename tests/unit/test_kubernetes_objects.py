@@ -1,4 +1,4 @@
-"""Objects on a cluster: faults that a look shows are refused before any change, and foreign objects are never touched."""
+"""Objects on a cluster: a fault of the cluster is refused before any change, and foreign objects are never touched."""
 
 from __future__ import annotations
 
@@ -218,7 +218,7 @@ def test_a_field_that_another_manager_changed_is_reported_and_not_changed_back(c
     assert refused().startswith("an object of the stack was changed by somebody else, and was not changed back: error: Apply")
 
 
-def test_removal_deletes_the_objects_with_our_labels_and_then_our_namespace(cluster, monkeypatch):
+def test_removal_deletes_the_objects_with_the_stacks_labels_and_then_the_namespace(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)
@@ -228,10 +228,10 @@ def test_removal_deletes_the_objects_with_our_labels_and_then_our_namespace(clus
     assert deleted[-1][1:3] == ("namespace", "busbar")
 
 
-@pytest.mark.parametrize("whose", ["theirs", "ours with a stranger in it"])
-def test_removal_keeps_a_namespace_that_is_not_ours_or_has_something_else_in_it(cluster, monkeypatch, whose):
+@pytest.mark.parametrize("whose", ["another owner's", "the stack's with a foreign object"])
+def test_removal_keeps_a_namespace_that_is_not_the_stacks_or_contains_another_object(cluster, monkeypatch, whose):
     kubernetes_objects.main(ASK)
-    if whose == "theirs":
+    if whose == "another owner's":
         cluster.objects["namespace", "busbar"]["metadata"]["labels"] = {}
     else:
         cluster.objects["secret", "regcred"] = {"kind": "Secret", "metadata": {"name": "regcred"}}
@@ -240,7 +240,7 @@ def test_removal_keeps_a_namespace_that_is_not_ours_or_has_something_else_in_it(
     assert "namespace" not in [words[1] for words in cluster.calls if words[0] == "delete"]
 
 
-def test_removal_through_the_former_control_plane_keeps_objects_that_the_new_one_applied(cluster, monkeypatch, capsys):
+def test_removal_keeps_objects_that_kubectl_on_another_machine_applied_last(cluster, monkeypatch, capsys):
     kubernetes_objects.main(ASK)
     there = dict(cluster.objects)
     monkeypatch.setattr(sys, "argv", ["-", "remove"])

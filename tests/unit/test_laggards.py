@@ -120,7 +120,7 @@ def test_ranks_are_the_processes_of_the_test_program_with_their_processor_time_i
     assert [each["state"] for each in rank_states.states("mpirun")] == ["D"]
 
 
-def test_a_truncated_stat_file_is_not_a_rank(monkeypatch):
+def test_a_process_with_a_truncated_stat_file_is_not_a_rank(monkeypatch):
     fields = {12: [], 13: [{"pid": 5, "rank": None, "state": "R", "cpu_s": 0.0}]}
     for count, found in fields.items():
         text = f"5 (x) R {'1 ' * (count - 1)}".encode()
@@ -185,7 +185,7 @@ def test_an_open_mpi_folder_is_complete_with_its_own_mpirun_or_with_headers_and_
 
 
 def test_a_cuda_folder_is_incomplete_although_debians_mpirun_and_mpi_h_exist(monkeypatch):
-    """Debian puts only Open MPI's programs outside the package's folder."""
+    """On Debian, only Open MPI may have its programs in /usr/bin; CUDA's folder must contain nvcc."""
     monkeypatch.setattr(installed.glob, "glob", lambda pattern: [pattern])
     monkeypatch.setattr(installed.os.path, "exists", lambda path: path in {"/usr/bin/mpirun", "/usr/lib/cuda/include/mpi.h"})
     with pytest.raises(Refusal, match="has no CUDA_HOME"):

@@ -42,7 +42,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
 
 
 def test_after_the_last_look_the_nearer_answer_is_taken_but_not_before():
-    """Of 64 looks, five slow ones are nearer to a healthy fabric, and six to a slow one; 63 looks decide neither case."""
+    """Five slow looks of 64 are nearer to a healthy fabric, six to one that is slow at times; 63 looks do not decide."""
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
     assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
@@ -199,7 +199,7 @@ def _built():
 
 
 def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
-    """Otherwise, healthy hosts on a busy machine are short in the second run because of looks that the first excused."""
+    """Otherwise, healthy hosts on a busy machine would be short in the second run for looks that the first run excused."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]

@@ -104,7 +104,7 @@ def test_a_launch_that_the_vendor_would_refuse_is_refused(name, nics, why):
 
 
 @given(st.lists(st.integers(1, 15), min_size=1, max_size=32), st.booleans(), st.booleans())
-def test_the_layout_rule_is_valid_for_made_up_instance_types(cards, plain_front, legacy):
+def test_the_layouts_of_made_up_instance_types_are_valid(cards, plain_front, legacy):
     efa = len(cards) - (plain_front and len(cards) > 1)
     made = Instance("x1.large", "", 0, "", 1, 1, tuple(cards), efa, 100, 0, frozenset(), "made up")
     nics = layout(made, legacy=legacy)

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.runner import node_facts
 
-#: Output of driver 580.159.04 for two H100s, without the first two columns of the query, model and driver.
+#: Output of driver 580.159.04 for two H100s, without the query's first two columns (model and driver).
 REAL = [["0", "0", "0", "700.00", "1980", "16", "5"], ["1", "0", "0", "700.00", "1980", "16", "5"]]
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 

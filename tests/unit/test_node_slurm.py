@@ -1,4 +1,4 @@
-"""A node's report for Slurm's configuration, and the set-up of its files and daemons, here on files below a folder."""
+"""A node's report for Slurm's configuration, and the set-up of Slurm's files and daemons, here in a folder of the test."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory
     [
         ("processor : 0\nflags\t\t: fpu vme hypervisor lahf_lm\n", True),
         ("processor : 0\nflags\t\t: fpu vme lahf_lm\n", False),
-        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm's processors do not report it
+        ("processor : 0\nFeatures\t: fp asimd\n", None),  # Arm processors have no such flag
         ("", None),
     ],
 )

@@ -114,7 +114,7 @@ def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tm
     assert one(samples, "files_without_number").value == 0
 
 
-def test_counters_of_a_second_tree_get_no_label_with_their_file(tmp_path):
+def test_metrics_of_an_earlier_collection_cause_no_file_label_in_the_next_one(tmp_path):
     for folder in ("one", "other"):
         rdma_trees.make(tmp_path / folder, "mlx5_0")
         samples, _ = read(collect(str(tmp_path / folder)))
@@ -279,7 +279,7 @@ def test_an_address_that_is_not_a_reader_gets_no_answer(served):
         asked(served, "/metrics", "127.0.0.2")
 
 
-@pytest.mark.parametrize("address", ["0.0.0.0", "8.8.8.8"])  # noqa: S104 - it must not
+@pytest.mark.parametrize("address", ["0.0.0.0", "8.8.8.8"])  # noqa: S104 - the exporter must refuse it
 def test_the_exporter_listens_on_no_address_reachable_from_the_internet(address):
     with pytest.raises(SystemExit, match=f"--listen is {address}, which is not a private address of one machine"):
         rdma_exporter.main(["--listen", address, "--port", "9879"])

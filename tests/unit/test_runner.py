@@ -136,7 +136,7 @@ def kept(head: Head) -> bytes:
 
 
 def test_no_environment_leaves_the_node_or_stays_in_its_evidence(head):
-    """The environment of the head has a planted token, and the ranks' own JSON file, which nccl-tests wrote, has another."""
+    """The head node's environment has a planted token, and the JSON file that nccl-tests wrote has another one."""
     planted = head.environment["PLANTED_TOKEN"]
     assert "HYPOTHETICAL_TOKEN" in (GOLDEN / "h200x2.json").read_text()
     _, out, err = head.run(measure_request(head, REAL_RUN))
@@ -290,7 +290,7 @@ def test_a_run_that_states_a_rehearsals_scale_may_be_silent_for_longer(head):
 
 
 def with_smi(head: Head, apps: str = "", used: str = "0, 5, 0") -> None:
-    """Give the head an nvidia-smi that answers each query with its own rows, as the driver does."""
+    """Give the head node an nvidia-smi that answers each query with the rows of that query, as the driver does."""
     head.tool(
         "nvidia-smi",
         f'echo "$*" >> {head.home}/asked; case "$1" in *compute-apps*) printf "{apps}" ;;\n'
@@ -514,7 +514,7 @@ def near():
         yield Head(Path(folder))
 
 
-def test_one_connection_to_each_other_node_is_opened_first_and_the_rest_may_share_it(near):
+def test_one_connection_to_every_other_node_is_opened_first_and_later_calls_may_share_it(near):
     """The stand-in for ssh logs its arguments and runs the command on this machine."""
     near.tool("ssh", f'echo "$*" >> {near.home}/calls; for last; do :; done; exec sh -c "$last"\n')
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]

@@ -1,4 +1,4 @@
-"""The schema that editors use and the tables in docs/ come from the models, and fit the stack files."""
+"""The schema that editors use and the tables in docs/ come from the models; every stack file fits the schema."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def test_a_round_is_one_run_however_many_pairs_it_has(fabric):
     assert runs == ["round1_0.txt"]
 
 
-def test_each_other_node_has_one_connection_that_all_rounds_share():
+def test_every_other_node_has_one_connection_that_all_rounds_share():
     with tempfile.TemporaryDirectory() as short:  # a socket's path may have 104 bytes
         three = Fabric(Path(short), 3)
         ssh = three.home / "bin" / "ssh"
@@ -191,7 +191,7 @@ def test_a_search_that_used_up_its_time_limit_says_so_and_keeps_its_findings(fab
 
 
 def again(fabric, **bodies) -> dict:
-    """Return the retest's part of a request: its runs as shell, by name."""
+    """Return the retest's part of a request; `bodies` has the shell script of each run, by the name of the run."""
     body = measure_request(fabric, "", run_id="second1", nodes=fabric.nodes)
     steps = [step_of(fabric, shell, name, decides=False) for name, shell in bodies.items()]
     return body | {"steps": steps, "evidence": {"path": "/x", "sha256": "a" * 64}}
@@ -202,7 +202,7 @@ def two(tmp_path):
     return Fabric(tmp_path, 2)
 
 
-def test_a_short_result_is_first_measured_again_and_the_evidence_names_the_first_run(two):
+def test_a_short_result_is_measured_again_and_the_evidence_names_the_first_run(two):
     line = two.search(again=again(two, all_reduce=REAL_RUN, rails="echo no such device >&2; exit 1\n"))
     whole, failed = line["again"]["steps"]
     assert whole["rows"]

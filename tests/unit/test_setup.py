@@ -1,4 +1,4 @@
-"""Set-up reports its steps, does nothing twice, and offline names the missing piece."""
+"""Set-up reports its steps and does nothing twice; with `--offline`, it names what is missing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_engine_on_path_is_used_if_it_is_new_enough(checkout):
 
 
 def test_an_engine_that_setup_installed_is_not_asked_for_its_version_wherever_caches_are(checkout):
-    """Asking takes a fifth of a second, and every command of the rehearsed tests reads tools/env; each has its own cache."""
+    """Asking takes a fifth of a second. Every command of a rehearsed test reads tools/env, and every test has its own cache."""
     for folder, asked in (("a/busbar/pulumi-3.259.0", False), ("a/busbar/pulumi-3.99.0", True), ("a", True)):
         pulumi = checkout / folder / "pulumi"
         pulumi.parent.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def test_an_engine_that_setup_installed_is_not_asked_for_its_version_wherever_ca
         pulumi.unlink()
 
 
-def test_genuine_plugins_win_over_our_stand_ins_wherever_they_are_installed(checkout):
+def test_genuine_plugins_win_over_the_stand_ins_wherever_they_are_installed(checkout):
     def path_of(plugin: str, **environment: str) -> str:
         clean = {"HOME": str(checkout / "home"), "PATH": PLAIN} | environment
         command = f". tools/env && command -v {plugin} || true"

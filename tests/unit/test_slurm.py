@@ -71,7 +71,7 @@ def test_a_plain_word_is_a_valid_queue_name(name):
 
 
 @pytest.mark.parametrize("name", ["default", "all", "Compute", "two words", "a,b", "-x", "9", "", "x" * 41, "a=b"])
-def test_a_queue_name_that_slurm_or_its_users_could_not_type_is_refused(name):
+def test_a_reserved_or_invalid_queue_name_is_refused(name):
     assert names.refused_queue(name)
 
 

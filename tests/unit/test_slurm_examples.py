@@ -1,4 +1,4 @@
-"""The jobs of examples/slurm: their own scripts run, and only Slurm's commands, containers and TensorFlow are models."""
+"""The jobs of examples/slurm: their own scripts run; only Slurm's commands, containers and TensorFlow are stand-ins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FOLDER = ROOT / "examples" / "slurm"
 TABLE = ROOT / "tests" / "golden" / "transcripts" / "h200x2.txt"
 EIGHT = ["all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter", "alltoall", "scatter", "gather"]
 
-#: Starts the command once for each task, as srun does, and records its options and Pyxis's; it refuses unknown options.
+#: Starts the command once for each task, as srun does. It records the options of srun and Pyxis, and refuses unknown ones.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do
   case $1 in

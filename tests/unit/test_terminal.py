@@ -23,7 +23,7 @@ def test_text_that_moves_the_cursor_is_refused():
         terminal.visible("one\x1b[2Atwo")
 
 
-def test_a_program_in_the_pane_is_seen_while_it_runs_and_knows_its_size():
+def test_a_program_in_the_pane_is_seen_while_it_runs_and_knows_the_size_of_the_pane():
     script = "import os, time; print(os.get_terminal_size(1), flush=True); time.sleep(0.2); print('later'); raise SystemExit(3)"
     seen: list[str] = []
     status, text = terminal.watch([sys.executable, "-c", script], seen.append, cwd=Path.cwd(), environment={}, timeout_s=30)

@@ -47,7 +47,7 @@ def test_nccl_log_lines_between_the_rows_are_skipped_and_name_the_network():
     assert run.problems == ()
 
 
-def test_a_table_with_one_placement_and_missing_rows_says_so():
+def test_missing_rows_in_a_table_with_one_placement_are_a_problem():
     run = only("aws-2xp5.48xlarge.txt")
     assert run.rows[-1].out_of_place.busbw_gb_s == 487.09
     assert run.rows[-1].in_place is None
@@ -119,7 +119,7 @@ def test_a_blank_reduction_column_is_accepted_and_a_truncated_row_is_still_a_pro
     assert "a row of 12 fields under a header of 13" in run.problems[0]
 
 
-def test_messages_smaller_than_one_share_are_rows_of_size_0_and_no_problem():
+def test_several_rows_of_size_0_are_no_problem():
     rows = "".join(f" {size} 1 float none -1 9.0 0.0 0.0 0 9.0 0.0 0.0 0\n" for size in (0, 0, 256, 512))
     (run,) = parse_text(HEADER + rows + END)
     assert ([row.size_bytes for row in run.rows], run.problems) == ([0, 0, 256, 512], ())
@@ -174,7 +174,7 @@ def test_interleaved_runs_are_a_problem():
     assert all(run.problems for run in parse_text(woven))
 
 
-def test_nan_and_infinity_are_problems_not_numbers():
+def test_nan_infinity_and_a_negative_busbw_are_problems_and_their_rows_are_left_out():
     for word in ("nan", "inf", "-1.00"):
         (run,) = parse_text(H200.replace("345.38  345.38", f"345.38  {word}"))
         assert len(run.rows) == 30

@@ -21,7 +21,7 @@ def judged(folder: Path, texts: dict[str, str]) -> list[str]:
         pytest.skip("systemd is not installed here")
     for name, text in texts.items():
         (folder / name).write_text(text)
-    # Otherwise this machine's other units would be read, too.
+    # With --recursive-errors=no, errors in this machine's other units do not count.
     command = ["systemd-analyze", "verify", "--man=no", "--recursive-errors=no", *(str(folder / name) for name in texts)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     said = [line for line in done.stderr.splitlines() if not _ABSENT.fullmatch(line)]

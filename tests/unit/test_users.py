@@ -1,4 +1,4 @@
-"""Users of a cluster: the text of files, what is refused, and what a change does; on a directory in memory."""
+"""Users of a cluster: the text of files, what is refused, and what a change does; the LDAP directory is in memory."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_slapd_listens_with_tls_only_and_on_the_local_socket():
     assert "-u openldap -g openldap -f /etc/ldap/busbar/slapd.conf" in command
 
 
-def test_sssd_requires_the_controllers_certificate_and_ignores_entries_for_root():
+def test_sssd_requires_the_controllers_certificate_and_ignores_ids_below_1000():
     lines = client.sssd_conf("10.0.0.2", "# mark").splitlines()
     assert "ldap_uri = ldaps://10.0.0.2" in lines
     assert "ldap_tls_reqcert = demand" in lines
@@ -144,7 +144,7 @@ ALLOWED = string.ascii_lowercase + string.digits + "_-"
 
 
 @given(some.text(alphabet=ALLOWED, max_size=40) | some.text(max_size=40))
-def test_an_accepted_name_has_no_special_meaning_in_a_shell_a_path_a_dn_and_a_passwd_line(name):
+def test_an_accepted_name_has_no_special_meaning_in_a_shell_a_path_a_dn_or_a_passwd_line(name):
     refused = accepted.refused_name(name)
     fits = 0 < len(name) <= 32 and set(name) <= set(ALLOWED) and name[0] in string.ascii_lowercase + "_"
     assert (not refused) == fits
@@ -215,7 +215,7 @@ def test_any_text_as_public_keys_is_accepted_or_refused_with_a_sentence(text):
 
 
 class Cluster:
-    """A controller whose files are in a folder; `add` and `delete` are the command's."""
+    """A controller whose files are in a folder; `add` and `delete` do what the command `cluster user` does."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.directory = FakeDirectory(patch)

@@ -329,7 +329,7 @@ def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
 
 
 @pytest.mark.parametrize(("asks", "note"), [(250, "above the ceiling"), (90, "below half the ceiling"), (170, None)])
-def test_a_users_limit_is_applied_and_flagged_where_it_is_odd(asks, note):
+def test_a_users_limit_is_applied_and_noted_if_it_is_implausible(asks, note):
     bound = gate(PLAN, GPU4, 2, minimum_gb_s=asks)
     assert bound.limit_gb_s == asks
     assert (note in bound.why and note in bound.notes[0]) if note else not bound.notes
@@ -369,7 +369,7 @@ def test_the_table_shows_every_size_and_ends_with_the_verdict():
     assert text.splitlines()[-1].startswith("verdict PASS: all_reduce busbw 0.049 GB/s at 64 MiB, 98.0% of the wire")
 
 
-def test_four_collectives_pass_and_the_outputs_leave_out_rows_smaller_than_one_share():
+def test_four_collectives_pass_and_the_outputs_leave_out_rows_of_size_0():
     asked = Asked(a_plan(collectives=("all_reduce", "all_gather", "sendrecv", "hypercube")), GPU4, 2)
     judged = judge(line(asked), asked)
     assert (judged.verdict, judged.reasons) == ("pass", ())
