@@ -202,9 +202,10 @@ def test_a_look_at_a_new_machine_only_asks_whether_its_first_boot_has_ended(monk
     assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
-def test_a_node_gets_its_name_the_other_nodes_addresses_and_its_unit_and_ssh_gets_no_key_as_an_argument():
+def test_a_node_gets_its_name_key_and_unit_and_the_other_nodes_addresses_but_no_argument_of_ssh_contains_the_key():
     given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
     assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
+    assert given["key"] == "bXVuZ2U="
     assert "--conf-server 10.0.0.9:6820\n" in given["units"]["slurmd.service"]
     words = join.words_of_ssh(CONFIGURATION["join"], "i-1")
     assert "HostKeyAlias=i-1" in words

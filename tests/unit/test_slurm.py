@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import ast
-import base64
-import getpass
 import json
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +15,7 @@ from benchmarks.launch.protocol import Node, Schedule
 from benchmarks.runner import fanout, schedule, slurm_states
 from benchmarks.runner.refusal import Refusal
 from catalogue import SERVERS, SHAPES
-from scheduler import names, node_setup, slurm_conf
+from scheduler import names, slurm_conf
 from scheduler.files import cgroup_conf
 
 NODES = [Node("gpu-a", "10.0.0.1"), Node("gpu-b", "10.0.0.2")]
@@ -182,109 +179,6 @@ def test_a_controller_that_does_not_answer_is_reported(monkeypatch, tmp_path):
     (tmp_path / "sinfo").chmod(0o755)
     with pytest.raises(Refusal, match="does not answer on this node: slurm_load_partitions: Unable to contact"):
         slurm_states.states()
-
-
-def test_a_file_is_written_once_completely_and_with_its_mode(tmp_path):
-    path, me = tmp_path / "deep" / "munge.key", getpass.getuser()
-    assert node_setup.put(str(path), b"one", 0o400, me)
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"one", 0o400)
-    assert not node_setup.put(str(path), b"one", 0o400, me)
-    assert node_setup.put(str(path), b"two", 0o400, me)
-    assert [one.name for one in path.parent.iterdir()] == ["munge.key"]
-
-
-def test_a_new_munge_key_is_made_unless_the_cluster_already_has_one(tmp_path, monkeypatch):
-    key = tmp_path / "munge.key"
-    monkeypatch.setattr(node_setup, "_KEY", str(key))
-    key.write_bytes(b"a package's")
-    said = []
-    monkeypatch.setattr(node_setup, "daemon", lambda *_: None)
-    monkeypatch.setattr(node_setup, "give", lambda *_: None)
-    monkeypatch.setattr("builtins.print", said.append)
-    given = {"key": "", "conf": str(tmp_path), "mark": slurm_conf.MARK, "folders": [], "files": {}, "units": {}}
-    node_setup.main(json.dumps(given))
-    made = base64.b64decode(json.loads(said[-1])["key"])
-    assert (len(made), key.read_bytes(), key.stat().st_mode & 0o777) == (1024, made, 0o400)
-    node_setup.main(json.dumps(given))
-    assert key.read_bytes() != made
-    (tmp_path / "slurm.conf").write_text(f"{slurm_conf.MARK}\nClusterName=busbar\n")
-    made = key.read_bytes()
-    node_setup.main(json.dumps(given))
-    assert key.read_bytes() == made
-
-
-@pytest.fixture
-def set_up(tmp_path, monkeypatch):
-    """Return a function that sets up a node below a folder and returns its commands in order. At first, no unit is running."""
-    monkeypatch.setattr(node_setup, "_KEY", str(tmp_path / "munge/munge.key"))
-    monkeypatch.setattr(node_setup, "_UNITS", str(tmp_path / "units"))
-    owners, running = {}, set()
-    monkeypatch.setattr(node_setup, "give", lambda path, owner: owners.update({path.removesuffix(".busbar"): owner}))
-
-    def main(**changes: Any) -> list[str]:
-        calls: list[str] = []
-
-        def run(*argv: str, may_fail: bool = False) -> int:
-            calls.append(" ".join(argv))
-            if argv[1] == "restart":
-                running.add(argv[2])
-            assert may_fail == (argv[1] == "is-active")
-            return int(argv[1] == "is-active" and argv[-1] not in running)
-
-        monkeypatch.setattr(node_setup, "run", run)
-        given = {
-            "key": base64.b64encode(b"key").decode(),
-            "conf": str(tmp_path / "slurm"),
-            "mark": slurm_conf.MARK,
-            "folders": [str(tmp_path / "spool")],
-            "files": {"slurm.conf": "conf\n"},
-            "units": {"slurmd.service": "unit\n"},
-        }
-        node_setup.main(json.dumps(given | changes))
-        return calls
-
-    main.owners = owners  # type: ignore[attr-defined]
-    return main
-
-
-FIRST = [
-    "systemctl enable munge",
-    "systemctl restart munge",
-    "systemctl daemon-reload",
-    "systemctl enable slurmd.service",
-    "systemctl restart slurmd.service",
-]
-AGAIN = [
-    "systemctl enable munge",
-    "systemctl is-active --quiet munge",
-    "systemctl enable slurmd.service",
-    "systemctl is-active --quiet slurmd.service",
-]
-
-
-def test_a_node_is_set_up_once_and_nothing_is_restarted_the_next_time(set_up, tmp_path, capsys):
-    assert set_up() == FIRST
-    assert capsys.readouterr().out == "{}\n", "a key that was given is not printed"
-    assert (tmp_path / "munge/munge.key").read_bytes() == b"key"
-    assert (tmp_path / "slurm/slurm.conf").read_text() == "conf\n"
-    assert (tmp_path / "units/slurmd.service").read_text() == "unit\n"
-    assert (tmp_path / "units/slurmd.service").stat().st_mode & 0o777 == 0o644
-    assert {Path(path).name: owner for path, owner in set_up.owners.items()} == {
-        "munge.key": "munge",
-        "spool": "slurm",
-        "slurm.conf": "root",
-        "slurmd.service": "root",
-    }
-    assert set_up() == AGAIN
-
-
-def test_a_changed_file_restarts_only_the_daemons_that_read_it(set_up):
-    set_up()
-    restarted = [*AGAIN[:3], "systemctl restart slurmd.service"]
-    assert set_up(files={"slurm.conf": "other\n"}) == restarted
-    assert set_up(files={}, units={"slurmd.service": "other\n"}) == [*AGAIN[:2], "systemctl daemon-reload", *restarted[2:]]
-    other = base64.b64encode(b"other").decode()
-    assert set_up(key=other, files={}, units={"slurmd.service": "other\n"}) == [*FIRST[:2], *FIRST[3:]]
 
 
 def waited(monkeypatch, *said: str, timeout_s: float = 60) -> list[str]:
