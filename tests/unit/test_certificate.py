@@ -208,7 +208,7 @@ def sign_anything(said: Any) -> dict[str, Any]:
     }
 
 
-def test_another_key_is_a_bad_signature():
+def test_the_signature_is_bad_if_it_is_checked_with_another_key():
     assert check(envelope(), key=OTHER) == ["bad_signature"]
 
 
@@ -332,7 +332,7 @@ def test_a_file_that_is_not_a_public_key_is_refused_in_a_sentence():
         public_key(elliptic.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
 
-def test_ssh_keygen_makes_a_usable_pair_with_the_same_fingerprint(tmp_path):
+def test_a_key_made_by_ssh_keygen_can_sign_and_its_key_id_is_the_fingerprint_that_ssh_keygen_shows(tmp_path):
     if shutil.which("ssh-keygen") is None:
         pytest.skip("there is no ssh-keygen here")
     path = tmp_path / "key"
@@ -346,7 +346,7 @@ def test_ssh_keygen_makes_a_usable_pair_with_the_same_fingerprint(tmp_path):
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate whose run started an hour ago, its public key and another one; return the first two paths."""
+    """Write a certificate of a run of an hour ago, the signer's public key and another key; return the first two paths."""
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))
@@ -376,7 +376,7 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     with pytest.raises(SystemExit) as ended:
         verifier.main([certificate])
     assert ended.value.code == 2
-    assert "--key" in capsys.readouterr().err, "no key is used that was not given"
+    assert "--key" in capsys.readouterr().err, "the command has no default key"
 
 
 def test_the_command_reads_a_certificate_from_standard_input(files):
@@ -504,14 +504,14 @@ def consumer(monkeypatch: pytest.MonkeyPatch, **config: str) -> None:
     program()
 
 
-def test_the_example_checks_the_certificate_only_if_it_is_given_a_key(monkeypatch):
+def test_the_example_program_checks_the_certificate_only_if_a_public_key_is_configured(monkeypatch):
     consumer(monkeypatch)
     consumer(monkeypatch, publicKey=LINE, allowRehearsed="true")
     with pytest.raises(pulumi.RunError, match="it is from a rehearsal"):
         consumer(monkeypatch, publicKey=LINE)
 
 
-def test_a_certificate_lists_skipped_checks_an_own_gate_a_retest_with_its_first_transcript_and_looks():
+def test_a_certificate_states_its_checks_its_looks_a_users_own_gate_and_both_transcripts_of_a_retest():
     first = {"of": "first", "sha256": "cd" * 32}
     said = statement(replace(ACCEPTANCE, own_gate=True, retested=True, others=[first]))["predicate"]
     assert said["transcripts"] == [{"of": "decided", "sha256": ACCEPTANCE.transcript_sha256}, first]

@@ -188,7 +188,7 @@ def run(tmp_path: Path, body: str) -> subprocess.CompletedProcess[str]:
 
 
 def booted(tmp_path: Path, name: str, mount: str) -> str:
-    """Return the script from step `tools` on; `mount` is the body of its mount command, and its folders are in `tmp_path`."""
+    """Return the script from step `tools` on. Its folders are in `tmp_path`; `mount` is the body of a stand-in for mount."""
     programs = tmp_path / "bin"
     programs.mkdir()
     others = dict.fromkeys(("systemctl", "mount.nfs", "mount.lustre", "sleep"), "exit 0")
@@ -252,14 +252,14 @@ def test_first_boot_gives_the_login_user_a_folder_on_the_shared_homes_only_on_a_
 
 
 def test_shared_file_systems_are_mounted_nosuid_and_nodev_only_on_slurm_clusters():
-    """Otherwise, root of one machine could become root of all machines."""
+    """Without these options, a user who is root on one machine could become root on all machines."""
     for name in TEXTS:
         for line in re.findall(r"^.* (?:nfs|lustre) .* 0 0'.*$", script(name), re.MULTILINE):
             assert (",nosuid,nodev 0 0'" in line) is ("slurm" in name), line
     assert "/home nfs " in script("node-ol9-slurm-containers")
 
 
-def test_a_shared_home_of_the_login_user_is_a_folder_of_the_homes_but_its_keys_stay_on_the_machine():
+def test_a_shared_home_of_the_login_user_is_on_the_homes_file_system_but_the_keys_stay_on_the_machine():
     body = script("node-ol9-slurm-shared-home")
     added = re.findall(r"'(\S+) (/home\S*) (?:nfs|none) \S+ 0 0'", body)
     kept = "/var/lib/busbar/home/opc"
@@ -301,7 +301,7 @@ def test_after_each_boot_the_shared_folder_belongs_to_the_login_user_and_is_clos
         assert (there.owner(), stat.S_IMODE(there.stat().st_mode)) in {("nobody", 0o700), ("nobody", 0o750)}
         assert (homes / ".shared").owner() == "root"
         (there / "job.sh").touch()
-        there.chmod(0o750)  # as the login user may
+        there.chmod(0o750)  # the login user may do so
 
 
 @pytest.mark.rehearsal

@@ -71,7 +71,7 @@ def test_a_value_set_as_a_secret_is_refused_because_the_outputs_would_show_it(mo
     assert "12.5" not in str(found.value)
 
 
-def test_a_sound_stack_is_accepted_and_the_keys_comment_is_dropped():
+def test_a_sound_stack_is_accepted_and_the_comment_of_its_public_key_is_dropped():
     stack = parsed()
     assert isinstance(stack.wanted, Oci)
     assert stack.wanted.pools[0].nodes == 2
@@ -283,7 +283,7 @@ def test_rules_that_need_a_refused_value_report_nothing(changes, path):
     assert said.startswith(f"{path} is ")
 
 
-#: Values that few keys or none accept; every refusal must begin with the path of a key.
+#: Values that few or no keys accept; every refusal must begin with the path of a key.
 ODD: tuple[Any, ...] = (None, -1, 0.5, "no such thing", True, [], ["x"], {"x": 1}, [{"x": 1}])
 
 
@@ -322,7 +322,7 @@ def test_an_absent_key_means_the_default_and_null_means_none():
     assert parsed(records={"history": None}).records.history is None
 
 
-def test_the_default_archives_checksum_is_shipped_and_a_local_files_checksum_is_computed(tmp_path):
+def test_the_checksum_of_the_default_archive_is_shipped_and_the_checksum_of_a_local_file_is_computed(tmp_path):
     assert len(parsed().measure.nccl_tests.digest) == 64
     archive = tmp_path / "nccl-tests.tar"
     archive.write_bytes(b"x")
@@ -383,7 +383,7 @@ def test_the_dev_stack_needs_no_values_besides_those_in_its_file():
     assert json.dumps(stack.measure.asked())
 
 
-def test_a_start_imports_only_the_models_and_rules_of_its_own_target():
+def test_parsing_a_stack_imports_only_the_models_and_rules_of_its_target():
     ask = (
         "import json, sys; from config import read; read.parse(json.loads(sys.stdin.read())); "
         "print(*sorted(name for name in sys.modules if name.startswith('config.') and name.endswith(('.model', '.rules'))))"
@@ -405,7 +405,7 @@ def test_a_first_stack_on_oci_needs_two_values():
 
 
 def test_a_first_stack_on_aws_needs_one_value():
-    """In the stack file for an account, one value is open: the region is the environment's, zone and images are looked up."""
+    """In the stack file for an account, one value is open. The region is the environment's; zone and images are looked up."""
     groups = yaml.safe_load((ROOT / "Pulumi.aws.yaml").read_text())["config"]
     assert re.findall(r"<[^>]*>", json.dumps(groups)) == ["<your network in CIDR notation>"]
     needed = {name for name, field in Aws.model_fields.items() if field.is_required()}

@@ -61,7 +61,7 @@ def test_machines_are_accepted_with_their_pinned_keys(given):
     assert wanted.row is None
 
 
-def test_the_first_machine_by_name_is_the_head_whatever_order_the_engine_gives(given):
+def test_the_first_machine_by_name_is_the_head_node_whatever_order_the_engine_gives(given):
     many = {f"gpu-{number}": f"10.0.0.{number}" for number in (10, 2, 1, 3)}
     found = Hosts(nodes=many, user="ubuntu").machines
     assert [machine.name for machine in found] == ["gpu-1", "gpu-2", "gpu-3", "gpu-10"]

@@ -714,7 +714,7 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     }
 
 
-def test_security_lists_that_admit_slurms_ports_break_no_rule_and_unqueried_lists_are_noted():
+def test_security_lists_that_admit_slurms_ports_do_not_break_the_rule_and_unqueried_lists_are_noted():
     beside = OWN | on_demand() | {"slurm": {"loginNodes": 2, "users": True}}
     ranges = [(22, 22), (636, 636), (6820, 6829), (60001, 63000)]
     calls = [SecurityRule(False, "6", ports, "10.9.0.0/16") for ports in ranges]
@@ -724,7 +724,7 @@ def test_security_lists_that_admit_slurms_ports_break_no_rule_and_unqueried_list
     assert NOTE in {one.severity for one in notes if one.rule == "existing-slurm"}
 
 
-def test_fallback_domains_that_offer_the_shape_break_no_rule_and_are_noted_if_the_account_was_not_queried():
+def test_fallback_domains_that_offer_the_shape_do_not_break_the_rule_and_are_noted_without_the_accounts_facts():
     several = on_demand(fallbackDomains=["AD-2"]) | {"availabilityDomain": "AD-1"}
     offered = facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES})
     assert "slurm-fallback-domains" not in {one.rule for one in check(RULES, wanted(**several), offered)}
@@ -748,7 +748,7 @@ def test_a_growing_pool_and_an_unchanged_pool_terminate_no_node():
         assert check(RULES, wanted(**keeps), same) == ()
 
 
-def test_only_a_shared_login_home_replaces_the_machines_of_a_pool():
+def test_setting_share_login_user_replaces_the_machines_of_a_pool():
     own, shared = (wanted(**on_demand() | {"storage": {"home": {"shareLoginUser": shared}}}) for shared in (False, True))
     assert own.machines(own.pools[0]) == wanted(**on_demand()).machines(own.pools[0])
     assert shared.machines(shared.pools[0]) != own.machines(own.pools[0])
@@ -792,7 +792,7 @@ def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
     assert said[1].startswith("oci.storage.home.mount is fss")
 
 
-def test_a_stack_that_sets_nothing_has_no_file_system():
+def test_a_stack_that_does_not_set_storage_has_no_file_system():
     assert wanted().storage.systems == {}
 
 
@@ -816,7 +816,7 @@ def test_file_systems_on_oci_have_the_same_keys_as_on_aws():
         {"storage": {"home": {}}, "pools": [{"imageFamily": "ol9"}]},
     ],
 )
-def test_values_that_almost_break_a_check_are_accepted(changes):
+def test_values_that_almost_break_a_rule_are_accepted(changes):
     assert parsed(oci=changes)
 
 
@@ -831,7 +831,7 @@ def test_pools_may_differ_in_shape():
     assert found.sizes == {"gpu": 2, "h100": 0}
 
 
-def test_the_mount_options_of_an_existing_file_system_are_accepted_on_oci():
+def test_mount_and_share_login_user_may_be_set_for_an_existing_file_system_on_oci():
     own = {"home": {"existing": {"mountTarget": "ocid1.mounttarget.oc1..a"}, "mount": "/home", "shareLoginUser": True}}
     said = refused(oci=on_demand() | {"storage": own})
     assert said, "a new network contains no file system"

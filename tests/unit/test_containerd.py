@@ -1,4 +1,4 @@
-"""A build in a containerd container as a node runs it: with the real runner and real processes; only nerdctl is a stand-in."""
+"""A build in a containerd container as a node runs it: runner and processes are real; nerdctl and sudo are stand-ins."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def calls(head: Head, verb: str) -> list[list[str]]:
     return [words for words in listed if words[0] == verb]
 
 
-def test_the_image_is_pulled_once_and_the_line_has_its_digest_its_versions_and_the_gpus_it_sees(head):
+def test_the_image_is_pulled_once_and_the_line_has_its_digest_its_versions_and_the_gpus_in_the_container(head):
     line = built(head)
     assert f"pulling {IMAGE}" in line["said"]
     assert line["container"]["runtime"] == "containerd"
@@ -106,7 +106,7 @@ def test_a_command_runs_as_this_user_with_every_gpu_and_its_arguments_unchanged(
     assert calls(head, "rm")[-1] == ["rm", "--force", "busbar"], "the container that a killed run left is removed first"
 
 
-def test_a_person_can_read_the_planned_actions(head):
+def test_the_plan_shows_the_commands_and_starts_nothing(head):
     status, out, err = head.run(request(head), "plan")
     assert status == 0, err
     assert f"sudo -n {head.home}/bin/nerdctl pull {IMAGE}" in out

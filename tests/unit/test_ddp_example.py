@@ -22,13 +22,13 @@ ARTICLE = (Path(__file__).parents[1] / "golden" / "transcripts" / "k8s-torchrun-
 @pytest.fixture
 def read_log(monkeypatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
-    import read_log as found  # noqa: PLC0415 - an example, found here only
+    import read_log as found  # noqa: PLC0415 - only this fixture puts its folder on the path
 
     monkeypatch.delitem(sys.modules, "read_log")
     return found
 
 
-def test_the_articles_log_gives_its_accuracies_its_pace_and_its_network(read_log):
+def test_accuracies_epoch_time_and_network_are_read_from_the_articles_log(read_log):
     found = read_log.read(ARTICLE)
     assert found.accuracies == {10: 0.8046, 200: 0.856} == read_log.ARTICLE
     assert found.epoch_s == pytest.approx(4.43, abs=0.01)
@@ -81,7 +81,7 @@ def test_the_pods_find_each_other_through_the_service_and_nccl_uses_the_attached
     assert [plugin["type"] for plugin in json.loads(rail["spec"]["config"])["plugins"]] == ["host-device", "rdma"]
 
 
-def test_the_pods_run_the_script_of_this_folder_with_arguments_that_it_knows():
+def test_the_pods_run_the_example_script_with_arguments_that_the_script_knows():
     made = yaml.safe_load((FOLDER / "kustomization.yaml").read_text())
     (config,) = made["configMapGenerator"]
     pod = objects()["Job"]["spec"]["template"]["spec"]

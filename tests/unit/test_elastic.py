@@ -114,7 +114,7 @@ def test_a_paused_set_affects_neither_the_other_set_nor_its_own_running_nodes(he
     assert len(head.cloud.running) == 3
 
 
-def test_a_job_over_two_sets_starts_whole_or_not_at_all(head):
+def test_a_job_over_two_sets_keeps_no_machine_if_the_cloud_has_too_few(head):
     head.cloud.room = 3
     head.slurm.start(("7", [*head.nodes(2), *head.nodes(2, "p4")]))
     head.run(3)
@@ -233,7 +233,7 @@ def test_only_the_machine_that_is_never_reached_fails_and_its_reason_is_the_last
     assert head.slurm.reasons() == {head.nodes(1)[0]: "its machine was not reached within 1800 s: Connection refused"}
 
 
-def test_a_node_that_slurm_gave_up_while_it_started_has_no_machine_left(head):
+def test_the_machine_of_a_node_that_slurm_gave_up_during_its_start_is_terminated(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     spool.write(str(head.spool), spool.FAILED, [spool.Group("", (head.nodes(1)[0],))])
@@ -303,7 +303,7 @@ def test_slurmd_of_a_static_node_that_does_not_respond_is_started_again(head):
     head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
     head.run(3)
     assert head.joined == [STATIC], "slurmd is started once a minute"
-    assert STATIC in head.slurm.reasons(), "Slurm returns the node by itself once its slurmd answers"
+    assert STATIC in head.slurm.reasons(), "Slurm itself returns the node to service when slurmd answers"
     head.run(1, seconds=60)
     assert head.joined == [STATIC] * 2
 
@@ -347,7 +347,7 @@ def story(head: Controller) -> Iterator[None]:
 
 
 def play(head: Controller) -> int:
-    """Play the story, with another run after a killed one; return the number of steps."""
+    """Play the story; after a run that is killed, run again. Return the number of steps."""
     for _ in story(head):
         try:
             head.run()
@@ -436,7 +436,7 @@ def test_a_state_of_another_version_is_refused(tmp_path):
         *((name, "") for name in ("gpu-dy-p5-9", "gpu-dy-p5-0", "gpu-dy-p5-01", "gpu-st-p5-1", "gpu-dy-p5", "x")),
     ],
 )
-def test_the_name_of_a_node_says_which_set_it_belongs_to(head, node, node_set):
+def test_the_set_of_a_node_follows_from_its_name(head, node, node_set):
     assert head.settings.set_of(node) == node_set
 
 

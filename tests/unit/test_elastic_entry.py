@@ -110,7 +110,7 @@ def test_if_the_test_could_not_run_no_machine_joins(head):
     assert set(head.slurm.reasons().values()) == {"entry test: nccl-tests did not build"}
 
 
-def test_the_wait_for_a_test_is_bounded_and_longer_than_the_time_a_start_may_take(tmp_path):
+def test_a_test_has_its_own_time_limit_which_may_be_longer_than_the_limit_of_a_start(tmp_path):
     head = Controller(tmp_path, entry_s=3000)
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
@@ -247,7 +247,7 @@ def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, m
     assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
 
 
-def test_files_of_a_known_launch_stay_even_while_they_are_written_and_other_launches_files_are_removed(tmp_path):
+def test_the_files_of_a_known_launch_are_kept_even_half_written_and_those_of_other_launches_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()

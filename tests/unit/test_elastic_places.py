@@ -34,7 +34,7 @@ def own_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def head(tmp_path: Path) -> Controller:
-    """Return a controller whose update wrote topology.conf."""
+    """Return a controller on which an update has written topology.conf."""
     made = Controller(tmp_path)
     made.topology.write_text(places.conf(made.settings.sets, State(str(tmp_path / "none"))))
     return made
@@ -58,7 +58,7 @@ def test_nodes_without_a_machine_share_one_switch_for_each_set(head):
 
 
 def test_slurm_does_not_read_an_unchanged_topology_again(head):
-    """If a node registers in the second in which Slurm reads the file, Slurm considers it rebooted, and it is terminated."""
+    """A node that registers in the second in which Slurm reads the file counts as rebooted, and its machine is terminated."""
     head.slurm.start(("7", head.nodes(2)))
     head.run(60)
     assert head.slurm.reconfigured == 0
@@ -127,7 +127,7 @@ def test_a_cloud_that_refuses_leaves_the_file_as_it_is_and_the_log_says_why(head
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nSwitchName=s Nodes=ALL\n"])
-def test_a_cluster_without_our_topology_conf_gets_none(head, text):
+def test_topology_conf_is_written_only_if_busbar_wrote_it_before(head, text):
     head.topology.unlink()
     if text:
         head.topology.write_text(text)

@@ -1,4 +1,4 @@
-"""Sets whose capacity is bought for a period, such as a Capacity Block: outside it, their nodes are DOWN."""
+"""Sets whose capacity is bought for a period, such as a Capacity Block: outside that period, their nodes are DOWN."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_before_a_capacity_block_begins_its_nodes_are_down_with_the_reason_and_n
     head.slurm.start(("7", head.nodes(2)))
     head.slurm.start(("8", head.nodes(2, "p4")))
     head.run(300)
-    assert set(head.slurm.reasons()) == set(head.nodes(8)), "however long that takes"
+    assert set(head.slurm.reasons()) == set(head.nodes(8)), "the nodes stay down until the block begins"
     assert head.cloud.calls.count("launch") == 1, "only the other set is launched"
     assert len(head.cloud.running) == 2
     assert head.said.count(f"gpu/p5: {SOON}") == 1
@@ -70,7 +70,7 @@ def test_a_node_that_failed_for_another_reason_stays_down_until_the_capacity_blo
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
 
 
-def test_while_the_cloud_does_not_answer_a_set_stays_as_it_last_was_and_is_open_at_first(head):
+def test_a_set_is_open_until_the_cloud_first_answers_and_keeps_its_last_state_while_the_cloud_does_not(head):
     head.cloud.hides = BusyError("Throttling", "wait")
     closed(head)
     assert not head.slurm.reasons()
@@ -90,7 +90,7 @@ def test_a_set_that_an_update_removes_is_forgotten(head):
     assert (state.shut, state.pauses, state.failed) == ({}, {}, {})
 
 
-def test_a_set_that_an_update_buys_in_another_way_is_open_within_a_minute(head):
+def test_a_set_that_no_longer_uses_a_capacity_block_is_open_within_70_seconds(head):
     closed(head)
     head.cloud.shut = {}  # the stack no longer uses a Capacity Block
     head.run(14)

@@ -1,4 +1,4 @@
-"""A build in a container as a head node runs it: with the real runner and real processes; only enroot is a stand-in."""
+"""A build in a container as a head node runs it: with the real runner and real processes; enroot is a stand-in."""
 
 from __future__ import annotations
 

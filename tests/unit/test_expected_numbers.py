@@ -11,7 +11,7 @@ from catalogue.published import ROWS
 from tools import expected_numbers
 
 PAGE = Path(__file__).parents[2] / "docs" / "expected-numbers.md"
-#: How much published healthy clusters may differ from the prediction, as a share of it.
+#: How much the busbw of a published healthy cluster may differ from its prediction, as a share of the prediction.
 WITHIN = 0.25
 
 

@@ -95,7 +95,7 @@ def test_the_reason_of_a_failure_is_the_last_line_of_stderr_or_else_of_stdout(an
     assert answer.why == why
 
 
-def test_one_connection_is_opened_to_each_other_node_and_its_failure_is_left_to_the_next_command(programs, monkeypatch):
+def test_one_connection_is_opened_to_every_node_but_the_first_and_a_failure_is_left_to_the_next_command(programs, monkeypatch):
     programs.ends = {"10.0.0.2": [LATE]}
     with tempfile.TemporaryDirectory(prefix="bb") as home:  # a socket's path must be short
         monkeypatch.setenv("HOME", home)
@@ -143,7 +143,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_a_retest_is_kept_refers_to_the_first_measurement_and_is_not_repeated(cluster):
+def test_a_retest_refers_to_the_first_measurement_and_its_saved_result_is_not_measured_again(cluster):
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 3.5))}
     request = cluster.request(DECIDING, LOOKS, evidence=Evidence("/first", "abc"))
     found = retest_run.retest(request, cluster.said.append)
@@ -196,7 +196,7 @@ def test_the_bytes_moved_are_the_difference_of_counters_present_before_and_after
     assert traffic.between(NODES, [facts(1)] * 2, [facts(2)] * 2, []).nvlink_tx_bytes is None
 
 
-def test_port_events_are_the_counters_that_grew_the_largest_first():
+def test_port_events_are_the_counters_that_grew_sorted_by_growth():
     before = [facts(0, discards=1, cnp=5, resets=None), facts(0, discards=1)]
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
     found = traffic.between(NODES, before, after, ["m0"]).events

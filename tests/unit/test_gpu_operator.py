@@ -19,7 +19,7 @@ from config.kubernetes.model import GpuOperator
 from manifests import objects, operator, ours, vendors
 
 LABELS = {"app.kubernetes.io/instance": "k8s", "app.kubernetes.io/part-of": "busbar-gpu-operator"}
-#: One object each of some of the kinds in chart 24.3.0, not in the order in which they must be applied.
+#: Some objects like those of chart 24.3.0, not in the order in which they must be applied.
 RENDERED = """
 apiVersion: nvidia.com/v1
 kind: ClusterPolicy
@@ -150,7 +150,9 @@ def test_custom_resource_definitions_are_established_before_other_objects_are_ap
     kubernetes_operator.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "gpu-operator", "gpus": {"gpu0": 1, "gpu1": 1}}
     told = [words[0] for words in cluster.calls if words[0] == "apply" or "clusterpolicies.nvidia.com" in words]
-    assert told == ["get", "apply", "get", "get", "get", "apply"], "one get looks for a foreign definition; three wait for ours"
+    assert told == ["get", "apply", "get", "get", "get", "apply"], (
+        "one get looks for a foreign definition; three wait for the new one"
+    )
     assert {kind for kind, _ in cluster.objects} == {kind for kind, _, _ in ASK["objects"]}
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 

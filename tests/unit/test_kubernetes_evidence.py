@@ -20,7 +20,7 @@ REQUEST = {"run_id": "abc1", "kind": "measure"}
 
 
 class Pods(Cluster):
-    """Commands in pods run on this machine, each pod in its own home folder; a deleted pod is answered with NotFound."""
+    """Commands in pods run on this machine, in one home folder for each pod; commands in a deleted pod get NotFound."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Pods(Cluster):
         self._one_at_a_time = threading.Lock()
 
     def delete(self, pod: str) -> None:
-        """Delete a pod once no command runs in it, so that a copy that has begun sees only what was there before."""
+        """Delete a pod while no command runs, so that a copy that has begun sees only files from before the deletion."""
         with self._one_at_a_time:
             self.gone.add(pod)
 
@@ -119,7 +119,7 @@ def test_a_new_pod_gets_the_files_of_ended_runs_and_keeps_its_own_files(pods):
 
 
 @pytest.mark.parametrize("request_", [{"run_id": "abc1", "kind": "build"}, {"run_id": "../x", "kind": "measure"}, {}])
-def test_a_request_that_is_no_measurement_or_has_no_valid_run_id_keeps_no_files(pods, tmp_path, request_):
+def test_no_files_are_kept_for_a_request_that_is_no_measurement_or_has_no_valid_run_id(pods, tmp_path, request_):
     with Evidence(pods, "busbar", "p", request_) as evidence:
         writes(pods, "p", "runs/abc1/line.json", "{}")
     assert not kept(tmp_path)

@@ -218,7 +218,7 @@ def one_pod(cluster: Cluster, words: tuple[str, ...], given: Any) -> Answer:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_command_runs_in_the_first_nodes_pod_in_its_home(monkeypatch, capsys):
+def test_a_command_runs_in_the_home_folder_of_the_pod_on_the_first_node(monkeypatch, capsys):
     (words,) = run(monkeypatch, REQUEST, 0)
     assert words[-6:] == ["--container", "ranks", "--", "sh", "-c", "cd /busbar && work"]
     assert "busbar-ranks-0-x" in words

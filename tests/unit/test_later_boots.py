@@ -18,7 +18,7 @@ _ROOT = "/dev/vda1 / ext4 defaults 0 1"
 #: file systems are mounted, so a local bind mount that waits for the network makes a cycle. Ubuntu has no such cycle,
 #: because systemd-networkd.service has no such dependency.
 _MANAGER = "[Service]\nType=oneshot\nExecStart=/bin/true\n[Unit]\nBefore=network-online.target\n"
-#: How the line for homes was written until this test found the cycle.
+#: The former line for the login user's home, which makes a cycle.
 _LOCAL_BIND = "/var/lib/busbar/home/opc /home/opc none bind,x-systemd.requires-mounts-for=/home 0 0"
 _HOMES = "10.0.1.9:/files /home nfs defaults,noatime,nconnect=16,_netdev 0 0"
 
@@ -72,12 +72,12 @@ def test_no_later_boot_has_a_dependency_cycle_that_systemd_breaks_by_dropping_a_
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_file_system_that_is_missing_at_a_later_boot_does_not_end_that_boot_in_emergency_mode(generated, name):
-    """local-fs.target has OnFailure=emergency.target, in which nobody can log in to a machine that still costs money."""
+    """local-fs.target has OnFailure=emergency.target: nobody could log in to the machine, which would still cost money."""
     needed = generated(*TABLES[name]) / "local-fs.target.requires"
     assert [path.name for path in needed.iterdir()] == ["-.mount"]
 
 
-def test_no_unit_of_ours_makes_a_dependency_cycle_with_the_mounts(generated):
+def test_no_unit_of_busbar_makes_a_dependency_cycle_with_the_mounts(generated):
     units = generated(*TABLES["aws-login-slurm-containers"])
     for name, text in UNITS.items():
         (units / name).write_text(text)

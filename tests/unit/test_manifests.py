@@ -60,7 +60,7 @@ def pod(name: str) -> dict[str, Any]:
 
 
 def test_the_variable_of_the_remote_shell_has_the_same_name_everywhere():
-    # It is in three packages that must not import each other: the runner's, the one that runs beside kubectl, the manifests.
+    # Three packages that must not import each other write this name: benchmarks, components.remote_scripts and manifests.
     (container,) = one("privileged", "Job")["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
     assert given[placeholders.REMOTE_SHELL] == ranks.REMOTE_SHELL
@@ -79,7 +79,7 @@ def test_every_reviewed_file_belongs_to_a_stack_file_of_this_test():
 @pytest.mark.parametrize("name", TEXTS)
 def test_every_object_is_valid_by_kubernetes_1_28s_own_schemas(name):
     for each in yaml.safe_load_all(objects.text(made(name))):
-        # Multus's and MPI Operator's own kinds, which the rehearsed API server validates.
+        # The rehearsed API server validates the kinds that Multus and MPI Operator define.
         if each["kind"] not in {"NetworkAttachmentDefinition", "MPIJob"}:
             kubernetes_validate.validate(each, "1.28", strict=True)
 
@@ -93,7 +93,7 @@ def test_the_schemas_would_refuse_a_misspelt_field_and_a_wrong_type():
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_object_is_labelled_as_ours_and_is_in_our_namespace(name):
+def test_every_object_has_the_stacks_labels_and_is_in_the_stacks_namespace(name):
     for each in made(name):
         assert ours.labels("k8s").items() <= each["metadata"]["labels"].items(), each["kind"]
         assert each["kind"] == "Namespace" or each["metadata"]["namespace"] == "busbar"
@@ -127,7 +127,7 @@ def test_there_is_one_pod_for_each_named_node_and_no_two_pods_share_a_node():
     )
 
 
-def test_an_mpi_jobs_workers_equal_the_pods_of_a_job_and_its_launcher_has_no_gpus_and_no_labels():
+def test_workers_of_an_mpi_job_equal_the_pods_of_a_job_and_the_launcher_has_no_gpus_and_no_labels():
     replicas = one("mpi-operator", "MPIJob")["spec"]["mpiReplicaSpecs"]
     assert (replicas["Worker"]["replicas"], replicas["Launcher"]["replicas"]) == (2, 1)
     worker = replicas["Worker"]["template"]
@@ -136,7 +136,7 @@ def test_an_mpi_jobs_workers_equal_the_pods_of_a_job_and_its_launcher_has_no_gpu
     launcher = replicas["Launcher"]["template"]
     assert "metadata" not in launcher
     assert "limits" not in launcher["spec"]["containers"][0]["resources"]
-    assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer MPI Operators make it themselves"
+    assert "Service" not in {each["kind"] for each in made("mpi-operator")}, "newer MPI Operators make the Service themselves"
 
 
 def test_a_pod_takes_all_gpus_and_is_privileged_only_for_rdma_without_a_device_plugin():

@@ -49,7 +49,7 @@ def test_mutants_are_of_every_kind(tmp_path):
     }
 
 
-def test_a_sample_depends_only_on_the_seed_and_takes_each_line_once():
+def test_a_sample_depends_only_on_the_seed_and_takes_each_line_at_most_once():
     files = ["benchmarks/judge/checks.py", "benchmarks/plan/gate.py"]
     first, second, other = (sample(ROOT, files, 8, random.Random(seed)) for seed in (1, 1, 2))  # noqa: S311 - a sample
     assert first == second != other

@@ -55,7 +55,7 @@ def test_a_rail_at_an_unusual_rate_is_named_with_the_usual_rate(found):
     assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, but 100 Gb/sec is usual"]
 
 
-def test_rails_of_one_node_must_be_equal_even_if_every_node_has_the_same(found):
+def test_a_rail_slower_than_the_others_of_its_node_is_named_even_if_it_is_slow_on_every_node(found):
     for each in found:
         each["hca"]["mlx5_1"]["rate"] = "100 Gb/sec"
         each["hca"]["mlx5_2"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")

@@ -1,4 +1,4 @@
-"""Conclusions from a booting node's answers, and the commands that the node gets; answers are canned, and no ssh runs."""
+"""Conclusions from a booting node's answers, and the commands that the node gets; answers are stand-ins, and no ssh runs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Answers:
         return node_look.look(node, WAY._replace(**changes), self.notes.append)
 
 
-def test_a_node_is_ready_once_its_first_boot_is_done_and_all_its_rails_are_up(monkeypatch):
+def test_a_node_is_ready_when_its_first_boot_is_done_and_all_its_rails_are_up(monkeypatch):
     answers = Answers(monkeypatch, 0, f"{DONE}m2 m0 m1\n")
     assert answers.look() == node_look.Seen("ssh-ed25519 AAAAPinned", {})
     assert answers.look(NODE) == node_look.Seen("ssh-ed25519 AAAAScanned", {})
@@ -132,7 +132,7 @@ def test_the_facts_program_gets_the_nodes_address_and_its_last_line_of_output_is
     ((command, stdin),) = answers.asked
     assert command == "python3 -IS -"
     called: list[dict[str, Any]] = []
-    exec(stdin.replace("PROGRAM", ""), {"json": json, "main": lambda **given: called.append(given)})  # noqa: S102 - our own text
+    exec(stdin.replace("PROGRAM", ""), {"json": json, "main": lambda **given: called.append(given)})  # noqa: S102 - the tests' text
     assert called == [{"address": "10.0.0.2", "mpi": ["/mpi*"]}]
     assert answers.look(first_boot=False, facts="PROGRAM", hcas=["m0", "m1", "m9"]) is None
     assert answers.notes == ["2 of 3 rails are not active: m1, m9"]
@@ -238,7 +238,7 @@ def test_a_head_node_that_makes_no_key_is_named_with_its_output(monkeypatch):
     assert str(ended.value) == "no key could be made on the head node a: Read-only file system"
 
 
-def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_head_and_the_operator(monkeypatch):
+def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_head_nodes_and_operators_keys(monkeypatch):
     calls: list[tuple[str, str, str]] = []
 
     def call(node: dict[str, str], _way: Any, command: str, stdin: str) -> tuple[int, str, str]:
@@ -261,7 +261,7 @@ def test_every_node_learns_each_host_key_by_address_and_name_and_accepts_the_hea
 
 @pytest.fixture
 def says(tmp_path, monkeypatch, capsys):
-    """Return a function that writes programs and reports on a machine with these and the RDMA devices below `tmp_path`."""
+    """Return a function that writes programs to PATH and returns the facts of this machine; sysfs is below `tmp_path`."""
 
     def run(**programs: str) -> dict[str, Any]:
         for name, script in programs.items():

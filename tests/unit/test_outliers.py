@@ -13,7 +13,7 @@ from benchmarks.judge.outliers import limit_gb_s, middle_of
 @pytest.mark.parametrize(
     ("numbers", "limit"),
     [
-        ([100.0], 0.0),  # nobody to compare with
+        ([100.0], 0.0),  # nothing to compare with
         ([100.0, 50.0], 80.0),  # 0.8 of the better one
         ([100.0, 100.0, 100.0], 90.0),  # a deviation is at least 2 %, and five are allowed
         ([90.0, 100.0, 110.0], 100 - 5 * 1.4826 * 10),  # wide apart: five robust deviations

@@ -1,4 +1,4 @@
-"""The comment of a pull request says what bandwidth to expect and what would change, from the engine's own JSON."""
+"""The comment on a pull request says what bandwidth to expect and what would change, from the engine's own JSON."""
 
 from __future__ import annotations
 

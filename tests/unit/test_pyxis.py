@@ -130,7 +130,7 @@ def test_a_slurm_that_could_not_start_ranks_in_an_image_is_refused_before_the_im
     assert not (head.home / "enroot.calls").exists()
 
 
-def test_a_file_that_is_no_image_is_refused_in_pyxis_words(head):
+def test_a_file_that_is_no_image_is_refused_with_the_message_of_pyxis(head):
     (head.home / "registry" / "tests:1").write_text("a page\n")
     said = refused(head)
     assert "the image does not start on the first node: pyxis: failed to create container filesystem for image: " in said

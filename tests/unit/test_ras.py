@@ -45,7 +45,7 @@ def _missing(rank: int, *, unresponsive: bool, dead: bool) -> dict[str, object]:
 
 
 def _client(folder, json_answer: str | None, text: str = _TEXT) -> str:
-    """Write a client that answers in JSON, or refuses that option like versions before 2.28.7 and answers in text."""
+    """Write a client that answers in JSON or, like versions before 2.28.7, refuses the option for JSON and answers in text."""
     (folder / "answer").write_text(json_answer or "")
     path = folder / "ncclras"
     as_json = f"cat {folder}/answer" if json_answer is not None else "echo 'Usage: ncclras [OPTION]...' >&2; exit 1"

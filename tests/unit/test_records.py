@@ -74,7 +74,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Ask
 
 @pytest.fixture
 def drawing(keeping, tmp_path):
-    """Records as in `keeping`, and a report, which takes most of a run's time."""
+    """Return `keeping` with a report. Drawing the report takes most of a test's time, so only some tests draw one."""
     return replace(keeping, records=keeping.records.model_copy(update={"report": str(tmp_path / "report")}))
 
 
