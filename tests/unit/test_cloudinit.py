@@ -149,7 +149,7 @@ def test_no_first_boot_stops_the_firewall_and_no_login_node_trusts_a_network():
             assert "--zone=trusted" not in text
 
 
-def test_disks_are_found_at_boot_and_not_named_in_the_text():
+def test_a_first_boot_names_no_disk_and_is_the_same_for_h100_and_h200():
     assert "/dev/nvme0n1" not in TEXTS["node-ol8"]
     assert node("ol8", "BM.GPU.H100.8") == node("ol8", "BM.GPU.H200.8")
 

@@ -380,7 +380,7 @@ def test_a_run_that_is_killed_at_any_step_is_continued_by_the_next(tmp_path):
         assert all("InsufficientInstanceCapacity" in reason for reason in head.slurm.reasons().values()), where
 
 
-def test_the_lock_is_released_however_its_holder_ends(tmp_path):
+def test_the_lock_is_released_when_its_holder_is_killed(tmp_path):
     path = str(tmp_path / "lock")
     program = f"import os, sys; sys.path.insert(0, {str(Path.cwd())!r})\nfrom scheduler.elastic.state import only_one\n"
     holder = subprocess.Popen(

@@ -210,7 +210,7 @@ def test_a_head_node_without_enroot_is_refused(head):
     assert f"the head node has no enroot, but ranks are to run in {URI}" in refused(head)
 
 
-def test_an_import_that_does_not_finish_is_stopped_at_its_timeout_and_leaves_no_complete_file(head):
+def test_an_import_that_does_not_finish_is_stopped_at_its_timeout_and_leaves_no_file(head):
     (head.home / "slow").touch()
     assert "was not imported in time" in refused(head, timeout_s=2)
     assert not [path for path in (head.home / "fsx").rglob("*") if path.is_file()]

@@ -38,7 +38,7 @@ def test_a_node_whose_port_is_closed_is_named_with_the_nodes_that_tried_to_reach
     assert [one.partition(" on TCP")[0] for one in said] == ["n1 cannot reach n0", "n2 cannot reach n0"]
 
 
-def test_a_node_without_ssh_is_named_before_anything_runs():
+def test_a_node_that_does_not_answer_over_ssh_is_named():
     said = reachability.unreachable(NODES, [LISTENS, ["false"], LISTENS], 60)
     assert said == ["n1 did not answer over SSH"]
 

@@ -1,4 +1,4 @@
-"""Before the engine runs, a truncated state is restored from the engine's own backup, and a dead lock is removed."""
+"""Before the engine runs, a truncated state is restored from the engine's own backup, and a stale lock is removed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WHOLE = json.dumps({"version": 3, "checkpoint": {"latest": {"resources": []}}})
 
 @pytest.fixture
 def state(tmp_path):
-    """Return the file of a stack's state in a backend, beside which its backup belongs."""
+    """Return the path of a stack's state in a backend; the backup's path is this path with `.bak` appended."""
     place = tmp_path / ".pulumi" / "stacks" / "busbar"
     place.mkdir(parents=True)
     return place / "dev.json"
@@ -53,7 +53,7 @@ def test_another_stacks_truncated_state_and_the_backup_of_a_removed_stack_are_ig
 
 
 @pytest.mark.parametrize(("hostname", "lifted"), [(socket.gethostname(), True), ("elsewhere", False)])
-def test_a_dead_lock_is_removed_and_one_that_may_be_alive_is_left_to_the_engine(tmp_path, monkeypatch, hostname, lifted):
+def test_a_stale_lock_is_removed_and_a_lock_of_another_machine_is_left_to_the_engine(tmp_path, monkeypatch, hostname, lifted):
     place = tmp_path / ".pulumi" / "locks" / "organization" / "busbar" / "dev"
     place.mkdir(parents=True)
     lock = {"pid": 1, "username": "root", "hostname": hostname, "timestamp": "2026-11-22T21:00:00Z"}

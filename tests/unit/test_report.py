@@ -1,4 +1,4 @@
-"""The report is one self-contained page that shows every number once and executes nothing from its data."""
+"""The report is one self-contained page that agrees with the outputs and executes nothing from its data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTPUTS = {"pass": PASSED, "short": SHORT, "nothing": flat("")}
 
 @functools.cache
 def page_of(kind: str) -> str:
-    """Return the page of the outputs of that name; each page is drawn once."""
+    """Return the page of the outputs named `kind`; each page is drawn once."""
     return web_page.html(OUTPUTS[kind])
 
 
@@ -96,7 +96,7 @@ def test_a_picture_shows_every_size_of_a_collective_at_its_own_number():
     assert numbers == [found["out_of_place"]["busbw_gb_s"] for found in PASSED["results"]["all_reduce"]]
 
 
-def test_a_picture_shows_the_ceiling_and_the_gate_at_its_size():
+def test_a_picture_shows_the_ceiling_and_the_gate_at_the_gates_message_size():
     assert drawn(PASSED, "ceiling")[1] == pytest.approx([0.05, 0.05])
     sizes, limits = drawn(PASSED, "gate")
     assert sizes == [32 * 1024**2, 64 * 1024**2]
@@ -274,7 +274,7 @@ def test_the_node_table_shows_each_nodes_bandwidth_and_traffic_and_which_node_is
     assert counted[5].inside_gb_s == 5.0
 
 
-def test_the_node_table_is_sorted_by_any_column_without_a_script():
+def test_the_node_table_can_be_sorted_by_any_column_without_a_script():
     text = nodes.table(of_eight(SLOW_NODE) | {"inside_gb_s": [8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]})
     assert [int(place) for place in re.findall(r"--inside_gb_s:(\d+)", text)] == [7, 6, 5, 4, 3, 2, 1, 0]
     for key in ("name", "inside_gb_s", "worst_pair_gb_s"):

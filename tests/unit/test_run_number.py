@@ -1,4 +1,4 @@
-"""Measuring again raises `measure.run` for every update from then on, and the stack file stays as it is."""
+"""`make measure` raises `measure.run` for every later update, and does not change the stack file."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ def test_after_two_calls_of_make_measure_the_run_number_is_two_above_the_stack_f
     assert (checkout / "Pulumi.dev.yaml").read_text() == given
 
 
-def test_a_stack_without_a_file_is_refused_by_the_command_itself(checkout):
+def test_no_run_number_is_written_for_a_stack_without_a_stack_file(checkout):
     assert run_number.main(["raise", "nope"]) == 0
     assert not (checkout / ".busbar").exists()

@@ -91,7 +91,7 @@ def test_memory_is_scheduled_and_constrained_only_if_requested(memory, select, c
     assert ("ConstrainRAMSpace=yes" in found["cgroup.conf"]) is constrained
 
 
-def test_only_nodes_with_gpus_have_gpus():
+def test_only_nodes_with_gpus_are_listed_in_gres_conf():
     assert [line for line in gres_conf(cluster()).splitlines() if line.startswith("NodeName")] == [
         "NodeName=gpu-st-p5-1 Name=gpu Type=h100 File=/dev/nvidia[0-7]",
         "NodeName=gpu-st-p5-2 Name=gpu Type=h100 File=/dev/nvidia[0-7]",
@@ -130,7 +130,7 @@ def test_the_nodes_of_a_rack_are_a_block_of_slurms_topology():
     ]
 
 
-def test_nodes_have_a_script_in_each_folder_that_slurmd_runs():
+def test_each_folder_whose_scripts_slurmd_runs_has_a_script():
     text = slurm_conf(cluster(scripts=True))
     folders = re.findall(r"^(?:Prolog|Epilog)=/etc/slurm/(\S+)/\*$", text, re.MULTILINE)
     assert sorted(name.partition("/")[0] for name in scripts()) == sorted(folders) == ["epilog.d", "prolog.d"]

@@ -215,8 +215,8 @@ def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
 
 
 @pytest.mark.parametrize("noise", [0.01, 0.04, 0.1])
-def test_the_margin_for_slow_grows_with_the_noise(noise):
-    """In a noisy but healthy cluster, no trial runs twice."""
+def test_no_trial_in_a_noisy_but_healthy_cluster_runs_twice(noise):
+    """The margin below which a trial counts as slow grows with the noise."""
     again = 0
     for seed in range(5):
         fabric = Fabric(64, 1, (), noise=noise, seed=seed)
@@ -374,7 +374,7 @@ def test_eight_nodes_need_at_most_a_third_of_the_rounds_of_all_pairs():
 
 
 def test_blaming_a_node_for_its_link_scores_worse():
-    """The score itself can fail: blaming a node for a link is wrong and misses the link."""
+    """A finding that blames a node for a bad link counts as one wrong cause and one missed cause."""
     fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
     told = score(fabric, whole_gb_s=fabric.whole())
     other = score(Fabric(8, 4, (Fault("node", (1,), (), 0.5),)), whole_gb_s=fabric.whole())
@@ -445,7 +445,7 @@ def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
 
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
-def test_healthy_leaves_whose_uplinks_two_nodes_fill_cause_no_blame(leaf, spine):
+def test_healthy_leaves_cause_no_blame_although_two_nodes_fill_their_uplinks(leaf, spine):
     """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
@@ -459,7 +459,7 @@ def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_lin
     assert Score.recall(scores) >= 0.95
 
 
-def test_part_of_a_cluster_that_is_cut_off_is_still_named_where_most_of_a_round_is_slow():
+def test_a_part_of_a_cluster_that_is_slow_with_the_rest_is_named_although_most_of_a_round_is_slow():
     """Nodes 0 to 15 are fine among themselves, and slow with all others, however few pairs run."""
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
@@ -516,14 +516,14 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
 
 @pytest.mark.parametrize("first", [22, 69, 169, 1416])
 def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first):
-    """Rings with the link in them were slow five times by chance, and the link itself was fine whenever it ran."""
+    """Rings with the link in them were slow five times by chance, and the link was fine in every trial of its own."""
     (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
     assert [one.kind for one in score.finding.culprits] in ([], ["link"])
     assert not score.wrong
 
 
 def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
-    """The link is faulty only at times: individual rails run three times while it is fine, and then while it is not."""
+    """The link is faulty only at times: its single rails run three times while the link is fine, then while it is faulty."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():
         singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]
@@ -538,7 +538,7 @@ def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fi
 
 
 @pytest.mark.parametrize(("nodes", "ends"), [(8, (0, 3)), (16, (0, 5)), (17, (4, 11)), (64, (20, 57))])
-def test_a_slow_link_that_no_ring_crosses_is_found_where_an_all_to_all_is_short(nodes, ends):
+def test_a_slow_link_that_no_ring_crosses_is_found_if_an_all_to_all_is_short(nodes, ends):
     fabric = Fabric(nodes, 4, (Fault("link", ends, (), 0.5),))
     ring = run(fabric, Search(nodes, 4, None, fabric.healthy()))
     assert ring.culprits == ()

@@ -1,4 +1,4 @@
-"""Multus and whereabouts from their vendors' manifests: downloads are checked, and nobody's network is taken away."""
+"""Multus and whereabouts from their vendors' manifests: downloads are checked, and a network in use is not removed."""
 
 from __future__ import annotations
 
@@ -280,7 +280,7 @@ def test_destroy_deletes_pods_before_their_rights_and_the_definitions(cluster, m
     assert not cluster.objects
 
 
-#: A network definition and an attached pod in a namespace of somebody else.
+#: A network definition and an attached pod in another user's namespace.
 NETWORK = {"metadata": {"namespace": "theirs", "name": "fast"}, "spec": {"config": '{"ipam": {"type": "whereabouts"}}'}}
 ATTACHED = {
     "metadata": {"namespace": "theirs", "name": "x", "annotations": {"k8s.v1.cni.cncf.io/networks": "fast"}},

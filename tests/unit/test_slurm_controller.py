@@ -23,7 +23,7 @@ FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Redirect the controller's files below a folder, for all paths that are known here; return the folder."""
+    """Redirect all paths of the controller's files that these tests use below a folder; return the folder."""
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
     monkeypatch.setattr(slurm_facts, "facts", lambda: dict(FACTS))
     for module, name in ((controller, "KEY"), (settings, "CONFIGURATION"), (programs, "ARCHIVE"), (programs, "PROGRAMS")):
@@ -56,7 +56,7 @@ def test_the_ssh_key_of_the_controller_is_made_once_and_only_its_public_half_is_
 
 
 def test_on_aws_the_metadata_service_is_not_asked_for_a_region(machine):
-    assert controller.identity("aws", lambda *_: pytest.fail("nobody is asked"))["region"] == ""
+    assert controller.identity("aws", lambda *_: pytest.fail("the metadata service is asked"))["region"] == ""
     assert machine
 
 

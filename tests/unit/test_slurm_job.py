@@ -54,7 +54,7 @@ esac""",
     return folder
 
 
-def test_every_placeholder_of_the_document_is_filled_once_the_nodes_and_folders_are_known(job):
+def test_every_placeholder_of_the_document_is_filled_with_the_names_and_addresses_of_the_nodes(job):
     known = {placeholders.name(n): node.name for n, node in enumerate(NODES)}
     known |= {placeholders.address(n): node.address for n, node in enumerate(NODES)}
     found = slurm_job.measurement(job, BUILT, known)

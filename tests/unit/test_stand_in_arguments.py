@@ -1,4 +1,4 @@
-"""A stand-in command refuses an unknown option, by name, before it does anything; it never accepts one silently."""
+"""A stand-in command refuses an unknown option by its name, and never accepts one silently."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ print("all arrived")
 """
 
 
-def test_a_signal_that_arrives_at_any_step_of_the_wait_stops_it():
+def test_a_signal_that_arrives_at_any_step_of_the_wait_ends_the_wait():
     done = subprocess.run([sys.executable, "-c", _MANY], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "all arrived\n", done.stderr
 

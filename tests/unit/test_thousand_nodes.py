@@ -1,6 +1,6 @@
 """1,024 nodes of 8 GPUs through the real runner and the real judge: the line fits, and the worst nodes are named.
 
-Programs are models: ssh answers for every node with facts, and mpirun with the rows of all collectives.
+The programs are stand-ins: ssh answers for every node with facts, and mpirun with the rows of all collectives.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def asked() -> Asked:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, asked) -> tuple[str, str]:
-    """Return the runner's output for a cluster with one node that is slow inside and one whose rails carried nothing."""
+    """Return the runner's output for a cluster with one node that is slow by itself and one whose rails carried nothing."""
     head = Head(tmp_path_factory.mktemp("head"))
     facts(head, asked)
     mpirun = head.home / "mpi" / "bin" / "mpirun"
@@ -89,7 +89,7 @@ def facts(head: Head, asked: Asked) -> None:
 
     for name, tx_bytes in (("before", 0), ("after", sent), ("silent", 0)):
         (head.home / name).write_text(said(tx_bytes) + "\n")
-    # Thousands of these run, so the shell does everything itself and starts no other program.
+    # Thousands of these answers are given, so the shell does everything itself and starts no other program.
     answer = (
         f'moment=before; case "$words" in *--harvest*) moment=after; [ $at = {address(SILENT)} ] && moment=silent;; esac\n'
         f"read -r up rest < /proc/uptime; clock=$(({int(time.time() - time.monotonic())} + ${{up%%.*}}))\n"

@@ -91,7 +91,7 @@ def ssh(tmp_path, monkeypatch):
 
 
 def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None, again: dict[str, str] | None = None) -> dict:
-    """Return the answer of the records stage to a run with that evidence, and a retest with its own that did not count."""
+    """Return the answer of the records stage to a run with `evidence`; a retest with transcript `again` did not count."""
     judged = judge(json.dumps(document() | {"evidence": evidence}), ASKED)
     record = outputs.measured(judged, ASKED, BUILT, {"again": {"evidence": again}} if again else {}, 0)
     whole = outputs.flat(outputs.expected(ASKED, None), record)
@@ -114,7 +114,7 @@ def test_a_transcript_is_copied_over_ssh_with_pinned_keys_and_without_prompts(tm
 def test_the_transcript_of_a_retest_that_did_not_count_is_requested_too(tmp_path, ssh):
     """The retest's transcript is evidence of a result that was short twice; the first transcript does not name it.
 
-    Here its sha256 is wrong, which is a warning.
+    Here the sha256 of the retest's transcript is wrong, which is a warning.
     """
     (ssh / "transcript").write_bytes(gzip.compress(b"the text"))
     first, again = Head().keep("the text"), Head().keep("another text")

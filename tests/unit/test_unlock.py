@@ -16,7 +16,7 @@ from tools import unlock
 
 @pytest.fixture
 def locked(tmp_path, monkeypatch):
-    """Return a function that locks the stack dev for a process; it returns the backend and the commands that were run."""
+    """Return a function that locks the stack dev for a process, and returns the backend and the commands that ran."""
     ran: list[list[str]] = []
     monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
 
@@ -48,7 +48,7 @@ def test_the_lock_of_a_killed_update_is_removed_and_reported(locked):
     assert ran == [["pulumi", "cancel", "--yes", "--stack", "dev"]]
 
 
-def test_a_killed_engines_process_id_reused_by_another_program_is_a_dead_lock(locked):
+def test_a_lock_is_removed_if_another_program_now_has_the_process_id_of_the_killed_engine(locked):
     backend, ran = locked(1)  # process 1 is never a pulumi
     unlock.unlock(backend, "dev")
     assert len(ran) == 1

@@ -1,4 +1,4 @@
-"""A user's running processes and jobs, and what Slurm's programs report about users; on programs in a folder."""
+"""A user's running processes and jobs, and what Slurm's programs report about users; the programs are stand-ins."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ def ran(share: float, waited: float | None, scale: int = 4000) -> dict[str, Any]
         (0.79, 0.25, UNKNOWN),  # eight healthy hosts on two processors
         (0.79, 0.02, SHORT),  # the loss is larger than the time that ranks waited
         (0.79, None, SHORT),
-        (0.5, 0.25, SHORT),  # half a rail
+        (0.5, 0.25, SHORT),  # a fault that waiting cannot explain
         (0.5, 0.6, UNKNOWN),  # the same on a machine that was busy most of the time: unknown, and never a pass
         (0.79, 1.7, SHORT),  # not a share
         (0.79, "0.25", SHORT),
@@ -49,7 +49,7 @@ def test_if_ranks_waited_the_run_is_measured_once_more_and_no_search_runs():
     judged = judge(json.dumps(ran(0.79, 0.25)), ASKED)
     request = requests.search(place(), ASKED, judged, budget_s=60, reasons=["runner"])
     asked = json.loads(request)
-    assert asked["again"]["steps"], "a moment's disturbance is no verdict"
+    assert asked["again"]["steps"], "the run is measured again before it is judged"
     assert asked["trials"] is None
     slow = requests.search(place(), ASKED, judge(json.dumps(ran(0.79, None)), ASKED), budget_s=60, reasons=["runner"])
     assert json.loads(slow)["trials"] is not None
