@@ -182,7 +182,7 @@ def test_a_pinned_file_must_match_its_checksum(head):
     assert "is pinned; nothing was started" in refused(head, container=given | {"sha256": "0" * 64})
     line = built(head, run_id="build2", container=given | {"sha256": digest})
     assert (line["container"]["sha256"], line["versions"]["image"]) == (digest, f"{head.home}/a.sqsh")
-    assert not [call for call in calls(head, "import") if call]
+    assert not calls(head, "import")
 
 
 @pytest.mark.parametrize(
@@ -233,9 +233,7 @@ def test_the_plan_lists_commands_that_a_person_can_type(head):
 
 
 def test_an_archive_is_unpacked_where_the_container_sees_it(head):
-    request(head)
     data = archive("build:\n\tpwd > $(HOME)/where\n")
-    (head.home / "source.tar").write_bytes(data)
     asked = request(head)
     (head.home / "source.tar").write_bytes(data)
     asked["source"]["sha256"] = hashlib.sha256(data).hexdigest()
