@@ -82,7 +82,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
     @pulumi.runtime.test
     def program() -> None:
         run_main()
-        # Like a real stack: all outputs at once, as soon as the last one is known.
+        # As in a real stack, all outputs are set at once, as soon as the last one is known.
         pulumi.Output.all(**exported).apply(settled.update)
 
     genuine, pulumi.export = pulumi.export, exported.__setitem__
@@ -98,7 +98,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
 
 
 def line(run: int, share: float = 0.98, **changes: Any) -> str:
-    """Return the line of run number `run`."""
+    """Return the line that the measurement of run number `run` prints."""
     started = {"run_id": f"run{run}", "started": (datetime.now(UTC) - timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")}
     return json.dumps(document(dev_asked(), share=share) | started | changes)
 

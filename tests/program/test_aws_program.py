@@ -237,7 +237,7 @@ def test_settings_that_cannot_change_on_running_machines_make_another_template_a
     assert template(program(merged(STORED, changed))[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
-def test_without_an_image_new_machines_get_awss_newest_and_running_machines_stay():
+def test_if_no_image_is_set_new_machines_get_the_newest_image_and_running_machines_stay():
     found, _ = program({"image": None, "login": {"image": None}})
     assert template(found)["imageId"] == found.named("cluster-login-instance")["ami"] == "ami-newest"
     again = ran(**{"busbar:made-of": found.named("cluster-pool-gpu-p5-0")["tags"]["busbar:made-of"]})
@@ -343,7 +343,7 @@ def test_without_static_machines_there_is_a_template_but_no_node():
     assert len(found.of("Instance")) == 1, "the login node"
 
 
-def test_every_queue_has_its_machines_and_the_named_one_is_measured():
+def test_every_queue_has_its_own_template_and_machines():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
     found, seen = program({"queues": [*WANTED["queues"], more]})
     assert len(found.of("Instance")) == 1 + 2 + 2
@@ -479,7 +479,7 @@ def test_a_subnet_without_its_own_route_table_is_judged_by_the_main_one():
     )
 
 
-def test_a_missing_subnet_or_security_group_is_reported_and_nothing_is_created():
+def test_a_missing_subnet_or_security_group_is_refused():
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise Nothing
 
@@ -692,7 +692,7 @@ def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_
     assert program(before, running=mine | others)[0].made, "with the settings of their launch, machines stay"
 
 
-def test_when_a_stack_leaves_an_existing_profile_its_machines_are_found_before_the_new_profile_exists():
+def test_when_a_stack_stops_using_an_existing_profile_its_machines_are_found_before_the_new_profile_exists():
     launched = program(OWN_PROFILES)[0]
     ran_there = {
         name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
@@ -845,7 +845,7 @@ def test_resources_that_aws_creates_slowly_have_long_timeouts(patience):
     }
 
 
-def test_with_retained_file_systems_only_the_free_parts_of_their_network_are_retained(protection):
+def test_with_retained_file_systems_only_the_unbilled_parts_of_their_network_are_retained(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}
@@ -865,7 +865,7 @@ def test_openzfs_has_a_deployment_type_that_the_region_offers(cloud):
 @pytest.mark.parametrize(
     ("on_destroy", "protect", "retain"), [("refuse", True, False), ("retain", False, True), ("delete", False, False)]
 )
-def test_only_resources_with_data_are_protected_or_retained_as_the_stack_file_says(on_destroy, protect, retain, protection):
+def test_the_stack_file_decides_whether_resources_with_data_are_protected_or_retained(on_destroy, protect, retain, protection):
     program(storage(lustre={"onDestroy": on_destroy}, home={"onDestroy": on_destroy}))
     holding = {"cluster-storage-lustre", "cluster-storage-home", "cluster-storage-bucket"}
     with_it = {"cluster-storage-mirror-0", "cluster-storage-bucket-closed", "cluster-storage-bucket-owner"}
@@ -912,13 +912,13 @@ def test_the_template_is_hardened_and_terminates_its_machines_when_they_shut_dow
     (root,) = made["blockDeviceMappings"]
     assert root["deviceName"] == "/dev/sda1"
     assert root["ebs"]["volumeType"] == "gp3"
-    assert "vpcSecurityGroupIds" not in made, "with interfaces, groups belong to them"
+    assert "vpcSecurityGroupIds" not in made, "in a template with interfaces, security groups belong to the interfaces"
     assert [spec["resourceType"] for spec in made["tagSpecifications"]] == ["instance", "volume"]
     boot = user_data(base64.b64decode(made["userData"]).decode())
     assert boot["ssh_authorized_keys"] == [KEY]
 
 
-def test_legacy_interfaces_or_no_efa_are_launched_on_request():
+def test_the_stack_file_can_request_legacy_efa_interfaces_or_none():
     legacy = template(program(nodes(legacyEfa=True))[0])["networkInterfaces"]
     assert {nic["interfaceType"] for nic in legacy} == {"efa"}
     assert len(template(program(nodes(efa=False) | {"suppress": ["efa-cards"]})[0])["networkInterfaces"]) == 1
@@ -1042,7 +1042,7 @@ def test_an_existing_placement_group_is_used_and_none_is_created():
     assert not found.of("PlacementGroup")
 
 
-def test_a_broken_rule_stops_before_anything_is_registered():
+def test_a_broken_rule_is_refused_unless_it_is_suppressed():
     odd = storage(lustre={"size": "1300 GiB"})
     with pytest.raises(pulumi.RunError, match=r"^aws\.storage\.lustre\.size is 1300 GiB; .* \[lustre-size\]$"):
         program(odd)
@@ -1118,7 +1118,7 @@ def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not
         ),
     ],
 )
-def test_anything_that_the_account_lacks_is_refused_before_anything_is_registered(changes, part):
+def test_anything_that_the_account_lacks_on_aws_is_refused(changes, part):
     with pytest.raises(pulumi.RunError, match=part):
         ask(**changes)
 
@@ -1195,14 +1195,14 @@ class Unassociated(Refused):
 
 
 class Throttled(Refused):
-    """The engine's error for an account that does not answer."""
+    """The engine's error for a look-up that the account throttles."""
 
     def details(self) -> str:
         return "invocation of aws:index/getRegion:getRegion returned an error: api error Throttling: Rate exceeded"
 
 
 class Denied(Refused):
-    """The engine's error for a look-up that the account may not make."""
+    """The engine's error for a look-up that the caller has no permission for."""
 
     def details(self) -> str:
         return "invocation of aws:x returned an error: api error UnauthorizedOperation: You are not authorized to perform this"
@@ -1300,7 +1300,7 @@ def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_it():
     assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own quota"
 
 
-def test_if_machines_may_not_be_listed_the_update_stops_before_anything_of_a_pool_is_created():
+def test_if_running_machines_cannot_be_listed_the_update_stops_and_names_the_missing_right():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 

@@ -1,4 +1,4 @@
-"""Target aws from its stack file on: wrong settings and every broken rule stop a preview before anything is registered."""
+"""The whole program with target aws: what stops a preview, what it shows, and how measurements are judged."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkey
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_first_contact_asks_machines_whose_rails_no_source_names(monkeypatch):
+def test_rails_that_no_source_names_come_from_the_facts_of_first_contact(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

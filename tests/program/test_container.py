@@ -1,4 +1,4 @@
-"""Ranks in a container, from the stack file on: names of images, refusals, requests, exact commands, and the provider."""
+"""Ranks in a container: names of images, refusals, requests, exact commands, and how measurements are judged."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from config import read as stack_file
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 DIGEST = "sha256:" + "a" * 64
 START = ["enroot", "start", "--conf", "/home/ubuntu/.busbar/tests/b/container.conf", "busbar-0123456789abcdef"]
-#: The runner's report on the image that AWS provides for these tests, after the build.
+#: The line of a build with the nccl-tests image that AWS publishes.
 BUILT = json.loads(BUILD_LINE) | {
     "home": "/home/ubuntu",
     "mpi_home": "/opt/amazon/openmpi",

@@ -77,8 +77,9 @@ def named(found: Any, name: str) -> dict[str, Any]:
 
 def asked(program: str) -> dict[str, Any]:
     """Return the arguments with which a program of `remote_scripts` is called."""
-    call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]  # embedded programs have no line of their own
-    return dict(json.loads(eval(call)))  # noqa: S307 - a literal that the program itself holds
+    # Only the program's own call begins a line; the calls in embedded programs do not.
+    call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]
+    return dict(json.loads(eval(call)))  # noqa: S307 - a literal in the program's text
 
 
 def test_target_kubernetes_registers_only_commands(cluster):
@@ -104,7 +105,7 @@ def test_the_command_that_applies_the_objects_also_removes_them(cluster):
     assert said["rails"] == ["net1"]
 
 
-def test_ssh_ends_at_the_control_plane_with_its_pinned_key(cluster):
+def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     found = cluster(jump="admin@203.0.113.9")
     connections = [inputs["connection"]["value"] for kind, _, inputs in found.resources if kind.startswith("command:remote")]
     assert connections
@@ -142,7 +143,7 @@ def test_one_node_needs_no_program_that_reaches_other_pods(cluster):
     assert "plm_rsh_agent" not in request["launch"]["mca"]
 
 
-def test_only_new_pods_are_contacted_built_and_measured_again(cluster):
+def test_contact_build_and_measurement_run_again_only_for_new_pods(cluster):
     def texts(uids: tuple[str, str]) -> list[str]:
         found = cluster(lines={"cluster-objects": pods(*uids)})
         return [named(found, f"acceptance-{stage}")["stdin"] for stage in ("ready-contact", "build", "measure")]
@@ -221,7 +222,7 @@ def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_them(clus
     assert "cluster-whereabouts" not in names
 
 
-def test_a_manifest_that_cannot_be_fetched_is_refused_before_anything_is_created(cluster, monkeypatch):
+def test_a_manifest_that_cannot_be_fetched_is_refused_with_the_key_that_needs_it(cluster, monkeypatch):
     def unreachable(url: str, _sha256: str) -> str:
         raise ValueError(f"this machine cannot fetch {url} (timed out); put the file here")
 
@@ -232,7 +233,7 @@ def test_a_manifest_that_cannot_be_fetched_is_refused_before_anything_is_created
         cluster(secondaryNetworks={})
 
 
-def test_the_programs_that_are_sent_contain_no_secret_and_no_environment(cluster):
+def test_what_is_sent_contains_no_private_key_and_no_agent_socket(cluster):
     texts = json.dumps([inputs for _, _, inputs in cluster().resources], default=str)
     assert "PRIVATE KEY" not in texts
     assert "SSH_AUTH_SOCK" not in texts
@@ -242,7 +243,7 @@ def here(cluster: Any, **changes: Any) -> Any:
     return cluster(controlPlane=None, knownHosts="/no/such", server="https://10.138.61.49:6443", **changes)
 
 
-def test_with_a_local_kubeconfig_there_is_no_ssh_and_no_file_of_the_operator_in_the_state(cluster, tmp_path, monkeypatch):
+def test_with_a_local_kubeconfig_there_is_no_ssh_and_neither_token_nor_cache_path_in_the_state(cluster, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     kubeconfig = tmp_path / "site.conf"
     kubeconfig.write_text("token: abc123")

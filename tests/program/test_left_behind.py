@@ -56,7 +56,7 @@ def state(monkeypatch) -> set[str]:
     return known
 
 
-def test_nothing_is_created_while_a_network_of_this_stack_runs_that_is_not_in_the_state(account):
+def test_a_running_network_of_this_stack_that_is_not_in_the_state_prevents_the_creation_of_another(account):
     (made,) = [inputs for _, name, inputs in run_program(LINES).resources if name == "cluster-pool-gpu-nodes"]
     assert NETWORK["displayName"] == made["displayName"]
     assert NETWORK["freeformTags"].items() <= made["freeformTags"].items()
@@ -186,7 +186,7 @@ def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
     assert left_behind.ids_in_state() == {"x"}
     assert (tmp_path / "tries").read_text().count("x") == 4
     assert len(pauses) == 3
-    assert min(pauses) >= 0.5, "in less time the engine may not have written the state"
+    assert min(pauses) >= 0.5, "the engine can take that long to write the state"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

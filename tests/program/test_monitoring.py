@@ -151,7 +151,7 @@ def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
 
 
 def discovered(at: int, **changes: str) -> dict[str, str]:
-    """Return the labels from Prometheus's discovery for one of our pods."""
+    """Return the labels from Prometheus's discovery for one of the stack's pods."""
     labels = {f"label_{re.sub('[^a-z]', '_', key)}": value for key, value in ours.labels("k8s").items()}
     about = {"container_name": "ranks", "phase": "Running", "ip": f"10.244.{at}.7", "node_name": f"gpu{at}"} | labels | changes
     return {f"__meta_kubernetes_pod_{name}": value for name, value in about.items()}
@@ -169,7 +169,7 @@ def test_prometheus_finds_the_pods_of_the_stack_and_no_others():
     assert kept(dcgm, discovered(7, **exporter)) is None, "a node of somebody else"
 
 
-def test_collectors_of_switches_are_scraped_beside_the_nodes_on_every_target():
+def test_collectors_of_switches_are_scraped_on_every_target():
     asked = Monitoring(switches=("10.20.9.5:9804", "10.20.9.6:9804"))
     assert asked.wanted
     expected = {
@@ -210,7 +210,7 @@ DCGM = {
     ),
     *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
 }
-#: Keys of the classic model that every Grafana needs ("Dashboard JSON model").
+#: Keys that every Grafana needs in a dashboard of the classic model ("Dashboard JSON model").
 SHAPE = {
     "type": "object",
     "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
@@ -255,7 +255,7 @@ def metrics(expression: str) -> list[str]:
 
 @pytest.fixture(scope="module")
 def emitted(tmp_path_factory) -> dict[str, str]:
-    """Types by metric of the exporter's output on machines with three drivers."""
+    """The type of every metric that the exporter prints on a machine with devices of three drivers."""
     base = tmp_path_factory.mktemp("drivers")
     for device in ("mlx5_0", "irdma0", "rdmap0s6"):
         rdma_trees.make(base, device)

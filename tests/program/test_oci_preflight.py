@@ -1,4 +1,4 @@
-"""Facts that only the account knows are looked up before anything is created; each missing one is reported in one sentence."""
+"""Facts that only the account knows are looked up before anything is created; anything missing is refused in a sentence."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_is_named(ask
 
 
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
-def test_nodes_of_another_stack_with_the_same_name_are_not_counted_as_the_stacks_own(asked, stack, refuses):
+def test_nodes_of_the_same_name_in_another_stack_are_not_counted_as_the_stacks_own(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
         {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
@@ -114,7 +114,7 @@ def test_only_the_nodes_that_are_added_need_room(asked):
 
 @pytest.mark.parametrize("preflight", [True, False])
 def test_a_component_used_by_another_program_refuses_a_broken_rule_without_asking_the_account(monkeypatch, preflight):
-    """The project's own program refuses it earlier, when it reads the stack file."""
+    """The project's own program refuses a broken rule earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
         "oci", Oci, json.dumps(settled(merged(GIVEN["oci"], {"preflight": preflight, "pools": [{"nodes": 1}]})))
@@ -220,7 +220,7 @@ LISTED = [
 LOGIN = {"login": {"image": DEFAULT, "imageFamily": DEFAULT, "shape": DEFAULT}}
 
 
-def test_a_login_node_without_an_image_gets_the_newest_plain_one_of_its_family_and_keeps_it(asked):
+def test_a_login_node_without_an_image_gets_the_newest_platform_image_of_its_family(asked):
     engine, refused = asked(account(getImages={"images": LISTED}), **LOGIN)
     assert refused == ""
     (login,) = engine.of("instance:Instance")
@@ -334,7 +334,7 @@ def test_anything_that_existing_subnets_lack_is_refused_and_nothing_is_registere
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
 
 
-def test_a_subnet_that_may_not_be_read_is_named_with_its_key_and_the_right_to_read_it(asked):
+def test_a_subnet_that_cannot_be_read_is_named_with_its_key_and_the_right_to_read_it(asked):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 

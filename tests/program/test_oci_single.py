@@ -22,7 +22,7 @@ from config.oci.model import Oci, Pool, Storage
 from rehearsal.image import internet
 
 SINGLE = {"name": "gpu", "nodes": 1, "clusterNetwork": False, "root": {"size": "200 GB"}}
-#: An image for tests of containers; this account's default is Oracle Linux 7, where first boot installs no container tools.
+#: An image for tests of containers. The other tests use Oracle Linux 7, where first boot installs no container tools.
 CONTAINED = {"image": "ol9-nv580", "imageFamily": "ol9"}
 
 
@@ -84,7 +84,7 @@ def test_a_single_instance_has_the_gate_of_one_machine_and_published_healthy_num
     assert found.limit_gb_s is not None
     assert "NVLink's" in found.why
     assert 0.5 * published < found.limit_gb_s < published
-    assert not wanted.authenticated, "no switch knows its rails"
+    assert not wanted.authenticated, "no switch authenticates the rails of a single instance"
 
 
 TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}

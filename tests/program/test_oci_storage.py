@@ -78,7 +78,7 @@ def program(**systems: Any) -> tuple[Recorder, tuple[str, ...]]:
 
 
 def existing(*exports: str, vcn: str = "ocid1.vcn.oc1..own", **systems: Any) -> tuple[Recorder, tuple[str, ...]]:
-    """Run the component for existing file systems, behind a mount target with these exports."""
+    """Run the component for existing file systems; the mount target has these exports."""
     seen = []
     place = Place("ocid1.tenancy.oc1..t", "Uocm:PHX-AD-1", vcn=vcn)
 

@@ -170,7 +170,7 @@ def test_without_containers_slurm_loads_no_plugin(on_demand):
     assert "plugstack.conf" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["files"]
 
 
-def test_the_test_job_runs_in_the_image_whose_file_is_kept_in_the_jobs_folder(contained):
+def test_the_test_job_runs_in_the_image_whose_file_is_kept_on_the_home_file_system(contained):
     job = json.loads(given(contained, "acceptance-job-script")["stdin"])
     image = job["build"]["container"]
     assert (image["uri"], image["shared"], image["runtime"]) == (TENSORFLOW, "/home", "pyxis")
@@ -272,7 +272,7 @@ def test_another_run_reads_the_newest_result_of_the_same_job(on_demand):
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_with_users_their_packages_the_directorys_port_and_its_folder_beside_the_homes_are_set_up():
+def test_with_users_machines_install_the_directorys_packages_and_only_nodes_reach_its_port():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()

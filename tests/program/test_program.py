@@ -125,10 +125,10 @@ def ending(monkeypatch) -> Callable[..., set[str]]:
     return run
 
 
-def test_everything_that_takes_tags_has_the_stacks_tags_and_its_name():
+def test_everything_that_takes_tags_has_the_tags_and_the_name_of_its_stack():
     engine = run_program(LINES, oci=files() | {"tags": {"team": "research"}})
     untagged = {kind for kind, _, inputs in engine.resources if kind.startswith("oci:") and "freeformTags" not in inputs}
-    assert untagged == {"oci:FileStorage/export:Export"}, "an export has none"
+    assert untagged == {"oci:FileStorage/export:Export"}, "an export takes no tags"
     tags = [inputs["freeformTags"] for kind, _, inputs in engine.resources if "freeformTags" in inputs]
     assert all(one.items() >= {"busbar": "busbar", "team": "research"}.items() for one in tags)
     (configuration,) = engine.of("InstanceConfiguration")
@@ -188,7 +188,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not(
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_only_resources_with_data_say_what_a_destroy_does(protection):
+def test_a_destroy_refuses_or_retains_file_systems_and_retains_the_network_of_a_retained_lustre(protection):
     run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)
@@ -420,7 +420,7 @@ def test_a_pool_with_missing_nodes_is_an_error_that_says_how_to_clean_up():
 
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])
-def test_a_cluster_network_may_take_half_an_hour_for_every_twenty_nodes(nodes, minutes):
+def test_a_cluster_network_gets_half_an_hour_and_another_for_every_twenty_nodes(nodes, minutes):
     assert create_timeout(nodes) == f"{minutes}m"
 
 
@@ -455,7 +455,7 @@ def test_pools_in_another_order_keep_their_machines():
 )
 def test_only_a_host_key_that_the_console_shows_completely_and_twice_is_trusted(console):
     with pytest.raises(pulumi.RunError, match="shows no host key twice"):
-        login_node._host_key("login", console)  # noqa: SLF001 - the one place where a key is believed
+        login_node._host_key("login", console)  # noqa: SLF001 - the one place where a key is trusted
 
 
 def test_the_host_key_of_the_latest_boot_is_used():
@@ -464,7 +464,7 @@ def test_the_host_key_of_the_latest_boot_is_used():
     assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - as above
 
 
-def test_no_timeout_is_shorter_than_that_of_the_vendors_provider(monkeypatch):
+def test_timeouts_of_lustre_and_cluster_networks_are_at_least_those_of_the_vendors_provider(monkeypatch):
     """terraform-provider-oci 8.28.0: two hours for each operation on Lustre, 75 minutes to terminate a single instance."""
     given = {}
 
@@ -487,7 +487,7 @@ def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
 
 
 def test_the_wait_for_nodes_is_long_enough_for_oracles_agent():
-    """In the vendor's tutorials it takes 20 minutes to the first SSH connection and 15 more to the last rail; with a margin."""
+    """In the vendor's tutorials, the first SSH connection takes 20 minutes and the last rail 15 more; 1.5 is a margin."""
     assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60
 
 

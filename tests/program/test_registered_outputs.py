@@ -34,7 +34,7 @@ AWS = {
 
 
 def registered(kinds: Iterable[str]) -> dict[str, set[str]]:
-    """Return the names of the outputs of components by type: every name that any component of that type has."""
+    """Return, by component type, the names of all outputs that any component of the type registers."""
     found: dict[str, set[str]] = {}
     for (kind, _), names in REGISTERED.items():
         if kind in kinds:

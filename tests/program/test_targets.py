@@ -1,4 +1,4 @@
-"""One contract for every target: its cluster passes the same kinds of values to acceptance, which knows nothing else of it."""
+"""One contract for all targets: every cluster passes the same kinds of values to acceptance, which knows nothing else of it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_every_target_passes_the_same_things_to_acceptance(seen):
     assert all(key.startswith("ssh-") for key in pinned.values()), "every machine on the way is pinned"
     if seen.inventory.login is not None:
         assert pinned[seen.inventory.login.address] == seen.inventory.login.host_key
-    # The engine registers resources that do not wait for each other in any order.
+    # Resources that do not wait for each other are registered in any order, so the order is not compared.
     copied = set() if seen.shell.startswith("sh -c") else {"acceptance-runner-program", "acceptance-runner-file"}
     assert {name for name in seen.commands if name.startswith("acceptance-")} == copied | {
         "acceptance-ready-contact",

@@ -311,7 +311,7 @@ def test_a_local_command_returns_stdout_and_stderr_and_its_lines_are_logged(plug
         ),
     ],
 )
-def test_a_failing_local_command_fails_with_gos_message(plugin: Plugin, inputs: Json, error: str) -> None:
+def test_a_failing_local_command_fails_with_the_genuine_plugins_message(plugin: Plugin, inputs: Json, error: str) -> None:
     assert plugin.create("local", inputs) == f"UNKNOWN: {error}"
 
 
@@ -356,7 +356,9 @@ def test_a_remote_command_gets_stdin_and_returns_stdout_and_stderr(plugin: Plugi
         ("kill -9 $$", 'Process exited with status 137 from signal KILL: running "kill -9 $$":\n'),
     ],
 )
-def test_a_failing_remote_command_fails_with_gos_message(plugin: Plugin, sshd: Sshd, command: str, error: str) -> None:
+def test_a_failing_remote_command_fails_with_the_genuine_plugins_message(
+    plugin: Plugin, sshd: Sshd, command: str, error: str
+) -> None:
     assert plugin.create("remote", {"create": command, "connection": sshd.connection()}) == f"UNKNOWN: {error}"
 
 
@@ -370,12 +372,13 @@ def test_a_variable_that_the_server_refuses_fails_the_command_before_it_starts(
     assert list(tmp_path.iterdir()) == []
     state = {"create": "x", "stdout": "o", "stderr": "", "connection": sshd.connection()}
     answer = plugin.update("remote", state, {"create": "echo ok", "connection": sshd.connection()})
-    assert answer["properties"]["stdout"] == "ok"  # the server refuses the last output as well, which is only a warning
+    # The server also refuses the variables with the last outputs, but that is only a warning.
+    assert answer["properties"]["stdout"] == "ok"
     assert [severity for severity, _, _ in plugin.engine.logged] == [2, 1]
 
 
 @needs_sshd
-def test_a_connection_that_cannot_be_made_fails_with_gos_message(plugin: Plugin, sshd: Sshd) -> None:
+def test_a_connection_that_cannot_be_made_fails_with_the_genuine_plugins_message(plugin: Plugin, sshd: Sshd) -> None:
     closed = free_port()
     proxy = sshd.connection()["value"]
     refused = f"dial tcp 127.0.0.1:{closed}: connect: connection refused"
@@ -518,7 +521,7 @@ class Project:
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A project with one stack, into which each test writes its own program."""
+    """A project with one stack; each test writes its own program into the project."""
     made = Project(tmp_path_factory.mktemp("project"))
     made.write("")
     assert made.pulumi("stack", "init", "dev").returncode == 0
@@ -563,7 +566,7 @@ def test_a_program_runs_in_its_folder_with_its_configuration(project: Project) -
     up = project.pulumi("up", "--yes", "--skip-preview", "--debug")
     assert up.returncode == 0, up.stdout + up.stderr
     assert "a line of the program" in up.stdout
-    assert "debug: resource registration successful" in up.stdout  # the SDK logs it, only with --debug
+    assert "debug: resource registration successful" in up.stdout  # the SDK logs this line only with --debug
     outputs = json.loads(project.pulumi("stack", "output", "--json", "--show-secrets").stdout)
     assert outputs == {
         "where": [str(project.folder), str(project.folder), "beside"],

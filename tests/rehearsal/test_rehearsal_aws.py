@@ -392,7 +392,9 @@ def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is
     faults(cloud, {"kind": "slow_end", "operation": "TerminateInstances", "seconds": 0.05, "times": 2})
     with pytest.raises(RequestTimeoutError, match=r"'terminated' \(last state: 'shutting-down', timeout: 0\.01s\)"):
         cloud.delete(slow, 0.01)
-    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], "an ending instance is not listed"
+    assert answer("aws:ec2/getInstances:getInstances", {}, cloud)["ids"] == [], (
+        "an instance that is shutting down is not listed"
+    )
     assert fakes.running, "the instance exists until it has terminated"
     cloud.delete(slow, 1)
     assert not fakes.running

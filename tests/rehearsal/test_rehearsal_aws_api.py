@@ -1,4 +1,4 @@
-"""EC2's API as an instance's role calls it through the vendor's own client, on fake hosts."""
+"""EC2's API, called by the role of a fake instance through the vendor's own client."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TAGS = [{"Key": "busbar", "Value": "one"}, {"Key": "busbar:launch", "Value": "01
 
 
 class Account:
-    """A stack with a launch template for nodes and a head node whose role has a policy, and an EC2 client with that role."""
+    """A stack with a launch template and a head node, and an EC2 client with the head node's role, which has a policy."""
 
     def __init__(self, cloud: Cloud, **changes: Any) -> None:
         self.cloud, self.stack = cloud, Stack(cloud).network().rules().roles()

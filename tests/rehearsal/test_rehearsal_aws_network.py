@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.ma
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:
-    """Return whether a TCP connection gets an answer within two seconds; a refusal by the other host's kernel counts, too."""
+    """Return whether a TCP connection gets an answer within two seconds; a refusal by the other kernel is an answer, too."""
     script = (
         f"import socket,sys\ns=socket.socket()\ns.settimeout(2)\nsys.exit(s.connect_ex(({address!r}, {port})) not in (0, 111))"
     )
@@ -44,7 +44,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
-    """A stack, and the running hosts of its head and two machines with four rails each; in the end, deletion leaves nothing."""
+    """A stack with three running hosts: a head, and two machines with four rails each. In the end, deletion leaves nothing."""
     stack = Stack(Cloud(world)).network().rules().roles()
     stack.head()
     stack.make("PlacementGroup", "group", strategy="cluster")
@@ -64,9 +64,9 @@ def test_the_front_end_passes_traffic_that_a_group_allows_by_group_id_or_by_netw
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (head, one, two) = built
-    assert reaches(world, head, one.address, 22), "nodes let the head in by its group's id"
-    assert reaches(world, one, two.address, 4000), "nodes let each other in by their group's id"
-    assert not reaches(world, one, head.address, 4000), "the head lets in only SSH, and only from one network"
+    assert reaches(world, head, one.address, 22), "nodes admit the head by the id of its group"
+    assert reaches(world, one, two.address, 4000), "nodes admit each other by the id of their group"
+    assert not reaches(world, one, head.address, 4000), "the head admits only SSH, and only from one network"
     stack.delete("nodes-from-head")
     assert not reaches(world, head, one.address, 22)
     port = {"ipProtocol": "tcp", "fromPort": 4000, "toPort": 4001}

@@ -46,7 +46,7 @@ from rehearsal.plugin.errors import ServiceError
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
-#: Look-ups and their inputs. asked() replaces each name of one of the stack's resources in them by the resource's id.
+#: Look-ups and their inputs. If an input is the name of one of the stack's resources, asked() replaces it by the resource's id.
 QUESTIONS: dict[str, dict[str, Any]] = {
     "getRegion": {},
     "getAvailabilityZones": {},

@@ -1,4 +1,4 @@
-"""The AWS stand-in refuses exactly what AWS refuses, and replaces exactly what the AWS provider replaces."""
+"""The AWS stand-in refuses what AWS refuses, and replaces what the AWS provider replaces."""
 
 from __future__ import annotations
 
@@ -238,7 +238,7 @@ def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
         (service, name)
         for service in ("iam", "fsx", "ssm")
         for name, shape in models.shapes(service).items()
-        if "pattern" in shape and models._pattern(shape["pattern"]) is None  # noqa: SLF001 - what it cannot read it skips
+        if "pattern" in shape and models._pattern(shape["pattern"]) is None  # noqa: SLF001 - unreadable patterns are skipped
     }
     assert not unread
 

@@ -110,7 +110,7 @@ def test_nvidias_container_toolkit_is_installed_only_if_the_key_of_its_repositor
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_a_users_own_scripts_run_as_root_before_and_after_the_other_steps_with_their_arguments(stage, name):
+def test_a_users_scripts_for_node_start_and_node_configured_run_as_root_with_their_arguments(stage, name):
     assert stage.inside(name, "cat /var/lib/note").stdout.splitlines() == ["root", "a b", "$c"] * 2
 
 

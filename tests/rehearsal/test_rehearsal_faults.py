@@ -1,4 +1,4 @@
-"""Faults planted on rails really change rates, individual links, ports and the bytes that arrive; counters are real."""
+"""Faults planted on rails change rates, individual links, ports and the bytes that arrive; counters show the real traffic."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FAULTS = (
     {"kind": "tcp_fallback", "host": 2},
 )
 LINE_MBITS = 25  # 100 Gb/s at 1/4000
-#: HEARD waits until the receiver listens on port 5001; WRITTEN waits until it has written its result, and prints that.
+#: HEARD waits until the receiver listens on port 5001. WRITTEN waits for the result of the receiver, and prints the result.
 HEARD = "timeout 10 sh -c \"until grep -q ':1389 .* 0A ' /proc/net/tcp; do sleep 0.05; done\""
 WRITTEN = "timeout 10 sh -c 'until [ -s /tmp/counted ]; do sleep 0.1; done'; cat /tmp/counted"
 

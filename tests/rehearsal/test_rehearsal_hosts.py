@@ -138,7 +138,7 @@ def test_the_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_di
     assert 'VERSION_ID="22.04"' in stage.inside("jammy", "cat /etc/os-release").stdout
 
 
-def test_firewalls_refuse_all_but_ssh_until_they_are_stopped(stage):
+def test_firewalls_refuse_all_but_ssh_until_they_trust_a_network(stage):
     listen = "python3 -m http.server 8000 >/dev/null 2>&1 & sleep 0.6; echo"
     knock = "timeout 4 bash -c '</dev/tcp/{0}/8000' 2>&1"
     for name, address, open_up in (
@@ -261,7 +261,7 @@ def test_stopping_a_host_is_idempotent_and_leaves_no_process_namespace_or_cable(
 
 @pytest.fixture
 def door(tmp_path):
-    """A world of its own, and a function that starts rehearsal/enter in it with the given arguments."""
+    """A separate world, and a function that starts rehearsal/enter in that world with the given arguments."""
     world = World.at(tmp_path / "d")
     environment = {**os.environ, "BUSBAR_WORLD": str(world.path)}
 

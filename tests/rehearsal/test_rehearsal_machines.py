@@ -1,4 +1,4 @@
-"""Machines as on AWS: first boot on AWS's images, EFA devices with live counters, NCCL with and without its plugin for EFA."""
+"""Rehearsed AWS machines: first boot on AWS's images, EFA devices with live counters, NCCL with and without its EFA plugin."""
 
 from __future__ import annotations
 
@@ -175,7 +175,8 @@ def test_efa_devices_look_as_the_driver_shows_them_and_have_no_interface(stage):
 
 def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_it(built):
     size = 32 << 20
-    for scale in (4000, 4000, 8000, 16000):  # slower rails if the processors, which other tests use too, cannot fill these
+    # Other tests use the processors, too. If the processors cannot fill the rails, the rails become slower.
+    for scale in (4000, 4000, 8000, 16000):
         wires_at(built, scale)
         ceiling = 32 * 100 / 8 / scale
         before = {name: counted(built, name, "rdma_write_bytes") for name in ("node0", "node1")}
@@ -187,7 +188,7 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_
     wires_at(built, built.world.scale)
     for name, then in before.items():
         moved = [after - one for after, one in zip(counted(built, name, "rdma_write_bytes"), then, strict=True)]
-        # The timed and the warm-up operations of both placements; checked operations come on top.
+        # The timed and the warm-up operations of both placements; the checked operations are not included.
         least = 2 * (2 + 1) * 2 * 15 / 16 * size / 32
         assert all(least < one < 2 * least for one in moved), (name, least, moved)
         assert all(total > one for total, one in zip(counted(built, name, "tx_bytes"), moved, strict=True))

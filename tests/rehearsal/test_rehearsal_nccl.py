@@ -67,7 +67,7 @@ def without_mpi(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @dataclass
 class Bench:
-    """Hosts of one test: namespaces `<tag>h0`, `<tag>h1`..., their rails bridged in `<tag>f`."""
+    """The hosts of one test: namespaces `<tag>h0`, `<tag>h1`..., whose rails are bridged in the namespace `<tag>f`."""
 
     folder: Path
     hosts: int
@@ -225,7 +225,7 @@ def ceiling_gb_s(rails: int) -> float:
 def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[float, float]]:
     """Return busbw over the ceiling, out of place and in place, by size.
 
-    It is computed from the times, because the busbw columns have only two decimals.
+    Busbw is computed from the times, because the busbw columns have only two decimals.
     """
     fractions = {}
     for row in rows(transcript):
@@ -491,9 +491,9 @@ class Genuine:
         redop: the value in the column redop.
         root: the value in the column root.
         in_place: whether the program checks its results in place.
-        algorithm: the bytes that make algbw if divided by the time, by the column size and the number of ranks.
-        factor: busbw over algbw, by the number of ranks.
-        wire: the maximum busbw over the rate of one host's rails, by the numbers of ranks in all and on one host.
+        algorithm: takes the column size and the number of ranks; returns the bytes that algbw divides by the time.
+        factor: takes the number of ranks; returns busbw over algbw.
+        wire: takes the numbers of all ranks and of one host's ranks; returns the maximum busbw over the rate of a host's rails.
     """
 
     divided: bool
@@ -543,7 +543,7 @@ TESTS = {
 }
 
 
-LOOKS = 4  # at most, until in one of them the rails are the limit and not the processors
+LOOKS = 4  # the most runs of one collective; a run that the processors limit, and not the rails, is repeated
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
@@ -597,7 +597,7 @@ def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
             # The file has six decimals.
             assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
-    # A busy machine slows a run, and ranks that start late shorten the mean of its times; then the run is repeated.
+    # A busy machine slows a run, and ranks that start late shorten the mean of its times. In both cases the run is repeated.
     looks = [reached_of_wire(large, expected, ranks)]
     while len(looks) < LOOKS and not 0.9 <= looks[-1] <= 1.1:
         assert two_hosts.perf(program(with_mpi, name), *flags).returncode == 0
@@ -709,7 +709,7 @@ def test_cycles_repeat_the_whole_table(two_hosts: Bench, with_mpi: Path) -> None
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_individually_timed_operations_have_the_genuine_columns_and_a_summary_without_the_first(
+def test_individually_timed_operations_have_the_genuine_columns_and_a_summary_without_the_first_two(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     path = two_hosts.folder / "iterations.json"

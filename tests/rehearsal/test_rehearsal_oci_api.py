@@ -1,4 +1,4 @@
-"""OCI's API as an instance principal calls it, on fake hosts: signatures, policies, launches, faults."""
+"""OCI's API, called by a fake instance as an instance principal: signatures, policies, launches, faults."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Account:
         return self.caller.call("GET", f"{path}?{words}")
 
     def network(self, ocid: str, state: str) -> dict[str, Any]:
-        """Wait until a cluster network is in a state, and return the network."""
+        """Wait until a cluster network is in state `state`, and return the network."""
         shown: dict[str, Any] = {}
 
         def there() -> bool:
@@ -83,7 +83,7 @@ class Account:
         return shown
 
     def work_request(self, ocid: str) -> dict[str, Any]:
-        """Return a work request once it has finished, shortly after its resource is in its final state."""
+        """Wait until a work request has ended, and return the request. Its resource reaches the final state shortly before."""
         shown: dict[str, Any] = {}
 
         def ended() -> bool:
@@ -180,7 +180,7 @@ def test_a_token_expires_after_twenty_minutes_or_when_its_instance_is_deleted(
         ("ALL {{resource.type = 'fnfunc', resource.compartment.id = '{compartment}'}}", False),
     ],
 )
-def test_only_an_instance_that_a_dynamic_groups_rule_matches_may_do_what_its_policies_allow(
+def test_only_an_instance_that_a_dynamic_groups_rule_matches_may_do_what_the_groups_policies_allow(
     cloud: Cloud, rule: str, member: bool
 ) -> None:
     account = Account(cloud, rule="instance.id = 'ocid1.instance.oc1..nobody'")
@@ -265,7 +265,9 @@ def test_the_retry_token_of_a_terminated_network_is_refused(account: Account) ->
     assert code(account.launch(1, "once")) == (409, "InvalidatedRetryToken")
 
 
-def test_terminating_a_network_terminates_its_machines_and_it_is_listed_as_terminated(account: Account, fakes: Fakes) -> None:
+def test_terminating_a_network_terminates_its_machines_and_the_network_is_listed_as_terminated(
+    account: Account, fakes: Fakes
+) -> None:
     ocid = account.launched()["id"]
     members = account.get(f"/clusterNetworks/{ocid}/instances").body
     assert account.caller.call("DELETE", f"/clusterNetworks/{ocid}").status == 204

@@ -63,7 +63,7 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 
 
 class Account:
-    """A world with a controller, and hosts that reach a NAT and a service gateway, only a service gateway, or no gateway."""
+    """A world with a controller and three hosts; one has a NAT and a service gateway, one a service gateway, one no gateway."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -107,7 +107,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, *failing: str) -> Any:
-        """Run CONTROLLER on the head and return its answer; with a token in `failing`, why that launch fails."""
+        """Run CONTROLLER on the head and return what it prints; with a token in `failing`, that is why the launch failed."""
         controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]
@@ -130,7 +130,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
         end_world(World.at(folder / "world"))
 
 
-def test_a_controllers_programs_launch_list_and_terminate_real_machines_as_an_instance_principal(account: Account) -> None:
+def test_the_controllers_programs_launch_list_and_terminate_machines_as_an_instance_principal(account: Account) -> None:
     launched, there, one, failed = account.controller()
     assert (launched, failed) == ([[], []], {})
     assert sorted(machine[2] for machine in there) == ["10.0.1.2", "10.0.1.3"]

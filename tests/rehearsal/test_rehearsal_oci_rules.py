@@ -1,4 +1,4 @@
-"""The stand-in for OCI refuses exactly what OCI refuses, and replaces exactly what the OCI provider replaces."""
+"""The stand-in for OCI refuses what OCI refuses, and replaces what the OCI provider replaces."""
 
 from __future__ import annotations
 

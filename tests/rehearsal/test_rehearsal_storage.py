@@ -126,7 +126,7 @@ def test_a_file_server_admits_hosts_of_its_network_but_no_other_address_and_its_
     assert stage.inside("three", ports).stdout == "988\n1018\n1023\n"
 
 
-def test_when_a_host_ends_its_mounts_end_and_the_data_remain_for_the_others(stage, systems):
+def test_data_that_a_stopped_host_wrote_remain_for_the_other_hosts(stage, systems):
     again = replace(host("gone", 40, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
     hosts.boot(stage.world, again)
     stage.ready("gone")

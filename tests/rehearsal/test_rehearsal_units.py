@@ -81,7 +81,9 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
         assert stage.inside(name, "systemctl start munge").returncode == 5
     refused = stage.inside("oracle", "dnf install -y slurm")
     assert (refused.returncode, "No match for argument slurm" in refused.stdout) == (1, True)
-    assert stage.inside("oracle", "dnf install -y oracle-epel-release-el9").returncode == 1, "it is for another release"
+    assert stage.inside("oracle", "dnf install -y oracle-epel-release-el9").returncode == 1, (
+        "the package is for another release"
+    )
     assert stage.inside("oracle", "dnf install -y oracle-epel-release-el8").returncode == 0
     installed = stage.inside("oracle", "dnf install -y slurm slurm-slurmctld slurm-slurmd munge")
     assert installed.returncode == 0, installed.stderr
@@ -92,7 +94,7 @@ def test_an_image_has_neither_slurm_nor_munge_until_their_packages_are_installed
         assert len(stage.inside(name, f"command -v {PROGRAMS}").stdout.split()) == len(PROGRAMS.split())
 
 
-def test_the_machines_own_apt_get_works_on_ubuntu_with_the_vendors_messages(stage: Stage) -> None:
+def test_ubuntu_hosts_use_the_real_apt_get_of_the_rehearsing_machine(stage: Stage) -> None:
     wrong = stage.inside("ubuntu", "apt-get install --frobnicate munge")
     assert (wrong.returncode, "--frobnicate is not understood" in wrong.stderr) == (100, True)
     absent = stage.inside("ubuntu", "apt-get install -y slurm-of-another-release")
@@ -120,7 +122,7 @@ def test_packages_create_the_users_files_and_services_of_their_distribution(stag
 
 
 @pytest.mark.parametrize("name", ["oracle", "ubuntu"])
-def test_the_packages_units_run_a_real_cluster(stage: Stage, name: str) -> None:
+def test_the_units_of_the_packages_run_a_real_cluster(stage: Stage, name: str) -> None:
     prepared = stage.inside(name, PREPARE)
     assert prepared.returncode == 0, prepared.stderr
     wait_until(lambda: stage.inside(name, "sinfo -h -o %T").stdout.strip() == "idle", f"{name} takes jobs")

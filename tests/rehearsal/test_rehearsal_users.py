@@ -83,7 +83,7 @@ def test_a_user_added_on_the_controller_is_the_same_user_on_all_machines(facts):
     assert seen["entry"] == "alice:*:10001:9876:Alice 山田:/home/alice:/bin/bash\n"
 
 
-def test_a_home_is_readable_only_by_its_user_and_has_the_skeleton(facts):
+def test_a_home_is_readable_only_by_its_user_and_has_the_files_of_etc_skel(facts):
     *modes, bashrc = facts["a_user_everywhere"]["home"].splitlines()
     assert modes[:2] == ["700 alice privilege"] * 2
     assert modes[2:5] == ["600 alice privilege", "600 alice privilege", "644 alice privilege"]
@@ -100,7 +100,7 @@ def test_a_user_logs_in_from_machine_to_machine_without_a_password(facts):
     assert facts["a_user_everywhere"]["between"] == ["cpu-st-small-1"]
 
 
-def test_a_user_has_no_sudo_and_cannot_change_users(facts):
+def test_a_user_has_no_sudo_and_cannot_change_the_directory(facts):
     seen = facts["a_user_everywhere"]
     assert all(seen["sudo"])
     assert seen["roots_sudo"] == 0
