@@ -10,6 +10,7 @@ from typing import Any
 import pulumi
 from aws_program import Cloud, account
 from conftest import BUILD_LINE, HOST_KEY, ROOT, groups, run_main, texts
+from early_refusal import early_refusal
 
 from config import read
 from config.stack import Stack
@@ -87,7 +88,8 @@ def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool 
     def program() -> None:
         run_main()
 
-    program()
+    with early_refusal(cloud.made):
+        program()
     return seen
 
 

@@ -23,6 +23,7 @@ os.environ["GRPC_VERBOSITY"] = "NONE"
 import pulumi
 import pytest
 import yaml
+from early_refusal import early_refusal
 from google.protobuf import empty_pb2
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
@@ -356,7 +357,7 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
     def program() -> None:
         run_main()
 
-    with contextlib.chdir(ROOT):
+    with contextlib.chdir(ROOT), early_refusal(engine.resources):
         program()
     made = {(typ, name) for typ, name, _ in engine.resources if typ.startswith("busbar:")}
     assert made, "the program made nothing"

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pulumi
 import pytest
 from conftest import KEY, texts
+from early_refusal import begins_with_a_path
 
 from config import read
-from config.model import fields_by_key, inner
-from config.schema import StackFile
 from config.stack import Stack
 from tools.stack_changes import merged
 
@@ -39,16 +37,3 @@ def refused(**changes: Any) -> list[str]:
     assert sentences
     assert all(begins_with_a_path(one) for one in sentences), sentences
     return sentences
-
-
-def begins_with_a_path(sentence: str) -> bool:
-    """Tell whether the first word is a path of the models as it is typed, or an unknown key in an existing group."""
-    path = sentence.split(" ", maxsplit=1)[0]
-    here: Any = StackFile
-    for step in re.sub(r"\[\d+\]", "", path).split("."):
-        known = fields_by_key(here) if here is not None else {}
-        if step not in known:
-            # It is a key of a map (tags, limits), or an unknown key: the group around it must exist.
-            return here is None or "is not a" in sentence
-        here = inner(known[step].annotation)
-    return True

@@ -376,7 +376,7 @@ def a_deleted_user(world: World) -> None:
         association=world.head.sh("sacctmgr -n -P list associations user=alice format=user").stdout,
         bobs=world.head.sh("sacctmgr -n -P list associations user=bob format=user,account").stdout,
     )
-    tell(forgotten=until(lambda: first.sh("id alice").returncode, "the node forgets alice", client.KNOWN_S + 15))
+    until(lambda: first.sh("id alice").returncode, "the node forgets alice", client.KNOWN_S + 15)
     tell(login_there=first.login("alice", alice, "id").returncode)
     tell(
         purged=world.head.cluster("user", "delete", "bob", "--purge-home").stdout,

@@ -479,7 +479,7 @@ def test_a_subnet_without_its_own_route_table_is_judged_by_the_main_one():
     )
 
 
-def test_a_missing_subnet_or_security_group_is_refused():
+def test_a_missing_subnet_or_security_group_is_refused_before_anything_is_registered():
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise Nothing
 
@@ -1042,7 +1042,7 @@ def test_an_existing_placement_group_is_used_and_none_is_created():
     assert not found.of("PlacementGroup")
 
 
-def test_a_broken_rule_is_refused_unless_it_is_suppressed():
+def test_a_broken_rule_is_refused_before_anything_is_registered_unless_it_is_suppressed():
     odd = storage(lustre={"size": "1300 GiB"})
     with pytest.raises(pulumi.RunError, match=r"^aws\.storage\.lustre\.size is 1300 GiB; .* \[lustre-size\]$"):
         program(odd)
@@ -1118,7 +1118,7 @@ def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not
         ),
     ],
 )
-def test_anything_that_the_account_lacks_on_aws_is_refused(changes, part):
+def test_anything_that_the_account_lacks_on_aws_is_refused_before_anything_is_registered(changes, part):
     with pytest.raises(pulumi.RunError, match=part):
         ask(**changes)
 

@@ -222,7 +222,9 @@ def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_them(clus
     assert "cluster-whereabouts" not in names
 
 
-def test_a_manifest_that_cannot_be_fetched_is_refused_with_the_key_that_needs_it(cluster, monkeypatch):
+def test_a_manifest_that_cannot_be_fetched_is_refused_with_the_key_that_needs_it_before_anything_is_registered(
+    cluster, monkeypatch
+):
     def unreachable(url: str, _sha256: str) -> str:
         raise ValueError(f"this machine cannot fetch {url} (timed out); put the file here")
 

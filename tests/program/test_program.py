@@ -277,7 +277,7 @@ def test_build_measurement_and_search_run_again_only_on_other_machines(dev):
 
     assert len(triggers(dev)) == 3
     assert triggers(run_program(LINES, measure={"iterations": 2})) == triggers(dev)
-    three = triggers(run_program(LINES | {"ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]}))
+    three = triggers(run_program(LINES | {"acceptance-ready-contact": ready_line(3)}, members=3, oci={"pools": [{"nodes": 3}]}))
     assert all(three[name] != triggers(dev)[name] for name in three)
 
 

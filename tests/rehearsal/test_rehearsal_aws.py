@@ -31,7 +31,6 @@ from stand_in import faults
 from rehearsal.aws import parameters
 from rehearsal.aws.capacity import offering_id
 from rehearsal.aws.cloud import Cloud
-from rehearsal.aws.fabric import pairs
 from rehearsal.aws.instance_metadata import metadata
 from rehearsal.aws.kinds import INSTANCE
 from rehearsal.aws.lookups import answer

@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,7 +15,6 @@ import pytest
 from aws_cloud import (
     GPU_IMAGE,
     REGION,
-    ROOT,
     ZONE,
     Stack,
     cloud,

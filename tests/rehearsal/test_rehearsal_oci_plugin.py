@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -17,7 +11,6 @@ import pulumi_oci
 import pytest
 from oci_stack import (
     AD,
-    ROOT,
     SERVICE_CIDR,
     Stack,
     cloud,

@@ -13,7 +13,8 @@ import pulumi
 import pytest
 import yaml
 from conftest import KEY, ROOT, groups, texts
-from parsed_stack import GIVEN, IMAGE, begins_with_a_path, parsed, refused
+from early_refusal import begins_with_a_path
+from parsed_stack import GIVEN, IMAGE, parsed, refused
 
 from catalogue.nccl_tests import too_old
 from config import read

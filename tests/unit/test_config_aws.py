@@ -31,7 +31,8 @@ from aws_facts import (
     rules_of,
 )
 from conftest import texts
-from parsed_stack import begins_with_a_path, refused
+from early_refusal import begins_with_a_path
+from parsed_stack import refused
 
 from catalogue.aws import MACHINE_IMAGES, STACK, Stack
 from catalogue.aws.instances import INSTANCES

@@ -12,7 +12,7 @@ from typing import Any
 import pulumi
 import pytest
 from conftest import texts
-from parsed_stack import begins_with_a_path
+from early_refusal import begins_with_a_path
 
 from catalogue import GENERIC, SERVERS, SHAPES, Rdma, gpus
 from catalogue.detection import OCI_TAG, Facts, Hca, recognise, remark

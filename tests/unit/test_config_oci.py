@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 from conftest import KEY
-from parsed_stack import IMAGE, begins_with_a_path, parsed, refused
+from early_refusal import begins_with_a_path
+from parsed_stack import IMAGE, parsed, refused
 
 from catalogue import Homes
 from config.oci.facts import Facts, Image, OfferedShape, SecurityRule, Subnet

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from parsed_stack import begins_with_a_path, parsed
+from early_refusal import begins_with_a_path
+from parsed_stack import parsed
 
 from benchmarks.plan.passable import unpassable
 
