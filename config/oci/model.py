@@ -132,7 +132,8 @@ class Network(Model):
     )
     ingress: Literal["all", "ssh"] = Field(
         default="all",
-        description="What nodes accept from the VCN. MPI and NCCL need all; ssh shows how a measurement fails otherwise.",
+        description="What nodes accept from the VCN: `all` traffic, which MPI and NCCL need, or only `ssh`, which shows how a "
+        "measurement fails without the rest.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
