@@ -11,9 +11,9 @@ from typing import Any
 MANAGER = "busbar"
 #: Names of the objects. The names and host names of the Job's pods begin with `RANKS`.
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
-#: Kinds of the object that creates the pods, by the value of `kubernetes.job`: as kubectl takes them, with their API group.
+#: For each value of `kubernetes.job`: the kind of the object that creates the pods, as kubectl takes it, with its API group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
-#: Kinds of objects named `RANKS` that are left over when `kubernetes.job` changes from the other kind to this one.
+#: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that the other value has left.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of the fields that cannot be changed in place; if it changes, another Job replaces this one.
 TEMPLATE = "busbar/template"

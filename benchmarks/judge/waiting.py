@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 #: operations and the shape of a curve.
 _UNEVEN = 0.1
 _OF_TIMES = ("spread", "curve ")
-#: Beginning of a check's first reason if this machine's load may explain it.
+#: Beginning of the first reason of a check whose shortfall this machine's load may explain.
 BUSY = "this machine: "
 
 
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
     """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` returns the checks of another measurement: it is called with `found` as it would be if no rank had waited. A rail at
-    half its rate misses its limit in that measurement, too, unless ranks waited for half of their time.
+    `ask` returns the checks of a measurement. It is called with the measurement that `found` would be if no rank had waited. In
+    that measurement, a rail at half its rate still misses its limit, unless ranks waited for half of their time.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
@@ -63,8 +63,8 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # Groups are also compared with each other, and slow groups may be those whose ranks waited. So they are raised by more
-        # than the fastest group, but not above it.
+        # Groups are also compared with each other, and the slow groups may be those whose ranks waited. So each group gets a
+        # larger factor than the fastest one, but never more GB/s than the fastest one then has.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

@@ -12,8 +12,8 @@ def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...]
         more = "" if len(culprits) == 1 else f", and {len(culprits) - 1} more"
         return f"{_sentence(culprits[0])}{more}"
     if suspects:
-        listed = ", ".join(f"{nodes[0]}-{nodes[-1]}" for nodes in suspects[:8])
-        return f"no cause is proven; slow at least once, by node: {listed}"
+        listed = ", ".join(f"{nodes[0]} to {nodes[-1]}" for nodes in suspects[:8])
+        return f"no cause is proven; these groups of nodes were slow at least once: {listed}"
     if not trials:
         return "no trial has run yet"
     if reading.healthy:
@@ -31,9 +31,12 @@ def _sentence(one: Culprit) -> str:
     if one.kind == "rail":
         return f"rail {one.rails[0]} of node {one.nodes[0]} is {how}"
     if one.kind == "link":
-        return f"nodes {one.nodes[0]} and {one.nodes[1]} are {how} together {rails}"
+        return f"the link between nodes {one.nodes[0]} and {one.nodes[1]} is {how} {rails}"
     if one.kind == "rail_plane":
         return f"rail {one.rails[0]} is {how} between all nodes"
     if one.kind == "between":
-        return f"pairs of {len(one.nodes)} nodes are {how} when many run at once, and fine when few do: no node is to blame"
-    return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} together"
+        return (
+            f"pairs among these {len(one.nodes)} nodes are {how} while many pairs run at once, and fine while few run, so no "
+            "node is to blame"
+        )
+    return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} when they run together"

@@ -26,10 +26,12 @@ _UNSET = "not written yet"
 
 
 class LoginNode(pulumi.ComponentResource):
-    """A login node with finished first boot and known host key; with a `number` of 1 or more, one beside Slurm's controller.
+    """A login node whose first boot has finished and whose host key is known.
 
-    Creates: SSM parameter, instance, its Elastic IP address (if configured), a Command that waits for the instance on the
-    operator's machine, and a Command that asks for the result of its first boot.
+    With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
+
+    Creates: SSM parameter, instance, its Elastic IP address (if configured), a Command that waits on the
+    operator's machine until the instance answers, and a Command that asks for the result of its first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -53,7 +55,7 @@ class LoginNode(pulumi.ComponentResource):
             f"{name}-host-key",
             name=parts.parameter,
             type="String",
-            insecure_value=_UNSET,  # a public key; a secret would also hide every address that is shown with it
+            insecure_value=_UNSET,  # not a secret: it would also hide every address in the same output
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
             tags=stack_tags(wanted, f"{label}-host-key"),
             opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it

@@ -28,7 +28,9 @@ _CONSOLE_BYTES = 1024 * 1024  # the API returns no more
 
 
 class LoginNode(pulumi.ComponentResource):
-    """A login node with finished first boot and known host key; with a `number` of 1 or more, one beside Slurm's controller.
+    """A login node whose first boot has finished and whose host key is known.
+
+    With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
 
     Creates: instance, a Command that waits for the instance on the operator's machine, its console history, and a Command that
     asks for the result of its first boot.

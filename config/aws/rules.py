@@ -19,12 +19,12 @@ def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
 
 #: Rules of AWS about the whole stack.
 STACK_RULES: dict[str, Rule[Any, None]] = {}
-#: Checks that do not apply here, of the 43 of aws-parallelcluster that this project counts: number -> reason.
+#: Which of the 43 checks of aws-parallelcluster do not apply here: number -> reason. The numbers are this project's own.
 HELD_ELSEWHERE: dict[int, str] = {
     3: "machines of one entry have one instance type; there is no list of alternatives",
     6: "all machines are in the one zone that is set",
     7: "every image family has EFA on every architecture of the catalogue, which a test checks",
-    8: "no key gives nodes public addresses",
+    8: "no key of a stack file gives nodes public addresses",
     10: "all machines are in the one zone that is set",
     19: "there is no list of alternatives; machines of a reservation are launched by RunInstances, never by CreateFleet",
     23: "an allocation strategy belongs to a fleet, but machines are launched one by one",

@@ -116,7 +116,7 @@ def start(world: World, file: Path) -> None:
     text = file.read_text()
     if record.exists() and record.read_text() != text:
         raise ValueError(
-            f"this world has other existing hosts than those of {file}; rehearsal/enter --clear-hosts true ends them."
+            f"this world has existing hosts other than those of {file}; to end them, run `rehearsal/enter --clear-hosts true`."
         )
     specs = _specs(world, site)
     if record.exists() and all(hosts.alive(world, spec.id) for spec in specs):
@@ -228,7 +228,7 @@ def _programs(site: Site) -> dict[str, str]:
 
 
 def _host_key(world: World, host_id: str) -> str:
-    """Return a host's public SSH host key, read as on its console."""
+    """Return a host's public SSH host key, which root reads inside the host."""
     end = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < end:
         found = hosts.enter(world, host_id, ["cat", "/etc/ssh/ssh_host_ed25519_key.pub"])

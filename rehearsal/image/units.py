@@ -102,7 +102,7 @@ def start(name: str) -> int:
 
 
 def _conditions_hold(paths: list[str]) -> bool:
-    """Tell whether all conditions without a leading `|` hold and, if there are any with it, at least one of those."""
+    """Tell whether all conditions without a leading `|` hold and, if some conditions have it, at least one of these holds."""
     alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
     return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
 

@@ -25,7 +25,7 @@ from aws_cloud import (
 )
 from pulumi.runtime.proto import provider_pb2
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import faults
 
 from rehearsal.aws import parameters

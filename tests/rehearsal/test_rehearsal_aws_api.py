@@ -12,7 +12,7 @@ from aws_caller import REGION, client
 from aws_cloud import TRUST, ZONE, Fakes, Stack, cloud, fakes, head
 from botocore.exceptions import ClientError
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import faults, work_done
 from wait_until import wait_until
 

@@ -11,7 +11,7 @@ import grpc
 import pulumi_aws
 import pytest
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from aws_cloud import (
     GPU_IMAGE,
     REGION,

@@ -25,7 +25,7 @@ from aws_cloud import (
     token,
 )
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import put
 
 from rehearsal.aws import account, launch_rules, members, models

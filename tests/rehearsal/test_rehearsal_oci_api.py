@@ -14,7 +14,7 @@ import pytest
 from oci_caller import Caller
 from oci_stack import AD, COMPARTMENT, TENANCY, Fakes, Stack, cloud, configuration, fakes
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import faults, work_done
 from wait_until import wait_until
 

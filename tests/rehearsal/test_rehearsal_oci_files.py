@@ -1,11 +1,11 @@
-"""File systems in the stand-in for OCI: their servers in the world, data that outlives its server, and refused deletions."""
+"""File systems in the stand-in for OCI: their rehearsed servers, data that outlives its server, and refused deletions."""
 
 from __future__ import annotations
 
 import pytest
 from oci_stack import AD, DEAD, Fakes, Stack, cloud, fakes, token
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from rehearsal.oci.cloud import Cloud
 from rehearsal.oci.files import PORTS
 from rehearsal.oci.lookups import answer

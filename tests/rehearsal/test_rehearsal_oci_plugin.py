@@ -23,7 +23,7 @@ from oci_stack import (
 from pulumi import _types as sdk_types
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, status_pb2
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import faults
 
 from rehearsal.oci.cloud import Cloud

@@ -19,7 +19,7 @@ from oci_stack import (
     token,
 )
 
-# ruff: noqa: F401, F811  pytest finds fixtures by their names, here and in the tests
+# ruff: noqa: F401, F811  fixtures are imported here, and tests take them as parameters of the same names
 from stand_in import put
 
 from rehearsal.oci import rules

@@ -497,11 +497,11 @@ def test_disturbances_cause_no_blame_at_any_size():
     assert sum(one.wrong for nodes in (8, 64) for one in Case(nodes, 20, (0,), disturbed=0.02, short=True).scores()) == 0
 
 
-def test_pairs_that_are_slow_only_beside_others_are_reported_in_a_sentence():
+def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_sentence():
     fabric = Fabric(16, 4, leaf=8, spine=0.5)
     finding = run(fabric, Search(16, 4, None, 0.6 * fabric.healthy()))
     assert [one.kind for one in finding.culprits] == ["between"]
-    assert finding.summary.startswith("pairs of 16 nodes are slow")
+    assert finding.summary.startswith("pairs among these 16 nodes are slow")
     assert finding.summary.endswith("no node is to blame")
 
 
