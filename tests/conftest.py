@@ -221,7 +221,14 @@ class Engine(pulumi.runtime.Mocks):
             "oci:Core/getConsoleHistoryData:getConsoleHistoryData": lambda: {"data": f"boot\n{CONSOLE}"},
             "oci:Core/getClusterNetworkInstances:getClusterNetworkInstances": lambda: {
                 "instances": [
-                    {"id": f"i{n}", "displayName": f"inst-{n}", "state": "RUNNING", "faultDomain": "FD-1"}
+                    {
+                        "id": f"i{n}",
+                        "displayName": f"inst-{n}",
+                        "state": "RUNNING",
+                        "faultDomain": "FD-1",
+                        "availabilityDomain": "Uocm:REHEARSED-AD-1",
+                        "timeCreated": f"2026-11-20 00:{n:02}",
+                    }
                     for n in range(self.members)
                 ]
             },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -57,11 +57,12 @@ def judge(wanted: Oci) -> Place:
     facts = _gather(wanted, tenancy)
     refuse(check(RULES, wanted, facts, wanted.suppress))
     domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
-    return Place(domain, wanted.login.image or facts.login_image or "", tenancy=tenancy, staying=_staying(wanted, facts))
+    staying = _staying(wanted, facts, domain)
+    return Place(domain, wanted.login.image or facts.login_image or "", tenancy=tenancy, staying=staying)
 
 
-def _staying(wanted: Oci, facts: Facts) -> frozenset[str]:
-    running = (pool for pool in wanted.pools if facts.running.get(pool.name))
+def _staying(wanted: Oci, facts: Facts, domain: str) -> frozenset[str]:
+    running = [pool for pool in wanted.pools if facts.running.get(pool.name) and facts.placed.get(pool.name) in {None, domain}]
     return frozenset(pool.name for pool in running if facts.made.get(pool.name) == wanted.machines(pool))
 
 
@@ -176,41 +177,44 @@ def _existing(wanted: Oci) -> Facts:
     single = _single(wanted.compartment)
     sizes = {network.display_name: sum(int(part.size) for part in network.instance_pools) for network in networks}
     sizes |= dict.fromkeys(single, 1)
-    tags = {network.display_name: network.freeform_tags or {} for network in networks} | single
+    tags = {one.display_name: one.freeform_tags or {} for one in (*networks, *single.values())}
     labels = {wanted.label(pool): pool.name for pool in wanted.pools}
-    ids = {network.display_name: network.id for network in networks}
-    shrinking = {
-        pool.name: wanted.label(pool)
-        for pool in wanted.pools
-        if 0 < pool.nodes < sizes.get(wanted.label(pool), 0) and wanted.label(pool) in ids
+    members = {
+        labels[network.display_name]: _members(wanted.compartment, network.id)
+        for network in networks
+        if network.display_name in labels
     }
+    members |= {labels[label]: [instance] for label, instance in single.items() if label in labels}
+    shrinking = [pool.name for pool in wanted.pools if 0 < pool.nodes < sizes.get(wanted.label(pool), 0)]
     return Facts(
-        oldest={name: _oldest(wanted.compartment, ids[label]) for name, label in shrinking.items()},
+        oldest={name: tuple(one.display_name for one in members[name]) for name in shrinking},
+        placed={
+            name: found[0].availability_domain for name, found in members.items() if found and found[0].availability_domain
+        },
         running={name: sizes.get(label, 0) for label, name in labels.items()},
         made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
         strays={label: size for label, size in sizes.items() if label not in labels and tags[label].get(OWNER) == wanted.name},
     )
 
 
-def _single(compartment: str) -> dict[str, Mapping[str, str]]:
-    """Return the tags of this stack's single instances by display name; nodes of cluster networks lack the tag `MADE_FOR`."""
+def _single(compartment: str) -> dict[str, Any]:
+    """Return this stack's single instances by display name; nodes of cluster networks lack the tag `MADE_FOR`."""
     found = _ask(
         f"the instances in {compartment}",
         "read instance-family in the compartment",
         lambda: core.get_instances(compartment_id=compartment).instances,
     )
-    tags = {one.display_name: one.freeform_tags or {} for one in living(found)}
-    return {name: its for name, its in tags.items() if MADE_FOR in its}
+    return {one.display_name: one for one in living(found) if MADE_FOR in (one.freeform_tags or {})}
 
 
-def _oldest(compartment: str, network: str) -> tuple[str, ...]:
-    """Return the names of a cluster network's nodes in the order in which the vendor terminates them."""
+def _members(compartment: str, network: str) -> list[Any]:
+    """Return a cluster network's instances in the order in which the vendor terminates them."""
     found = _ask(
         f"the nodes of {network}",
         "read compute-management-family in the compartment",
         lambda: core.get_cluster_network_instances(compartment_id=compartment, cluster_network_id=network).instances,
     )
-    return tuple(one.display_name for one in sorted(found, key=lambda one: one.time_created))
+    return sorted(found, key=lambda one: one.time_created)
 
 
 def _available(tenancy: str, domain: str, limit: str) -> int | None:

@@ -95,6 +95,7 @@ class Facts:
         running: number of running nodes of a pool, by pool name.
         subnets: subnets that the stack file names, by OCID.
         oldest: names of the nodes of a pool that shrinks, oldest first, by pool name.
+        placed: the availability domain in which a pool's machines run, by pool name.
     """
 
     domains: tuple[str, ...] = ()
@@ -107,6 +108,7 @@ class Facts:
     strays: Mapping[str, int] = field(default_factory=dict)
     running: Mapping[str, int] = field(default_factory=dict)
     oldest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    placed: Mapping[str, str] = field(default_factory=dict)
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:
         """Return the availability domains that offer all of `shapes`."""

@@ -114,10 +114,15 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         )
 
 
+def _domain(wanted: Oci, facts: Facts) -> str:
+    """Return the availability domain of the stack; empty if none is set and none offers its shapes."""
+    offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
+    return wanted.availability_domain or (offering[0] if offering else "")
+
+
 def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
     """Return the availability domain of the stack and what it offers."""
-    offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
-    here = wanted.availability_domain or (offering[0] if offering else "")
+    here = _domain(wanted, facts)
     return here, dict(known(facts.shapes, here, "shapes of availability domain"))
 
 
@@ -213,11 +218,18 @@ def _is(pool: Pool, system: str, version: str) -> bool:
 
 def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int, str, int | None]]:
     """Yield path, pool, nodes to add, a limit that they count against, and what is left of it (None: not reported)."""
-    _, offered = _offered(wanted, facts)
+    here, offered = _offered(wanted, facts)
     for path, pool in wanted.located:
-        more = pool.nodes - known(facts.running, pool.name, "nodes of pool")
+        more = pool.nodes - _counted(facts, pool, here)
         for name in offered[pool.shape].limits if more > 0 and pool.shape in offered else ():
             yield path, pool, more, name, known(facts.available, name, "limit")
+
+
+def _counted(facts: Facts, pool: Pool, here: str) -> int:
+    """Return how many running nodes of `pool` count against its limits already: none if they have another shape or domain."""
+    running = known(facts.running, pool.name, "nodes of pool")
+    shape = facts.made.get(pool.name, pool.shape).partition(":")[0]
+    return running if shape == pool.shape and facts.placed.get(pool.name, here) == here else 0
 
 
 @rule("limit", ERROR, "OCI Limits, GetResourceAvailability; limits of GPU shapes are counted in GPUs")
@@ -253,6 +265,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
     """Return each reason why running nodes would be terminated: path, number of nodes, and the refusal after the path."""
     ends = []
+    here = _domain(wanted, facts)
     for path, pool in wanted.located:
         running = known(facts.running, pool.name, "nodes of pool")
         now, then = wanted.machines(pool), facts.made.get(pool.name, wanted.machines(pool))
@@ -263,6 +276,8 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
                 running,
                 "needs new machines, because its shape, image, boot volume, file systems, subnet or container runtime changed",
             )
+        elif running and here != facts.placed.get(pool.name, here):
+            count, why = running, f"needs new machines in {here}, because its machines run in {facts.placed[pool.name]}"
         else:
             count, why = running - pool.nodes, "has fewer nodes than now run, and the vendor terminates the oldest nodes first"
             oldest = facts.oldest.get(pool.name, ())[:count]

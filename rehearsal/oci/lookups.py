@@ -215,7 +215,8 @@ def _cluster_networks(args: Mapping[str, Any], database: Database) -> Answer:
         if compartment != outputs["compartmentId"] or args.get("displayName") not in {None, outputs.get("displayName")}:
             continue
         plain = {name: value for name, value in outputs.items() if name != "placementConfiguration"}
-        lists = {"placementConfigurations": [outputs["placementConfiguration"]], "clusterConfigurations": []}
+        # The provider leaves these lists empty (terraform-provider-oci, core_cluster_networks_data_source.go, SetData).
+        lists: dict[str, Any] = {"placementConfigurations": [], "clusterConfigurations": []}
         listed.append({"definedTags": {}, "freeformTags": {}, **plain, **lists, "id": one.id})
     return {"clusterNetworks": _filtered(listed, args)}
 

@@ -91,6 +91,24 @@ def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_is_named(ask
     assert question["clusterNetworkId"] == "cn"
 
 
+def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refused_with_their_number(asked):
+    tags = {"busbar": "busbar", "busbar-stack": "dev"}
+    there = [{"id": "cn", "state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 2}], "freeformTags": tags}]
+    nodes = [
+        {"id": at, "displayName": f"inst-{at}", "state": "RUNNING", "timeCreated": at, "availabilityDomain": ELSEWHERE}
+        for at in ("i0", "i1")
+    ]
+    answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes}}
+    engine, refused = asked(account(**answers))
+    assert (
+        f"oci.pools[0] needs new machines in {HERE}, because its machines run in {ELSEWHERE}: 2 running nodes would be "
+        "terminated (price unknown); set oci.allowReplace to 2" in refused
+    )
+    assert not engine.of("ClusterNetwork")
+    _, refused = asked(account(**answers), allowReplace=2)
+    assert refused == ""
+
+
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
 def test_nodes_of_the_same_name_in_another_stack_are_not_counted_as_the_stacks_own(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}

@@ -622,6 +622,16 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             f"{OLDEST}: 2 running nodes would be terminated{UNPRICED}; set",
         ),
         (
+            {"availabilityDomain": "AD-2"},
+            facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES}, running={"gpu": 2}, placed={"gpu": "AD-1"}),
+            "oci.pools[0] needs new machines in AD-2, because its machines run in AD-1: 2 running nodes would be terminated",
+        ),
+        (
+            {},
+            facts(shapes={"AD-1": {}, "AD-2": SHAPES}, running={"gpu": 2}, placed={"gpu": "AD-1"}),
+            "oci.pools[0] needs new machines in AD-2, because its machines run in AD-1: 2 running nodes would be terminated",
+        ),
+        (
             {},
             facts(running={"gpu": 3}, oldest={"gpu": ("inst-a", "inst-b", "inst-c")}),
             f"{OLDEST}: 1 running nodes would be terminated{UNPRICED}: inst-a;",
@@ -695,6 +705,23 @@ def test_nodes_of_several_pools_count_against_a_limit_together():
     assert mine.startswith(
         "oci.pools[1].nodes is 2; 2 more nodes need 16 GPUs, besides the 16 for earlier pools, of the limit gpu4-count in"
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "found"),
+    [
+        ({"availabilityDomain": "AD-2"}, {"placed": {"gpu": "AD-1"}}),
+        (pool(shape="BM.GPU.H100.8"), {"made": {"gpu": "BM.GPU4.8:0123"}, "available": {"h100-count": 8}}),
+    ],
+    ids=["another domain", "another shape"],
+)
+def test_machines_that_are_replaced_elsewhere_or_by_another_shape_need_room_in_the_limit_for_all_of_them(changes, found):
+    asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
+    rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
+    (said,) = [one.sentence for one in rules if one.rule == "limit"]
+    assert said.startswith("oci.pools[0].nodes is 2; 2 more nodes need 16 GPUs of the limit ")
+    staying = facts(running={"gpu": 2}, placed={"gpu": "AD-1"}, available={"gpu4-count": 0})
+    assert "limit" not in {one.rule for one in check(RULES, wanted(), staying)}
 
 
 def test_every_rule_is_broken_by_a_case():
