@@ -27,7 +27,10 @@ def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
     if network.existing is not None:
         return
     if network.ingress != "all":
-        yield Breach("monitoring.exporter", "is true, but oci.network.ingress is ssh, so nobody could read it; set that to all")
+        yield Breach(
+            "monitoring.exporter",
+            "is true, but oci.network.ingress is ssh, so nobody could read the exporter; set oci.network.ingress to all",
+        )
     for index, cidr in enumerate(asked.read_from):
         if not is_inside(cidr, ipaddress.IPv4Network(network.vcn)):
             yield Breach(

@@ -68,8 +68,8 @@ def _machine(config: dict[str, Any], node: dict[str, str], number: int) -> list[
                 left_out = one.get("leaveOut") or []
                 if one.get("static", 0) - len({*left_out, number}) < 2:  # noqa: PLR2004 - EFA is measured from 2 on
                     raise RefusedError(
-                        f"{node['name']} is one of 2 machines of {node['pool']}, but EFA is measured between at least 2; make "
-                        "replace recreates a machine"
+                        f"{node['name']} is one of 2 machines of {node['pool']}, but EFA is measured between machines, so at "
+                        "least 2 must remain; make replace recreates a machine"
                     )
                 path = f"busbar:aws.queues[{at}].machines[{index}].leaveOut[{len(left_out)}]"
                 return ["set", "--path", path, str(number)]
@@ -85,7 +85,8 @@ def _pool(config: dict[str, Any], node: dict[str, str]) -> list[str]:
                 raise RefusedError(f"{node['name']} is the only node of {node['pool']}; make replace recreates it")
             if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has at least two nodes
                 raise RefusedError(
-                    f"{node['pool']} has {pool['nodes']} nodes, but a cluster network needs 2; make replace recreates one"
+                    f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs at least 2; "
+                    "make replace recreates one"
                 )
             return ["set", "--path", f"busbar:oci.pools[{index}].nodes", str(pool["nodes"] - 1)]
     raise RefusedError(f"the stack file has no pool {node['pool']}; it has {', '.join(pool['name'] for pool in pools)}")

@@ -52,7 +52,9 @@ def node_of(state: dict[str, Any], name: str) -> tuple[str, dict[str, str]]:
     found: dict[str, Any] = stack[0].get("outputs", {}) if stack else {}
     nodes = {one["name"]: one for one in found.get("nodes") or []}
     if name not in nodes:
-        raise RefusedError(f"NODE is {name!r}; it must be one of {', '.join(nodes) or 'its nodes, but the stack has none'}")
+        raise RefusedError(
+            f"NODE is {name!r}" + (f"; it must be one of {', '.join(nodes)}" if nodes else ", but the stack has no nodes")
+        )
     return found["target"], nodes[name]
 
 
@@ -75,7 +77,7 @@ def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, s
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]
     ids = [one["id"] for one in listed if one["display-name"] == node["name"]]
     if not ids:
-        raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which uses the nodes that are")
+        raise RefusedError(f"{node['name']} is not in its pool any more; run make up, which measures the pool's present nodes")
     which = ["--instance-pool-id", pool["instancePools"][0]["id"], "--instance-id", ids[0]]
     how = ["--is-auto-terminate", "true", "--is-decrement-size", "true" if smaller else "false"]
     run(["oci", "compute-management", "instance-pool-instance", "detach", *which, *how])

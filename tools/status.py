@@ -77,7 +77,7 @@ def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
     if not found.get("nodes"):
         return "no node is rented"
     known = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else "a price that is not known here"
-    return f"nothing, it is rehearsed; real ones: {known}" if rehearsed else known
+    return f"nothing (rehearsed); for real machines: {known}" if rehearsed else known
 
 
 def main() -> int:

@@ -49,7 +49,7 @@ def dead(lock: dict[str, Any]) -> str:
     runs = "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too
     if runs:
         raise RefusedError(f"an update is at work: {who}; end it with Ctrl-C, and it lifts its own lock")
-    return f"the lock of {who}, which is gone, is lifted"
+    return f"the lock is lifted, because its owner is gone: {who}"
 
 
 def unlock(backend: str, stack: str) -> str:

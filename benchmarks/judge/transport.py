@@ -261,8 +261,8 @@ def _proof(what: str, counted: dict[str, dict[str, int | None]], least: float, m
     networks = ", ".join(sorted(_mapping(_mapping(moved.get("said")).get("networks")))) or "nothing"
     counted_nodes = _number(moved.get("counted_nodes")) or len(totals)
     return (
-        f"{what} {rails} sent {_gb(min(totals))} or more from each of {counted_nodes} nodes (at least {_gb(least)} had to); "
-        f"NCCL named {networks}"
+        f"{what} {rails} sent {_gb(min(totals))} or more from each of {counted_nodes} nodes "
+        f"(at least {_gb(least)} had to leave each); NCCL named {networks}"
     )
 
 

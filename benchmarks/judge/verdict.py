@@ -199,7 +199,7 @@ def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvls", SKIPPED, (said,))
         return
     sentence = (
-        f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines whose switches do the sums reach {usual:g}"
+        f"with NCCL's own algorithm, all_reduce reached {reached:.4g} GB/s; machines reach {usual:g} if their switches reduce"
     )
     yield check("nvls", [f"{sentence}, and {share:g} of that is required"] if reached < share * usual else [], good=(sentence,))
 

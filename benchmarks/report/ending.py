@@ -158,7 +158,7 @@ def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
     run, started = judged.line.get("run_id"), judged.line.get("started")
     if not run or (run, started) != (last.get("run"), last.get("measured_at")):
         return []
-    return [f"nothing was measured now: this is run {run} of {measured_at(started)}"]
+    return [f"nothing was measured now: this is run {run}, measured {measured_at(started)}"]
 
 
 def measured_at(started: Any) -> str:

@@ -49,7 +49,7 @@ def _in_switch(asked: Asked) -> list[str]:
     if unknown := nvls_unknown(asked.shape, asked.plan):
         return [f"  NVLS:     unknown: {unknown}"]
     usual, share = nvls_gb_s(asked.shape, asked.plan) or 0.0, fraction(asked.plan.end_bytes, NVLS) or 0.0
-    return [f"  NVLS:     {share * usual:.4g} GB/s: {share:g} of the {usual:g} that machines whose switch reduces have reached"]
+    return [f"  NVLS:     {share * usual:.4g} GB/s: {share:g} of the {usual:g} that machines reach if their switch reduces"]
 
 
 def _healthy(asked: Asked) -> list[str]:

@@ -157,8 +157,8 @@ def _archive(request: Build, say: jobs.Say) -> bytes:
                 data = bytes(reply.read())
         except (OSError, ValueError) as error:
             raise Refusal(
-                f"the source {source.url} could not be fetched from the head node ({error}); on a site without Internet access "
-                "set measure.ncclTests.source to a file"
+                f"the head node could not fetch the source {source.url} ({error}); on a site without Internet access, set "
+                "measure.ncclTests.source to a file"
             ) from None
     else:
         with open(os.path.join(os.path.expanduser("~"), source.path), "rb") as file:

@@ -246,7 +246,9 @@ def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Mea
         if len(its["gpus"]) != request.gpus:
             raise Refusal("{} shows {} GPUs, but its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
         if its["driver"] != found[0]["driver"]:
-            raise Refusal("{} runs driver {}, {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"]))
+            raise Refusal(
+                "{} runs driver {}, but {} runs {}".format(node.name, its["driver"], nodes[0].name, found[0]["driver"])
+            )
 
 
 def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:

@@ -104,7 +104,9 @@ def _lagging(report: Dict[str, Any]) -> List[str]:
         for one in group["ranks"]:
             behind = [name for name in sorted(begun) if one["collective_counts"].get(name, 0) < begun[name]]
             found.extend(
-                "{} has begun {} of {} {}".format(_who(one), one["collective_counts"].get(name, 0), begun[name], name)
+                "{} has begun {} of {} {} operations".format(
+                    _who(one), one["collective_counts"].get(name, 0), begun[name], name
+                )
                 for name in behind
             )
     return found

@@ -155,7 +155,7 @@ def _host_key(instance: str, console: str) -> str:
         if whole.count(key) > 1:
             return key
     raise pulumi.RunError(
-        f"the console of {instance} shows no host key twice after '{CONSOLE_KEY}', so the key cannot be pinned; "
+        f"the console of {instance} does not show the same host key twice after '{CONSOLE_KEY}', so the key cannot be pinned; "
         "does its image write to the serial console?"
     )
 

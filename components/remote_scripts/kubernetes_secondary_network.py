@@ -38,8 +38,8 @@ def main(ask: Dict[str, Any]) -> None:
     foreign = foreign_objects(kubectl, ask, ask["title"])
     if foreign:
         sys.exit(
-            "kubernetes.secondaryNetworks.install has {}, but the cluster already has it, and it was not changed ({}); remove "
-            "it from that list, or first from the cluster".format(ask["name"], foreign)
+            "kubernetes.secondaryNetworks.install has {}, but the cluster already has it, and it was not changed ({}); take "
+            "it out of that list, or first remove it from the cluster".format(ask["name"], foreign)
         )
     apply_manifest(kubectl, ask, ask["title"])
     _wait(kubectl, ask)

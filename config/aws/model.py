@@ -353,8 +353,8 @@ class Lustre(Model):
     )
     efa_setup_sha256: Sha256 | None = Field(
         default=None,
-        description="sha256 of AWS's archive that sets up the Lustre client over EFA and that machines run as root; required "
-        "with efa, because AWS publishes no checksum.",
+        description="sha256 of AWS's archive of scripts, which machines run as root to set up the Lustre client over EFA; "
+        "required with efa, because AWS publishes no checksum.",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
 

@@ -78,7 +78,8 @@ def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
         if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
             yield Breach(
                 f"{path}.placement",
-                f"is {one.placement} with open reservations; those that were not created in this group are not used",
+                f"is {one.placement}, and purchase.option is open-odcr; open reservations that were not created in this "
+                "placement group are not used",
             )
 
 
@@ -156,7 +157,7 @@ def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
             if held.state != "active" and not (held.block and held.state == "scheduled"):
                 yield Breach(
                     f"{path}.purchase.reservation",
-                    f"is {held.id}, which is {held.state}; machines start only in one that is active",
+                    f"is {held.id}, which is {held.state}; machines start only in an active reservation",
                 )
 
 
@@ -168,7 +169,10 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
             if held.block and held.state == "scheduled":
                 then = "until then its nodes are down, as `sinfo -R` shows; Slurm's controller starts them at that time"
                 if one.numbers:
-                    then = "the update waits at most half an hour for that time. With static: 0 everything else is prepared now"
+                    then = (
+                        "the update waits at most half an hour for that time. With static: 0, the update prepares everything "
+                        "else now"
+                    )
                 yield Breach(f"{path}.purchase.reservation", f"is {held.id}, which begins at {held.start}; {then}")
 
 

@@ -196,8 +196,8 @@ def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
         shared = ", ".join(wanted.mounts) or "none"
         yield Breach(
             "aws.container.image",
-            f"is {path}, on no file system that the nodes share ({shared}); new machines have it only if their image "
-            f"{wanted.image or '(the newest of its family)'} contains it",
+            f"is {path}, which is on no file system that the nodes share ({shared}); a new machine has this file only if its "
+            f"AMI {wanted.image or '(the newest of its family)'} contains it",
         )
 
 

@@ -168,7 +168,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
     """An entry with one static machine, which has no other machine to be measured with."""
     for path, _, one in wanted.located:
         if len(one.numbers) == 1:
-            less = f" less {one.static - 1} left out" if one.static > 1 else ""
+            less = f", of which leaveOut names {one.static - 1}" if one.static > 1 else ""
             yield Breach(
                 f"{path}.static",
                 f"is {one.static}{less}; machines are measured in groups of 2 or more, because one machine has "
@@ -185,7 +185,7 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.leaveOut",
                 f"names {', '.join(map(str, nobody))}, but the machines have the indexes 0 to {one.static - 1}; remove "
-                "the others",
+                "every other index",
             )
         elif one.static and not one.numbers:
             yield Breach(
@@ -208,8 +208,8 @@ def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
         if len(key) > _TAG_KEY or len(value) > _TAG_VALUE:
             yield Breach(
                 "aws.tags",
-                f"has {key[:20]!r}... of {len(key)} characters with a value of {len(value)}; a key takes {_TAG_KEY}, a value "
-                f"{_TAG_VALUE}",
+                f"has the key {key[:20]!r}... of {len(key)} characters, whose value has {len(value)}; a key may have "
+                f"{_TAG_KEY}, a value {_TAG_VALUE}",
             )
 
 

@@ -88,8 +88,8 @@ def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
     if lustre is not None and lustre.client_key is None and wanted.family.release:
         yield Breach(
             "aws.storage.lustre.clientKey",
-            f"is not set: machines trust the key that AWS's bucket serves at first boot for the client's packages on "
-            f"{wanted.image_family}; give its fingerprint, which is in the machines' log, and it is checked",
+            f"is not set: machines on {wanted.image_family} trust whichever key AWS's bucket serves at first boot for the "
+            "Lustre client's packages; give the key's fingerprint, which the machines' log names, and first boot checks it",
         )
 
 
@@ -198,7 +198,7 @@ def openzfs_type(wanted: Aws, _facts: Facts) -> _Breaches:
         able = ", ".join(name for name in others if name == "MULTI_AZ_1" or name.startswith("SINGLE_AZ_HA"))
         yield Breach(
             "aws.storage.home.deployment",
-            f"is {deployment}, which {region} does not offer; of the highly available types it offers {able}",
+            f"is {deployment}, which {region} does not offer; the highly available types there are {able}",
         )
 
 

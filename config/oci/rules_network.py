@@ -91,6 +91,6 @@ def rails_subnet(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if pool.family.rdma == "ifcfg" and wanted.private.prefixlen < 24:  # noqa: PLR2004 - one octet
             yield Breach(
                 wanted.network.at("private"),
-                f"is {wanted.private}; on {pool.image_family} the rails take the last octet of a node's address, so the subnet "
-                "must be /24 or smaller, or two nodes could share a rail's address",
+                f"is {wanted.private}; it must be /24 or smaller, because on {pool.image_family} a rail's address ends with "
+                "the last octet of its node's address, so in a larger subnet two nodes could get the same rail address",
             )

@@ -56,7 +56,8 @@ def single_asked(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if not pool.cluster_network and not wanted.preflight:
             yield Breach(
                 f"{path}.clusterNetwork",
-                "is false, and so is oci.preflight; only the account knows whether the instance already runs and must stay",
+                "is false, and so is oci.preflight; set oci.preflight to true, because only the account knows whether the "
+                "instance already runs and must stay",
             )
 
 

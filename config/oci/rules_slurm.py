@@ -47,7 +47,9 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(at, f"is {', '.join(names)}, but the pool has no dynamic nodes; static nodes start in one domain only")
         twice = next((one for one in names if names.count(one) > 1 or one == wanted.availability_domain), None)
         if twice is not None:
-            yield Breach(at, f"has {twice} twice or beside oci.availabilityDomain, which is tried first; name each domain once")
+            yield Breach(
+                at, f"has {twice} twice, or repeats oci.availabilityDomain, which is tried first; name each domain once"
+            )
     if not any(pool.fallback_domains for _, pool in wanted.located):
         return
     if not facts.domains:

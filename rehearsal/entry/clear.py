@@ -61,7 +61,8 @@ def main(words: list[str]) -> int:
     sys.stderr.write(f"clear: nothing is left of {world.path}\n")
     for tag, count in sorted(others(world).items()):
         sys.stderr.write(
-            f"clear: world bb{tag} of another folder has {count} namespaces; if nobody uses it, pass its folder to clear it\n"
+            f"clear: world bb{tag} of another folder has {count} namespaces; if nobody uses that world, end it with "
+            "`python3 -m rehearsal.entry.clear FOLDER`\n"
         )
     return 0
 

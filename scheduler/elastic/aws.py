@@ -164,7 +164,7 @@ class Aws(Cloud):
         answer = self._send(method, _METADATA + path, headers, b"", _METADATA_TIMEOUT_S)
         if answer.status != 200 or not answer.body.strip():  # noqa: PLR2004 - success
             raise CloudError(
-                "NoCredentials", f"the metadata service answers {answer.status} to {path}; has this machine a role?"
+                "NoCredentials", f"the metadata service answers {answer.status} to {path}; does this machine have a role?"
             )
         return answer.body.decode()
 
@@ -222,7 +222,7 @@ def _closed(one: ET.Element, now: float) -> str:
         return f"Capacity Block {its} begins at {_text(one, 'startDate')}"
     ends = _text(one, "endDate")
     if state != "active":
-        return f"Capacity Block {its} is {state}" + (f", its end is {ends}" if ends else "")
+        return f"Capacity Block {its} is {state}" + (f" and ends at {ends}" if ends else "")
     margin_s = _ULTRASERVER_ENDS_S if _text(one, "instanceType").startswith("p6e-") else _BLOCK_ENDS_S
     if ends and now >= calendar.timegm(time.strptime(ends[:19], "%Y-%m-%dT%H:%M:%S")) - margin_s:
         return f"Capacity Block {its} ends at {ends}, and EC2 terminates its machines {margin_s // 60} minutes before"

@@ -30,7 +30,7 @@ def once(work: Work) -> None:
         watch.agree(work)
         places.follow(work)
     except SlurmError as error:
-        work.say(f"Slurm does not answer, its nodes keep their states: {error}")
+        work.say(f"Slurm does not answer, so its nodes keep their states: {error}")
     work.state.save()
 
 

@@ -59,7 +59,10 @@ def test_monitoring_is_off_by_default():
         ),
         (
             {"monitoring": {"exporter": True}, "oci": {"network": {"ingress": "ssh"}}},
-            "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read it; set that to all.",
+            (
+                "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read the exporter; "
+                "set oci.network.ingress to all."
+            ),
         ),
     ],
 )

@@ -454,7 +454,7 @@ def test_pools_in_another_order_keep_their_machines():
     ],
 )
 def test_only_a_host_key_that_the_console_shows_completely_and_twice_is_trusted(console):
-    with pytest.raises(pulumi.RunError, match="shows no host key twice"):
+    with pytest.raises(pulumi.RunError, match="does not show the same host key twice"):
         login_node._host_key("login", console)  # noqa: SLF001 - the one place where a key is trusted
 
 

@@ -65,7 +65,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     signal_operator(stage, "pulumi")
     assert stage.end(child).status != 0
     mended = stage.command("python3", "-m", "tools.repair_state", stage.stack)
-    assert "which is gone, is lifted" in mended.text, mended
+    assert "the lock is lifted, because its owner is gone" in mended.text, mended
     found = stage.short_by("rail", **settings)
     assert found.status != 0
     outputs = stage.outputs()
@@ -161,7 +161,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     assert stage.end(child).status != 0
     assert locks[0].exists()
     mended = stage.command("python3", "-m", "tools.repair_state", stage.stack)
-    assert re.fullmatch(r"busbar: the lock of process \d+ of .*, which is gone, is lifted\n", mended.text), mended
+    assert re.fullmatch(r"busbar: the lock is lifted, because its owner is gone: process \d+ of .*\n", mended.text), mended
     found = stage.measure(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}}))
     assert found.status == 0, found
     assert started(stage) < interrupted

@@ -87,7 +87,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     block = seen_of["make preview"][-1]
     assert re.search(r"price: .*wire: .*healthy: .*gate: ", block), "a preview's block is on the screen at its end"
     assert "inst-" in said["make ssh"]
-    assert said["make status"].splitlines()[-1].startswith("costs:    nothing, it is rehearsed")
+    assert said["make status"].splitlines()[-1].startswith("costs:    nothing (rehearsed)")
     assert "dev is not locked" in said["make unlock"]
     assert list((copy / ".busbar" / "logs").glob("dev-*.tar.gz")), said["make logs"]
     assert json.loads(said["make outputs"])["measured"]["verdict"] == "pass"

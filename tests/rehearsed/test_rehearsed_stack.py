@@ -121,7 +121,7 @@ def test_the_transport_is_proven_by_counters_and_by_nccls_log(built):
     transport = built[0].outputs()["measured"]["transport"]
     assert transport["state"] == "pass"
     assert transport["said"]["networks"] == {"IB": 16}
-    assert "had to); NCCL named IB" in transport["proof"][0]
+    assert "had to leave each); NCCL named IB" in transport["proof"][0]
 
 
 def test_a_run_is_kept_in_the_history_with_its_evidence_and_drawn_in_the_report(built):
@@ -148,7 +148,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
     assert "unchanged" in found.text
     run = built[0].outputs()["measured"]["run"]
-    assert f"nothing was measured now: this is run {run} of 20" in found.text
+    assert f"nothing was measured now: this is run {run}, measured 20" in found.text
     assert "nothing was measured now" not in built[1].text
 
 
@@ -384,7 +384,7 @@ def test_a_node_is_left_out_with_the_documented_command_and_the_others_pass(buil
     assert stage.ever_booted() == booted
     refused = stage.exclude(outputs["nodes"][0]["name"])
     assert refused.status != 0
-    assert "has 2 nodes, but a cluster network needs 2; make replace recreates one" in refused.text
+    assert "has 2 nodes, and a cluster network needs at least 2; make replace recreates one" in refused.text
 
 
 def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_only_if_the_stack_file_allows_it(built):

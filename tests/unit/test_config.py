@@ -169,7 +169,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"measure": {"exports": {"NCCL_ALGO": "Tree"}}}, "measure.exports has NCCL_ALGO=Tree, but the default gate is for"),
     (
         {"oci": {"network": {"ingress": "ssh"}}, "monitoring": {"exporter": True}},
-        "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read it",
+        "monitoring.exporter is true, but oci.network.ingress is ssh, so nobody could read the exporter",
     ),
     ({"oci": {"suppress": ["judgeable"]}}, "oci.suppress[0] is 'judgeable', which cannot be suppressed"),
 ]

@@ -362,7 +362,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"container": {"image": "/opt/images/tests.sqsh"}},
             FACTS,
-            "aws.container.image is /opt/images/tests.sqsh, on no file system that the nodes share (/fsx, /home)",
+            "aws.container.image is /opt/images/tests.sqsh, which is on no file system that the nodes share (/fsx, /home)",
         )
     ],
     "container-sum": [
@@ -385,7 +385,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             FACTS,
             f"{P5}.placement is managed, and cr-1 was created in no placement group",
         ),
-        (bought("open-odcr", placement="managed"), FACTS, f"{P5}.placement is managed with open reservations"),
+        (bought("open-odcr", placement="managed"), FACTS, f"{P5}.placement is managed, and purchase.option is open-odcr"),
     ],
     "reservation-in-group": [
         (TARGETED, reserved(IN_MINE), f"{P5}.placement is none, and cr-1 was created in placement group mine; set existing")
@@ -463,7 +463,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "price-unused": [
         (bought("on-demand", maxPrice="20 USD"), FACTS, f"{P5}.purchase.maxPrice is 20 USD with option on-demand; only spot"),
     ],
-    "tag-length": [({"tags": {"k" * 129: "v"}}, FACTS, "aws.tags has 'kkkkkkkkkkkkkkkkkkkk'... of 129 characters")],
+    "tag-length": [({"tags": {"k" * 129: "v"}}, FACTS, "aws.tags has the key 'kkkkkkkkkkkkkkkkkkkk'... of 129 characters")],
     "mirror-bucket": [
         (
             {"storage": {"lustre": {"mirrors": [{"path": "/data", "bucket": "My_Bucket"}]}}},
@@ -707,7 +707,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     ],
     "static-one": [
         (nodes(static=1), FACTS, f"{P5}.static is 1; machines are measured in groups of 2 or more"),
-        (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3 less 2 left out; machines are measured in groups"),
+        (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3, of which leaveOut names 2; machines are measured in"),
     ],
     "left-out": [
         (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, but the machines have the indexes 0 to 2"),
@@ -748,7 +748,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             FACTS,
-            "aws.storage.lustre.clientKey is not set: machines trust the key that AWS's bucket serves at first boot",
+            "aws.storage.lustre.clientKey is not set: machines on ubuntu2204 trust whichever key AWS's bucket serves",
         )
     ],
     "enroot-unchecked": [
@@ -820,8 +820,8 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             home(deployment="SINGLE_AZ_HA_1"),
             FACTS,
             (
-                "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; of the highly available "
-                "types it offers SINGLE_AZ_HA_2, MULTI"
+                "aws.storage.home.deployment is SINGLE_AZ_HA_1, which ap-northeast-1 does not offer; the highly available "
+                "types there are SINGLE_AZ_HA_2, MULTI"
             ),
         ),
         (home(deployment="TWO_AZ"), FACTS, "aws.storage.home.deployment is 'TWO_AZ'; deployment types are SINGLE_AZ_1"),

@@ -177,7 +177,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "rails-subnet": [
         (
             pool(imageFamily="ol7") | network(private="10.0.2.0/23"),
-            "oci.network.private is 10.0.2.0/23; on ol7 the rails take the last octet of a node's address",
+            "oci.network.private is 10.0.2.0/23; it must be /24 or smaller, because on ol7 a rail's address ends",
         ),
     ],
     "slurm-missing": [
@@ -238,11 +238,11 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         (
             on_demand(fallbackDomains=["AD-2", "AD-2"]),
-            "oci.pools[0].fallbackDomains has AD-2 twice or beside oci.availabilityDomain, which is tried first",
+            "oci.pools[0].fallbackDomains has AD-2 twice, or repeats oci.availabilityDomain, which is tried first",
         ),
         (
             on_demand(fallbackDomains=["AD-1"]) | {"availabilityDomain": "AD-1"},
-            "oci.pools[0].fallbackDomains has AD-1 twice or beside oci.availabilityDomain, which is tried first",
+            "oci.pools[0].fallbackDomains has AD-1 twice, or repeats oci.availabilityDomain, which is tried first",
         ),
     ],
     "slurm-always-on": [
@@ -314,7 +314,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "single-asked": [
         (
             pool(nodes=1, clusterNetwork=False) | {"preflight": False},
-            "oci.pools[0].clusterNetwork is false, and so is oci.preflight; only the account knows",
+            "oci.pools[0].clusterNetwork is false, and so is oci.preflight; set oci.preflight to true",
         )
     ],
     "boot-volume": [(pool(root={"size": "100 GB"}), "oci.pools[0].root.size is 100 GB; GPU nodes need 200 GB or more")],

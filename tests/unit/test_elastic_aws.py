@@ -177,7 +177,7 @@ def test_a_missing_permission_is_neither_a_capacity_nor_a_busy_error():
 
 def test_without_a_role_the_error_asks_whether_the_machine_has_one():
     aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(404, b"not found"))
-    with pytest.raises(CloudError, match="the metadata service answers 404 to api/token; has this machine a role"):
+    with pytest.raises(CloudError, match="the metadata service answers 404 to api/token; does this machine have a role"):
         aws.listing()
 
 
@@ -255,7 +255,7 @@ def test_the_place_of_a_machine_is_its_network_nodes_and_one_call_asks_for_up_to
             "2026-12-01T12:30:01.000Z",
             "ends at {}, and EC2 terminates its machines 60 minutes before",
         ),
-        ("expired", "p5.48xlarge", "2026-12-08T11:30:00.000Z", "is expired, its end is {}"),
+        ("expired", "p5.48xlarge", "2026-12-08T11:30:00.000Z", "is expired and ends at {}"),
         ("payment-failed", "p5.48xlarge", "", "is payment-failed"),
     ],
 )

@@ -109,4 +109,4 @@ def test_an_update_that_shows_an_earlier_run_says_that_it_measured_nothing():
     for other in ({}, {"run": "another", "measured_at": started}, refused_before):
         assert ending.unmeasured(judged, other) == []
     (said,) = ending.unmeasured(judged, {"run": run, "measured_at": started})
-    assert said == f"nothing was measured now: this is run {run} of 2026-01-02 03:04:05 UTC"
+    assert said == f"nothing was measured now: this is run {run}, measured 2026-01-02 03:04:05 UTC"

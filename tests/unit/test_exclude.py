@@ -90,7 +90,7 @@ def test_an_existing_machine_is_removed_from_the_stack_file_and_nothing_else_hap
     ("exported", "name", "text", "says"),
     [
         (state("oci", POOL), "gpu-9", OCI, "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
-        (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 2"), "a cluster network needs 2"),
+        (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 2"), "a cluster network needs at least 2"),
         (state("oci", POOL), "gpu-3", OCI.replace("nodes: 3", "nodes: 1, clusterNetwork: false"), "is the only node of gpu"),
         (state("oci", POOL), "gpu-3", OCI.replace("name: gpu", "name: more"), "has no pool gpu; it has other, more"),
         (aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", "pu, static: 2"), "is one of 2 machines of g-pu"),

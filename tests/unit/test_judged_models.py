@@ -378,7 +378,7 @@ def test_without_a_published_busbw_for_nvls_the_check_is_skipped_and_preview_and
 
 def test_the_preview_of_one_machine_shows_the_busbw_that_nvls_must_reach():
     said = expectation(Asked(PLAN, H200, 1), None, rents=False)
-    assert "NVLS:     448.5 GB/s: 0.93 of the 482.3 that machines whose switch reduces have reached" in said
+    assert "NVLS:     448.5 GB/s: 0.93 of the 482.3 that machines reach if their switch reduces" in said
     assert "NVLS" not in expectation(Asked(PLAN, H200, 2), None, rents=False)
     small = expectation(Asked(a_plan(end_bytes=GIB, begin_bytes=1024**2), H200, 1), None, rents=False)
     assert "NVLS:     unknown: nobody publishes what such a machine reaches below 4 GiB" in small

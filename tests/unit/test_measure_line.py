@@ -128,7 +128,7 @@ def test_nodes_with_other_gpus_or_drivers_are_refused_by_name(cluster):
     with pytest.raises(Refusal, match=r"^b shows 1 GPUs, but its shape has 2$"):
         cluster.line(DECIDING)
     cluster.inventory["b"] = cluster.facts("b") | {"driver": "570.9"}
-    with pytest.raises(Refusal, match=r"^b runs driver 570\.9, a runs 580\.1$"):
+    with pytest.raises(Refusal, match=r"^b runs driver 570\.9, but a runs 580\.1$"):
         cluster.line(DECIDING)
     assert not cluster.ran
 

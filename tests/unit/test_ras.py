@@ -63,7 +63,7 @@ def _said(name: str, *clients: str) -> list[str]:
 
 def test_a_rank_that_started_fewer_operations_than_others_is_named_from_json(tmp_path):
     client = _client(tmp_path, _document(_rank(0, 100), _rank(1, 100), _rank(2, 97), _rank(3, 100)))
-    assert _said("nothing", client) == ["rank 2 on 10.0.0.1 (process 802) has begun 97 of 100 AllReduce"]
+    assert _said("nothing", client) == ["rank 2 on 10.0.0.1 (process 802) has begun 97 of 100 AllReduce operations"]
 
 
 def test_lost_or_failed_ranks_are_named_from_json(tmp_path):
@@ -95,7 +95,9 @@ def test_the_text_report_is_used_if_ncclras_has_no_json_or_broken_json(tmp_path)
 
 def test_nccls_real_output_identifies_the_rank_that_is_behind_and_the_killed_one(tmp_path):
     behind = (REAL / "behind.json").read_text()
-    assert _said("nothing", _client(tmp_path, behind)) == ["rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce"]
+    assert _said("nothing", _client(tmp_path, behind)) == [
+        "rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce operations"
+    ]
     older = _said("nothing", _client(tmp_path, None, (REAL / "behind.txt").read_text()))
     assert older[-1] == "Rank 1 has launched up to operation 5 -- GPU 1 managed by process 582 on node 192.0.2.2"
     # NCCL writes no comma before a missing rank's status, so this JSON is invalid and the text report is used.

@@ -61,7 +61,7 @@ def test_a_stale_lock_is_removed_and_a_lock_of_another_machine_is_left_to_the_en
     ran: list[list[str]] = []
     monkeypatch.setattr(unlock.subprocess, "run", lambda words, **_: ran.append(words))
     said = repair_state.unlocked(f"file://{tmp_path}", "dev")
-    assert [one.partition(",")[0] for one in said] == [f"the lock of process 1 of root on {hostname}"] * lifted
+    assert [one.partition(": ")[2].partition(",")[0] for one in said] == [f"process 1 of root on {hostname}"] * lifted
     assert len(ran) == lifted
 
 

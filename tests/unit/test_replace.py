@@ -53,7 +53,7 @@ def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_may_termi
     ("exported", "name", "says"),
     [
         (state("oci", POOL), "gpu-9", "NODE is 'gpu-9'; it must be one of gpu-2, gpu-3"),
-        ({"deployment": {}}, "gpu-2", "it must be one of its nodes, but the stack has none"),
+        ({"deployment": {}}, "gpu-2", "NODE is 'gpu-2', but the stack has no nodes"),
         (state("hosts"), "gpu-2", "gpu-2 is yours, and the stack cannot replace it"),
         (state("kubernetes"), "gpu-2", "gpu-2 is yours, and the stack cannot replace it"),
         (state("aws"), "gpu-2", "the state has no instance at 10.0.1.2"),
