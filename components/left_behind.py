@@ -77,18 +77,27 @@ def never_twice(
             _note(args.urn, strange[0].id)
         if looked_for():
             return
-        command = f"`python -m tools.take_in {pulumi.get_stack()}`"
-        way = f"{command} imports it into the state; or terminate it by hand, and update again"
-        if len(strange) > 1:
-            way = f"Terminate all but one by hand; {command} imports the remaining one into the state"
-        raise pulumi.RunError(
-            f"{', '.join(one.words for one in strange)} runs under this stack's name but is not in its state: an update that "
-            f"was killed created it. It is billed, so no second one is created. {way}. If it belongs to a stack of the same "
-            "name whose state is elsewhere, give one of the two stacks another name."
-        )
+        raise pulumi.RunError(_refusal(strange))
 
     options = pulumi.ResourceHookOptions(on_dry_run=True)
     return pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook(f"{name}-never-twice", look, options)])
+
+
+def _refusal(strange: Sequence[LeftBehind]) -> str:
+    named = ", ".join(one.words for one in strange)
+    command = f"`python -m tools.take_in {pulumi.get_stack()}`"
+    elsewhere = "a stack of the same name whose state is elsewhere, give one of the two stacks another name."
+    if len(strange) == 1:
+        return (
+            f"{named} runs under this stack's name but is not in its state: an update that was killed created it. It is "
+            f"billed, so no second one is created. {command} imports it into the state; or terminate it by hand, and update "
+            f"again. If it belongs to {elsewhere}"
+        )
+    return (
+        f"{named} run under this stack's name but are not in its state: updates that were killed created them. They are "
+        f"billed, so no other one is created. Terminate all but one by hand; {command} imports the remaining one into the "
+        f"state. If they belong to {elsewhere}"
+    )
 
 
 def ids_in_state() -> frozenset[str]:

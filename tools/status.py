@@ -72,7 +72,7 @@ def _age(started: str | None, now: datetime) -> str:
 
 def _costs(found: dict[str, Any], *, rehearsed: bool) -> str:
     costs = (found.get("expected") or {}).get("cost")
-    if found.get("target") == "hosts":
+    if found.get("target") in {"hosts", "kubernetes"}:
         return "none: this stack rents nothing"
     if not found.get("nodes"):
         return "no node is rented"

@@ -28,8 +28,10 @@ def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
     worst = said.get("worst") if isinstance(said, dict) else None
     rails, reached, measured = (count if isinstance(count, int) and count >= 0 else 0 for count in (counts or [0, 0, 0]))
     wanted = asked.nodes * len(asked.shape.rdma.hca if asked.shape.rdma else asked.interfaces)
-    if not isinstance(worst, list) or not worst or rails != wanted or not all(isinstance(one, dict) for one in worst):
+    if rails != wanted:
         return Check("proofs", UNKNOWN, (f"the line has proofs of {rails} of {wanted} rails",))
+    if not isinstance(worst, list) or not worst or not all(isinstance(one, dict) for one in worst):
+        return Check("proofs", UNKNOWN, ("the line does not say which rails were slowest",))
     slow = tuple(_short(worst, asked, scale))[:_NAMED]
     if slow or reached < rails:
         return check("proofs", slow or (f"{rails - reached} of {rails} rails were not reached",))

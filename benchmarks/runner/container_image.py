@@ -190,8 +190,8 @@ def _own(*folders: str) -> None:
             found = os.lstat(folder)
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 raise Refusal(
-                    f"{folder} may be written by users other than the login user, so the image in it cannot be trusted; "
-                    "remove this folder; nothing was started"
+                    f"{folder} is not a folder that only the login user can write to, so the image in it cannot be trusted; "
+                    "remove it; nothing was started"
                 ) from None
 
 

@@ -215,7 +215,7 @@ def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
     why = f"no test job has run yet; on the login node: {submits(folder)}"
     submit = ""
     if limit_s:
-        why = f"the test job kept no result within {limit_s:.0f} s on the nodes that always run; its log is in {folder}, and "
+        why = f"the test job on the nodes that always run kept no result (limit {limit_s:.0f} s); its log is in {folder}, and "
         why += "`sinfo -R` on the login node shows which nodes are down and why"
         asks = f"sbatch --parsable --constraint={shlex.quote(f'{pool}&static')} {SCRIPT}"
         # A job that nobody waits for any more is cancelled, because it would block the nodes for other jobs.

@@ -141,12 +141,12 @@ def test_the_folder_of_images_is_private_and_a_writable_or_linked_folder_is_refu
     assert [one.stat().st_mode & 0o777 for one in (images.parent, images)] == [0o700, 0o700]
     images.chmod(0o777)
     why = refused(head, run_id="build2")
-    assert f"{images} may be written by users other than the login user" in why
-    assert why.endswith("remove this folder; nothing was started")
+    assert f"{images} is not a folder that only the login user can write to" in why
+    assert why.endswith("remove it; nothing was started")
     images.chmod(0o700)
     images.parent.rename(images.parent.with_name("theirs"))
     images.parent.symlink_to(images.parent.with_name("theirs"))
-    assert f"{images.parent} may be written by users other than" in refused(head, run_id="build3")
+    assert f"{images.parent} is not a folder that only the login user" in refused(head, run_id="build3")
 
 
 def test_without_a_shared_folder_the_head_node_copies_the_image_to_every_node(head):

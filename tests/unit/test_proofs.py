@@ -94,6 +94,11 @@ def test_proofs_that_do_not_cover_every_rail_are_never_a_pass(said):
     assert found(said).state in {"unknown", "skipped"}
 
 
+def test_proofs_of_all_rails_that_do_not_name_the_slowest_rails_say_so():
+    assert found(proofs(worst=[])).why == ("the line does not say which rails were slowest",)
+    assert found(proofs(rails=30)).why == ("the line has proofs of 30 of 32 rails",)
+
+
 def test_proofs_are_requested_only_if_the_stack_asks_for_them():
     assert "proofs" not in {one.name for one in judged(of(document()), ASKED).checks}
     asked = json.loads(requests.measure(place(), ASKED, []))

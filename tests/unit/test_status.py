@@ -51,6 +51,8 @@ def test_a_stack_without_rented_machines_says_so():
     ]
     assert "measured: never\n" in text
     assert text.endswith("costs:    no node is rented")
+    for target in ("hosts", "kubernetes"):
+        assert status.status(found | {"target": target}, NOW).endswith("costs:    none: this stack rents nothing")
 
 
 @pytest.mark.parametrize(
