@@ -29,11 +29,11 @@ class Accept(Model):
 
     gate_gb_s: _Rate | None = Field(
         default=None,
-        description="Bus bandwidth to reach at the largest size; null takes a fraction of what line rates allow.",
+        description="Bus bandwidth that the largest size must reach; null requires a fraction of what line rates allow.",
     )
     limits: dict[Collective, dict[Bytes, _Rate]] = Field(
         default={},
-        description="Bus bandwidth to reach for individual collectives and sizes, out-of-place.",
+        description="Out-of-place bus bandwidth that individual collectives must reach at individual sizes.",
         examples=[{"all_gather": {"1G": "300 GB/s"}}],
     )
     allow_skipped: tuple[Skippable, ...] = Field(
@@ -43,8 +43,8 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="How many times slower the links of a rehearsal are than real ones, so that its preview shows the numbers "
-        "that its update will measure.",
+        description="For a rehearsal: how many times slower its links are than real ones. With this number the preview shows "
+        "the numbers that the update will measure.",
         examples=[4000],
     )
 

@@ -81,11 +81,11 @@ class Sizes(Model):
     """Message sizes."""
 
     from_bytes: Annotated[Bytes, AfterValidator(_whole_floats)] = Field(
-        default=8, description="Smallest message, bytes or with K, M, G (powers of 1024)."
+        default=8, description="Smallest message, in bytes or with K, M or G (powers of 1024)."
     )
     to_bytes: Bytes = Field(
         default=8 * 1024**3,
-        description="Largest message, whose busbw is compared with the gate; the strictest gate needs 4G or more.",
+        description="Largest message; its busbw is compared with the gate. The strictest gate needs 4G or more.",
     )
     factor: int = Field(default=2, ge=2, description="Factor from each size to the next.", examples=[4])
     others_to_bytes: Bytes | None = Field(
@@ -142,30 +142,31 @@ class Measure(Model):
 
     collectives: Annotated[tuple[Collective, ...], AfterValidator(_each_once)] = Field(
         default=get_args(Collective),
-        description="Collectives to run; the gate applies to the first. hypercube is left out unless the number of ranks is 2, "
-        "4, 8 ...",
+        description="Collectives to run; the gate applies to the first of them. hypercube runs only if the number of ranks is "
+        "2, 4, 8 ...",
         examples=[["all_reduce", "alltoall"]],
     )
     sizes: Sizes = Field(default=Sizes(), description="Message sizes.")
     iterations: int = Field(default=20, ge=1, description="Timed operations at each size.", examples=[50])
     warmup: int = Field(default=5, ge=0, description="Untimed operations before the timed ones.", examples=[0])
-    cycles: int = Field(default=1, ge=1, description="Runs of each size; the run of median time counts.", examples=[3])
+    cycles: int = Field(default=1, ge=1, description="Runs of each size; the run with the median time counts.", examples=[3])
     spread_iterations: Annotated[int, Field(ge=0), AfterValidator(_spread)] = Field(
         default=20,
-        description="Operations timed one by one at the largest size, to judge their spread; 5 or more, or 0 for none.",
+        description="Operations that are timed one by one at the largest size, to judge their spread: 5 or more; 0 for none.",
         examples=[0],
     )
     looks: int = Field(
         default=16,
         ge=0,
-        description="Number of looks (short separate measurements at the largest size), half of them after the run of the "
-        "first collective and half at the end. They detect a fabric that is slow at times, which one run can miss. 0 for none.",
+        description="Number of looks, which are short separate measurements at the largest size; 0 for none. Half of them "
+        "follow the run of the first collective, and half are at the end. Looks detect a fabric that is slow at times, which "
+        "one run can miss.",
         examples=[0],
     )
     prove_rails: bool = Field(
         default=False,
-        description="Before the collectives, test every rail by itself between neighbours in the ring: with rping, and with "
-        "ib_write_bw, whose result is compared with the line rate. Takes some 10 s for each rail of a node.",
+        description="true tests every rail by itself between neighbours in the ring, before the collectives: with rping, and "
+        "with ib_write_bw, whose result is compared with the line rate. The test takes some 10 s for each rail of a node.",
         examples=[True],
     )
     exports: Annotated[dict[str, str], AfterValidator(_exports)] = Field(
@@ -173,13 +174,14 @@ class Measure(Model):
     )
     fabric: tuple[Annotated[str, AfterValidator(_interface)], ...] = Field(
         default=(),
-        description="Interfaces that must carry the bytes if there is no RDMA; empty for any.",
+        description="Interfaces that must carry the bytes if there is no RDMA. An empty list accepts any interface.",
         examples=[["eth1"]],
     )
     run: int = Field(default=1, ge=1, description="Raise this number to measure again even if nothing changed.", examples=[2])
     pool: str | None = Field(
         default=None,
-        description="Pool (oci) or queue and machines (aws: QUEUE-NAME) to measure; required only if several have nodes.",
+        description="What to measure: a pool (oci), or a queue's machines (aws: QUEUE-NAME). Required only if several have "
+        "nodes.",
         examples=["gpu-p5"],
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Time limit for one measurement.")
@@ -188,7 +190,7 @@ class Measure(Model):
     )
     search_s: Annotated[Seconds, Field(ge=0)] = Field(
         default=10 * 60,
-        description="Time for finding the cause of a short fabric, after the retest; 0 s for none.",
+        description="Time limit for the search for the cause of a short fabric, after the retest; 0 s for no search.",
     )
     nccl_tests: NcclTests = Field(default=NcclTests(), description="The nccl-tests that are built and run.")
 

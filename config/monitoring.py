@@ -43,8 +43,8 @@ class Monitoring(Model):
 
     exporter: bool | None = Field(
         default=None,
-        description="true installs the exporter of RDMA counters on the measured nodes, false removes it; null leaves "
-        "them as they are.",
+        description="true installs the exporter of RDMA counters on the measured nodes, and false removes the exporter; null "
+        "leaves the nodes as they are.",
         examples=[True],
     )
     port: Annotated[int, Field(ge=_FREE, le=65535)] = Field(
@@ -63,8 +63,8 @@ class Monitoring(Model):
 
     switches: tuple[Annotated[str, AfterValidator(_collector)], ...] = Field(
         default=(),
-        description="address:port of each gNMI collector of yours, such as gNMIc, whose Prometheus output is scraped too; "
-        "the collector queries the switches, and this stack does not.",
+        description="address:port of each gNMI collector that you run, such as gNMIc. Its Prometheus output is scraped, too. "
+        "The collector queries the switches; this stack does not.",
         examples=[["10.20.9.5:9804"]],
     )
 

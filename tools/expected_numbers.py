@@ -23,17 +23,19 @@ _COLLECTIVE: Final = "all_reduce"
 _NODES, _SIZES = (1, 2, 16), (1 << 20, 64 << 20, 1 << 30, 8 << 30)
 _HEAD = """# Expected bandwidths of every machine
 
-All-reduce busbw in decimal GB/s that busbar expects of a healthy fabric of each machine in `catalogue/`, by number of nodes and
-message size, with the ceiling that its line rates allow and the gate at 8 GiB. The numbers come from the model
-(`benchmarks/plan/ceiling.py`), not from a measurement. *Published* is what others measured on machines with the same GPUs and
-rails, where NCCL used a ring; [published-rows.md](published-rows.md) has the sources, and rows of other algorithms and
-collectives. A machine whose rails the catalogue does not name has one row, for one node. A preview shows the same numbers for
-your own stack. `python -m tools.expected_numbers` writes this page.
+The table has the all-reduce busbw, in decimal GB/s, that busbar expects of a healthy fabric of each machine in `catalogue/`.
+There is one row for each number of nodes. The row also has the ceiling that the line rates allow, and the gate at 8 GiB. These
+numbers come from the model (`benchmarks/plan/ceiling.py`), not from a measurement. A preview shows the same numbers for your
+own stack.
+
+The column *published* has what others measured on machines with the same GPUs and rails, if NCCL used a ring.
+[published-rows.md](published-rows.md) has the sources, and also rows of other algorithms and collectives. If the catalogue does
+not name a machine's rails, the machine has only one row, for one node. `python -m tools.expected_numbers` writes this page.
 
 | machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
-_TAIL = "\nMachines for which nothing is expected; a preview refuses them or shows no gate:\n\n"
+_TAIL = "\nFor these machines the model expects nothing. A preview refuses them or shows no gate:\n\n"
 
 
 def machines() -> Iterator[Shape]:

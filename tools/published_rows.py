@@ -17,37 +17,43 @@ from config.measure import Measure, Sizes
 
 _HEAD = """# Published bandwidths and the gate
 
-Bus bandwidths in decimal GB/s that others published for healthy machines, and how busbar judges each number: the gate that it
-would have to reach, or the sentence with which a preview refuses the measurement. The gate's fractions
-(`benchmarks/plan/fractions.py`) are chosen from these rows, which `catalogue/published.py` lists with their sources.
-`tests/unit/test_published.py` judges each row that a preview accepts: as a complete measurement, and again in variants with one
-fault. A row of several machines over rails has four: half of its rails, TCP, no GPUDirect RDMA, a slow node. A row of one
-machine has two: half of its NVLinks, or main memory instead of NVLink. All these variants are short, and the reason names the
-rails, the interface, the connections, the node, NVLink or the path. `python -m tools.published_rows` writes this page.
+The table lists bus bandwidths, in decimal GB/s, that others published for healthy machines, and shows how busbar judges each
+number. The column *gate* has the busbw that the measurement would have to reach, or the sentence with which a preview refuses
+the measurement. The rows and their sources come from `catalogue/published.py`. The gate's fractions
+(`benchmarks/plan/fractions.py`) were chosen from these rows. `python -m tools.published_rows` writes this page.
 
-Inside one machine, the required share of NVLink's rate depends on the collective and on the generation of NVLink: A100 has the
-third, H100 and H200 the fourth, B200, B300, GB200 and GB300 the fifth. Nobody has published numbers for V100, or for every
-collective of A100 and H100; without a number there is no gate, and a preview says so. The gate is 6 to 12 % below the published
-number, so a machine with half of its NVLinks is short.
+`tests/unit/test_published.py` takes each row that a preview accepts, and judges it as a complete measurement. Then the test
+judges variants of the row with one fault each:
 
-Whether the NVLink switch reduces (NVLS) is judged on a single machine, by its run with NCCL's own choice of algorithm. The
-published numbers are 480 GB/s (H100), 482 (H200) and 846 (B200) if the switch reduces; if it does not, the run is as fast as a
-ring. Nobody has published that run for B300, or for four GB200 or GB300 (Azure's number for GB200 comes from a ring): preview
-and verdict say `unknown`. Between machines NVLS cannot be seen and hardly matters, because the rails limit both algorithms
-(p5en on 4 nodes: 369 by NCCL's choice, 365 by a ring, in the table).
+- A row of several machines over rails has four variants: half of its rails, TCP, no GPUDirect RDMA, and a slow node.
+- A row of one machine has two variants: half of its NVLinks, and main memory instead of NVLink.
 
-Where NVLink connects the nodes of a rack (GB200, GB300), two things are measured: the rails, by a plan that restricts NCCL to
-them, and NVLink between the nodes, by the run `nvl`. Rows of the run `nvl` are compared with a share of one GPU's NVLink rate:
-0.85 for all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
+All these variants are short, and the reason names the rails, the interface, the connections, the node, NVLink or the path.
 
-Where switches between the nodes reduce (SHARP), the rails carry half of a ring's bytes, so the ring's gate would pass rails at
-half of their rate. Such a run is recognised by NCCL's log and by the byte counters, and must also reach 0.53 of what the rails
-and NVLink allow then (H100: 418 GB/s on 8 nodes).
+**Inside one machine**, the required share of NVLink's rate depends on the collective and on the generation of NVLink. A100 has
+the third generation, H100 and H200 have the fourth, and B200, B300, GB200 and GB300 have the fifth. Nobody has published
+numbers for V100, or for every collective of A100 and H100. Without a number there is no gate, and a preview says so. The gate
+is 6 to 12 % below the published number, so a machine with half of its NVLinks is short.
 
-On two nodes NCCL's own choice is a tree, which sends fewer bytes over the rails than a ring does: its busbw can exceed the rate
-of the rails, so it says little about them. busbar therefore requests a ring on two nodes, and refuses another algorithm unless
-the stack sets its own gate. Oracle's tutorial (seed 000) shows 87.2 GB/s at 1 GiB on two machines with 200 GB/s of rails each,
-which is 44 % of the line rate: that is short by this gate, which requires 160.
+**Reduction in the NVLink switch (NVLS)** is judged on a single machine, by its run with NCCL's own choice of algorithm. If the
+switch reduces, the published numbers are 480 GB/s (H100), 482 (H200) and 846 (B200). If it does not, the run is only as fast
+as a ring. Nobody has published that run for B300, or for four GB200 or GB300; Azure's number for GB200 comes from a ring.
+Preview and result say so, and the check `nvls` is skipped. Between machines, NVLS cannot be seen and hardly matters, because
+the rails limit both algorithms. In the table, p5en on 4 nodes reaches 369 by NCCL's choice and 365 by a ring.
+
+**On racks where NVLink connects the nodes** (GB200, GB300), two things are measured. A plan that restricts NCCL to the rails
+measures the rails, and the run `nvl` measures NVLink between the nodes. Rows of the run `nvl` are compared with a share of one
+GPU's NVLink rate: 0.85 for all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
+
+**If switches between the nodes reduce (SHARP)**, the rails carry half of a ring's bytes, so rails at half of their rate would
+still pass the ring's gate. NCCL's log and the byte counters show such a run. It must also reach 0.53 of what the rails and
+NVLink allow in this case (H100: 418 GB/s on 8 nodes).
+
+**On two nodes** NCCL's own choice is a tree, which sends fewer bytes over the rails than a ring does. The busbw of a tree can
+exceed the rate of the rails, so it says little about them. busbar therefore requests a ring on two nodes, and refuses another
+algorithm unless the stack sets its own gate. A tutorial of oracle-japan/ocitutorials (seed 000) shows 87.2 GB/s at 1 GiB on
+two machines with 200 GB/s of rails each, which is 44 % of the line rate. The gate requires 160, so the tutorial's result is
+short.
 
 | machines | nodes | collective | size | busbw | gate | source |
 | --- | --- | --- | --- | --- | --- | --- |

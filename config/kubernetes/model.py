@@ -116,7 +116,7 @@ class Rail(Model):
     """One interface of every node, which moves into the pod on that node and gets an address of `range` there."""
 
     interface: Annotated[str, AfterValidator(_interface)] = Field(
-        description="Interface on the nodes; a pod takes it away from its node, so it must not be the one that carries SSH.",
+        description="Interface on the nodes. A pod takes it away from the node, so never name the interface that carries SSH.",
         examples=["ens192"],
     )
     device: Annotated[str, AfterValidator(_device)] | None = Field(
@@ -125,12 +125,13 @@ class Rail(Model):
         examples=["irdma0"],
     )
     range: Cidr = Field(
-        description="Addresses that whereabouts gives to pods on this rail; one for each node.", examples=["10.100.100.0/24"]
+        description="Range from which whereabouts gives each pod an address on this rail; it needs one address for each node.",
+        examples=["10.100.100.0/24"],
     )
     pci: Annotated[str, AfterValidator(_pci)] | None = Field(
         default=None,
-        description="PCI address of the device, the same on all nodes: rdma-cni then moves the RDMA device with its "
-        "interface. null leaves that to you.",
+        description="PCI address of the device, which must be the same on all nodes. With this key rdma-cni moves the RDMA "
+        "device into the pod together with its interface; null leaves that to you.",
         examples=["0000:14:00.0"],
     )
 
@@ -160,13 +161,13 @@ class SecondaryNetworks(Model):
 
     install: Annotated[tuple[Literal["multus", "whereabouts"], ...], Field(min_length=1)] = Field(
         default=("multus", "whereabouts"),
-        description="What the stack installs; leave out what the cluster has already.",
+        description="What the stack installs; leave out of this list what the cluster has already.",
         examples=[["whereabouts"]],
     )
     multus_image: Annotated[str, AfterValidator(_image)] = Field(
         default=RELEASES["multus"].image,
-        description="Image of Multus, the thin variant, by tag or digest; if the nodes reach only a registry of yours, name "
-        "the image there.",
+        description="Image of Multus's thin plugin, by tag or digest. If the nodes reach only your own registry, name an image "
+        "in that registry.",
         examples=["registry.example/multus-cni:v4.1.4"],
     )
     whereabouts_image: Annotated[str, AfterValidator(_image)] = Field(
@@ -190,13 +191,13 @@ class Kubernetes(Model):
 
     control_plane: Annotated[str, AfterValidator(_way)] | None = Field(
         default=None,
-        description="Host that runs kubectl, user@address; your private key stays in your SSH agent, and the host needs Python "
-        "3.6. null takes kubectl and kubeconfig of the machine that runs Pulumi.",
+        description="Host that runs kubectl, as user@address. It needs Python 3.6 or later, and your private key stays in "
+        "your SSH agent. null takes kubectl and kubeconfig of the machine that runs Pulumi.",
         examples=["root@10.138.61.49"],
     )
     jump: Annotated[str, AfterValidator(_way)] | None = Field(
         default=None,
-        description="Jump host, user@address; null if the control plane's host is reached directly.",
+        description="Jump host, as user@address; null if the control plane's host is reached directly.",
         examples=["ubuntu@203.0.113.200"],
     )
     known_hosts: str = Field(
@@ -214,8 +215,8 @@ class Kubernetes(Model):
     )
     server: Annotated[str, AfterValidator(_server)] | None = Field(
         default=None,
-        description="API server that the kubeconfig must name, so that no other cluster is used by mistake; null accepts any "
-        "API server, but is allowed only with `controlPlane`.",
+        description="API server that the kubeconfig must name, so that no other cluster is used by mistake. null accepts any "
+        "API server; it is allowed only with `controlPlane`.",
         examples=["https://10.138.61.49:6443"],
     )
     namespace: Annotated[str, AfterValidator(_namespace)] = Field(
@@ -245,24 +246,24 @@ class Kubernetes(Model):
     )
     rdma: Literal["exclusive", "shared"] = Field(
         default="exclusive",
-        description="How the nodes divide RDMA devices among network namespaces (`rdma system`); shared lets every pod "
-        "use every device.",
+        description="How the nodes divide RDMA devices among network namespaces (`rdma system` shows it). With shared, every "
+        "pod can use every device.",
         examples=["exclusive"],
     )
     rdma_resource: Annotated[str, AfterValidator(_resource)] | None = Field(
         default=None,
-        description="Extended resource of an RDMA device plugin; a pod requests one unit of it for each rail. null makes the "
+        description="Extended resource of an RDMA device plugin; a pod requests one unit for each rail. null makes the "
         "pods privileged, so that they can open /dev/infiniband.",
         examples=["rdma/hca"],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
-        description="Image of the pods, with Python 3, Open MPI, CUDA and NCCL's headers; by tag or digest.",
+        description="Image of the pods, by tag or digest. It has Python 3, Open MPI, CUDA and NCCL's headers.",
         examples=["registry.example/nccl-tests:23.09"],
     )
     job: Literal["Job", "MPIJob"] = Field(
         default="Job",
-        description="Kind of object that creates the pods: Kubernetes' own Job, or the MPIJob of Kubeflow's MPI Operator, for "
-        "a cluster whose queues and policies apply to MPIJobs. Ranks start in the same way with both.",
+        description="Kind of object that creates the pods: Kubernetes' own Job, or the MPIJob of Kubeflow's MPI Operator. "
+        "Choose MPIJob if the cluster's queues and policies apply to MPIJobs. Ranks start in the same way with both.",
         examples=["MPIJob"],
     )
     pull_secret: Annotated[str, AfterValidator(_namespace)] | None = Field(

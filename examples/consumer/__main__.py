@@ -1,8 +1,9 @@
 """A second program: takes the measured bandwidth of a cluster as an input, and stops if it is too low.
 
-Of the cluster's stack, it reads only the outputs, version 1 (docs/outputs.schema.json). If `publicKey` is set, it also demands
-a certificate that this key signed, and takes the machines from the certificate. Then write access to the other stack's state is
-not enough to pass off a slow cluster or other machines. If `asked` is set, the certificate must also be for that request.
+The program reads only the outputs of the cluster's stack, in version 1 (docs/outputs.schema.json). If `publicKey` is set, it
+also demands a certificate that this key signed, and takes the machines from the certificate. Then somebody who can only write
+to the other stack's state cannot pass off a slow cluster or other machines. If `asked` is set, the certificate must also be for
+that request.
 """
 
 from __future__ import annotations
