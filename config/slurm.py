@@ -105,8 +105,8 @@ class Scheduler(Model):
         default=0,
         ge=0,
         le=10,
-        description="Number of login nodes beside the controller, for people who submit jobs: machines like the login node, "
-        "with public addresses of their own, but without its rights in the cloud.",
+        description="Number of login nodes in addition to the controller, for people who submit jobs. They have public "
+        "addresses of their own, but not the controller's rights in the cloud.",
         examples=[2],
     )
     users: bool = Field(

@@ -114,7 +114,7 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
     controller: Controller,
     opts: pulumi.ResourceOptions,
 ) -> list[LoginNode]:
-    """Register the login nodes beside the controller, which sets them up over SSH with its own key."""
+    """Register the additional login nodes; the controller sets them up over SSH with its own key."""
     made = []
     for number, parameter in enumerate(roles.people_parameters, 1):
         own = replace(parts, profile=roles.people_profile, parameter=parameter, controller_key=controller.public_key)

@@ -47,7 +47,7 @@ class Iam(pulumi.ComponentResource):
     Slurm's controller; the login nodes' own policies. If the stack file names a profile, its machines get no new role.
     Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
     `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
-    login node may write; `people_profile`, and `people_parameters` with one name for each login node beside Slurm's controller.
+    login node may write; `people_profile`, and `people_parameters` with one name for each additional login node.
     """
 
     login_profile: pulumi.Output[str]
@@ -105,7 +105,7 @@ class Iam(pulumi.ComponentResource):
         self.login_profile = self._usable("login", login, its, own)
 
     def _people(self, count: int) -> None:
-        """Create the role of login nodes beside the controller: anybody may log in there, so it may write only host keys."""
+        """Create the role of additional login nodes: anybody may log in there, so the role may write only host keys."""
         name, wanted = self._name, self._wanted
         people = self._role("people")
         folder = people.name.apply(lambda role: f"/busbar/{role}/host-key-")

@@ -31,7 +31,7 @@ _PYTHON = "python3 -IS"
 
 @dataclass(frozen=True)
 class Submitting:
-    """A login node beside the controller.
+    """A login node that is not the controller.
 
     Attributes:
         machine: how the operator reaches it.

@@ -534,7 +534,7 @@ class Aws(Model):
 
     @property
     def people(self) -> int:
-        """Number of login nodes beside Slurm's controller."""
+        """Number of login nodes in addition to Slurm's controller."""
         return self.slurm.login_nodes if self.slurm else 0
 
     def made_of(self, machines: Machines) -> str:

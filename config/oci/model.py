@@ -502,7 +502,7 @@ class Oci(Model):
 
     @property
     def people(self) -> int:
-        """Number of login nodes beside Slurm's controller."""
+        """Number of login nodes in addition to Slurm's controller."""
         return self.slurm.login_nodes if self.slurm else 0
 
     def job_nodes(self, pool: Pool) -> int:

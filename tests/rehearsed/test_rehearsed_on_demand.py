@@ -50,7 +50,7 @@ def built(cloud, tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 
 
 def plan_of(cloud: str, **measure: int) -> dict[str, Any]:
-    """Return the changes to the stack file: a short plan, a login node beside the controller, on AWS a shared login home."""
+    """Return the changes to the stack file: a short plan, an additional login node, on AWS a shared login home."""
     own = {"storage": {"home": {"shareLoginUser": True}}} if cloud == "aws" else {}
     return merged(SHORT_PLAN, {cloud: {"slurm": {"loginNodes": 1}} | own, "measure": measure})
 
