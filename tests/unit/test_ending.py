@@ -77,7 +77,7 @@ def test_every_kind_of_culprit_has_a_name_and_the_busbw_of_its_own_rails(kind, r
     assert text.endswith(f"; {called} at {number} GB/s, 50% of healthy, and 1 more")
 
 
-def test_a_headline_is_one_line_that_the_command_plugin_quotes_unchanged():
+def test_a_headline_is_one_line_without_characters_that_the_command_plugin_would_escape():
     found = document(ASKED)
     found["steps"] = [
         step | {"failed": 'ended: "no\ndevice" \\n'} if step["name"] == "all_reduce" else step for step in found["steps"]

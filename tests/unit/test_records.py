@@ -181,7 +181,7 @@ def test_a_line_without_a_valid_run_id_or_start_time_is_unknown(keeping, odd):
     assert "does not say which run it belongs to" in found.judged.reasons[0]
 
 
-def test_a_result_with_reduction_in_switches_is_not_compared_with_results_of_rings():
+def test_a_result_reduced_by_switches_is_not_compared_with_results_of_rings():
     asked = Asked(a_plan(end_bytes=8 * 1024**3, begin_bytes=1024**2), SHAPES["BM.GPU.H100.8"], 8)
     keeping = Keeping("oci", Records(report=None))
     found = document(asked, 0.9, 1)
@@ -228,7 +228,7 @@ def attested(run: Run) -> dict:
 
 
 def test_a_certificate_lists_every_transcript_and_every_look(keeping):
-    """A retest that counts hides neither the first measurement nor the looks of the run before."""
+    """If a retest decides, the certificate still shows the first measurement, and the looks of the previous run."""
     first = dated(1) | {"earlier_looks": [0.049, 0.048], "evidence": {"path": "/first", "sha256": "1" * 64}}
     slow = {step["name"]: step for step in document(share=0.5)["steps"]}
     first["steps"] = [slow["all_reduce"] if step["name"] == "all_reduce" else step for step in first["steps"]]
