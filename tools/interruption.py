@@ -18,7 +18,7 @@ _SEEN_WITHIN_S = 150
 
 
 def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return which files of the runner's runs on any host contain `text`; the engine's piped output comes too late."""
+    """Return which files of the runner's runs, on any host, contain `text`. The engine's own output would show it too late."""
     found = set()
     for host in stage.world.glob("hosts/*/pid"):
         with contextlib.suppress(OSError):  # a host that is being stopped, or a run that is being removed
@@ -56,7 +56,7 @@ def wait_for(stage: Stage, child: subprocess.Popen[str], text: str, before: set[
 
 
 def signal_operator(stage: Stage, name: str, how: signal.Signals = signal.SIGKILL) -> None:
-    """Signal the operator's processes with the name `name` in this world; a script or module of an interpreter counts, too.
+    """Signal the operator's processes in this world whose program, script or module is called `name`.
 
     Raises:
         AssertionError: there is no such process.

@@ -14,8 +14,8 @@ from components.remote_scripts.kubernetes_checks import refuse_other
 from components.remote_scripts.kubernetes_manifest import apply_manifest, foreign_objects, pods_wait_for, remove_manifest
 
 _PAUSE_S = 1.0
-#: Multus and whereabouts have no readiness probe. A pod of either that fails exits within this time. A pod that still runs has
-#: written the node's configuration.
+#: Multus and whereabouts have no readiness probe. A pod that fails exits within this time. A pod that runs longer has written
+#: the node's configuration.
 _STEADY_S = 4.0
 #: Annotations of pods with an additional network, or with another default network (Multus, docs/configuration.md).
 _ASKED = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
@@ -25,9 +25,9 @@ _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
-    `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `title` and `name` of the
-    software, `namespace` and `daemon_set` that puts it on the nodes, `way` (annotation of the daemon set and its value),
-    `nodes` and `timeout_s`.
+    `ask` has what `kubernetes_manifest` needs, and: `kubectl` (how it finds the cluster); `server` (address of the API server);
+    `title` and `name` of the software; `daemon_set`, which puts the software on the nodes, and its `namespace`; `way` (an
+    annotation of the daemon set and its value); `nodes`; `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -65,7 +65,7 @@ def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             last = waits
         if time.monotonic() > deadline:
             sys.exit(
-                "{} is applied, but does not stay up on {} within {:.0f} s: {}{}".format(
+                "{} is applied, but does not run without restarts on {} after {:.0f} s: {}{}".format(
                     ask["title"],
                     ", ".join(lacking or ask["nodes"]),
                     ask["timeout_s"],
@@ -114,8 +114,8 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     if users:
         more = f" and {len(users) - 4} more" if len(users) > 4 else ""  # noqa: PLR2004
         print(
-            "{} is left in the cluster, because it is in use and pods would lose their network: {}{}. To remove it later, set "
-            "kubernetes.secondaryNetworks again, and run destroy once nothing uses it".format(
+            "{} is left in the cluster, because it is in use and pods would lose their network: {}{}. To remove it later, run "
+            "`pulumi up` with kubernetes.secondaryNetworks, and then `pulumi destroy` when nothing uses it any more".format(
                 ask["title"], ", ".join(users[:4]), more
             ),
             file=sys.stderr,

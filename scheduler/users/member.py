@@ -1,6 +1,7 @@
-"""Builds the program that the controller sends to a new machine to set up the users, and the controller's command `cluster`.
+"""Builds two programs: the controller's command `cluster`, and the program that sets up the users on a new machine.
 
-Both contain this package, from the archive of programs that an update leaves on the controller.
+Both use this package, which is in the archive of programs that an update leaves on the controller. The controller sends the
+second program to the machine with a copy of the archive.
 """
 
 import os

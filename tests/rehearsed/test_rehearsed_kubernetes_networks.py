@@ -143,5 +143,5 @@ def test_if_nodes_cannot_pull_the_image_of_multus_the_nodes_and_the_failed_pull_
     wanted = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": brings}, "measure": {"readyTimeout": "25 s"}})
     found = stage.up(**wanted)
     assert found.status != 0
-    assert "Multus is applied, but does not stay up on gpu0, gpu1 within 25 s: kube-multus-ds-" in found.text
+    assert "Multus is applied, but does not run without restarts on gpu0, gpu1 after 25 s: kube-multus-ds-" in found.text
     assert "ImagePull" in found.text

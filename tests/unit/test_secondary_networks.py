@@ -238,10 +238,10 @@ def test_nothing_is_applied_to_a_cluster_other_than_the_one_in_the_stack_file(cl
     [
         (
             [runs(0), runs(1, ready="False", state={"waiting": {"reason": "ImagePullBackOff", "message": "not found"}})],
-            "on gpu1 within 0 s: kube-multus-ds-1: ImagePullBackOff (not found)",
+            "on gpu1 after 0 s: kube-multus-ds-1: ImagePullBackOff (not found)",
         ),
-        ([runs(0)], "on gpu1 within 0 s: its pods report no reason"),
-        ([runs(0), runs(1, template="0")], "on gpu1 within 0 s: its pods report no reason"),
+        ([runs(0)], "on gpu1 after 0 s: its pods report no reason"),
+        ([runs(0), runs(1, template="0")], "on gpu1 after 0 s: its pods report no reason"),
         (
             [runs(0), runs(1, ready="False")],
             "its pods report no reason (its last log line: failed to create multus config (kube-multus-ds-1))",
@@ -252,7 +252,7 @@ def test_a_node_on_which_multus_does_not_run_is_named_with_the_reason(cluster, c
     cluster.coming = coming
     with pytest.raises(SystemExit) as ended:
         kubernetes_secondary_network.main(ASK)
-    assert str(ended.value).startswith("Multus is applied, but does not stay up on gpu1")
+    assert str(ended.value).startswith("Multus is applied, but does not run without restarts on gpu1")
     assert sentence in str(ended.value)
 
 
@@ -260,7 +260,7 @@ def test_a_node_on_which_multus_does_not_run_is_named_with_the_reason(cluster, c
 def test_a_pod_that_restarts_repeatedly_does_not_count_as_running(monkeypatch):
     count = iter(range(10**6))
     monkeypatch.setattr(kubernetes_secondary_network, "_restarts", lambda _: next(count))
-    with pytest.raises(SystemExit, match="does not stay up on gpu0, gpu1 within 0 s: its pods restart"):
+    with pytest.raises(SystemExit, match="does not run without restarts on gpu0, gpu1 after 0 s: its pods restart"):
         kubernetes_secondary_network.main(ASK)
 
 

@@ -237,7 +237,7 @@ class Cluster:
         return [fanout.Answer(self._status, said, "no such unit") for _ in nodes]
 
 
-def test_the_controller_comes_first_and_every_node_gets_its_key_and_no_files(monkeypatch):
+def test_the_controller_is_set_up_first_and_every_node_gets_the_controllers_key_and_no_files(monkeypatch):
     cluster = Cluster(monkeypatch, answers())
     line = schedule.work(REQUEST, "", lambda _: None)
     assert fits_its_type(line)
