@@ -91,7 +91,8 @@ class Facts:
         available: how much of a limit is left, by its name; None if the service does not report it.
         login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
         made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name.
-        strays: number of nodes in cluster networks of this stack that no longer belong to a pool, by display name.
+        strays: number of nodes in each cluster network (or single instance) of this stack whose pool is gone, by the network's
+            display name.
         running: number of running nodes of a pool, by pool name.
         subnets: subnets that the stack file names, by OCID.
         oldest: names of the nodes of a pool that shrinks, oldest first, by pool name.

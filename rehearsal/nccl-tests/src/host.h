@@ -32,6 +32,6 @@ int host_rails(struct rail *rails, int capacity, int *count);
 // interface that carries a device's bytes here, because an EFA device has none of its own.
 int host_efa_rails(struct rail *rails, int capacity);
 
-// Find the interface that NCCL_SOCKET_IFNAME selects, else that of the default route, else the first that is up; false if none
-// has an address.
+// Find the first interface with an address among those that NCCL_SOCKET_IFNAME selects. If the variable is not set, take the
+// interface of the default route, or else the first one with an address. False if there is none.
 bool host_front_end(struct rail *front_end);

@@ -8,9 +8,10 @@ enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTE
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 
 // What all channels of one operation share. The ring has n positions; this host's ranks have the positions `first` to `last`.
-// In a ring, out-step t sends block (last - t + shift) mod n to the next host, and in-step s receives block
-// (first - 1 - s + shift) mod n from the previous host. The owner processes that block for all local ranks and sends it on in
-// out-step s + locals. A chain (broadcast, reduce) has one block, which is sent on in the step in which it arrives.
+// One rank of the host, the channel's owner, does the work for all of them. In a ring, out-step t sends block
+// (last - t + shift) mod n to the next host, and in-step s receives block (first - 1 - s + shift) mod n from the previous host.
+// The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast, reduce) has one
+// block, which is sent on in the step in which it arrives.
 struct walk {
     struct operation *op;
     enum kind kind;
@@ -27,7 +28,7 @@ struct stream {
     size_t base, count; // the channel's part of all floats, or of each rank's share
     int in_step, out_step;
     size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: in a sum that starts on this host
-    size_t staged; // bytes in staging that do not make a whole float yet
+    size_t staged; // number of bytes in staging, less than a float, that wait for the rest of their float
     float staging[CHUNK_FLOATS + 1];
 };
 
