@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     from catalogue import Shape
     from config.measure import Measure
 
-#: Counters must show this share of the minimum bytes; they miss what moved before their first reading.
+#: Counters must show this share of the bytes that had to move; the rest is an allowance for inexact counters.
 _ENOUGH = 0.8
 #: A rail that carried less than this share of the busiest rail was not used like the others.
 _USED = 0.5
 #: NVLink must have sent this share of a ring's bytes, because reduction in its switch (NVLS) moves about half of them.
 _NVLS_SHARE = 0.4
-#: Collectives in which a switch may copy one GPU's bytes to all (multicast): a ring's bytes are then divided by its number of
-#: hops.
+#: Collectives in which a switch can copy one GPU's bytes to all (multicast). If NCCL may let it do so, a ring's bytes are
+#: divided by the ring's number of hops.
 _COPIED = frozenset({"all_gather", "broadcast"})
 #: Collectives in which each pair of GPUs exchanges its own bytes, which no switch reduces or copies.
 _PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
@@ -145,7 +145,7 @@ def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
-    # The least busy node of a rooted test may send nothing at all.
+    # In the other collectives, the least busy node may send nothing at all.
     return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
 
 
@@ -184,7 +184,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
         for name, value in by.items():
             totals[name] = totals.get(name, 0) + (_number(value) or 0)
     if not totals or max(totals.values()) < _ENOUGH * least:
-        return Check("transport", SKIPPED, ("no interface counted the bytes that had to move",))
+        return Check("transport", SKIPPED, ("no interface counted on all nodes together the bytes that one node had to send",))
     busiest = max(totals, key=lambda name: totals[name])
     return Check("transport", PASS, (f"no fabric is configured for this shape; {busiest} carried {_gb(totals[busiest])}",))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -71,6 +71,7 @@ def subnets(wanted: Oci) -> dict[str, Subnet]:
 
 def _facts(name: str, found: core.GetSubnetResult) -> Subnet:
     taken = look_up("oci", f"the addresses in {name}", _RIGHT, lambda: core.get_private_ips(subnet_id=name).private_ips)
+    lists = _security_lists(name, found)
     return Subnet(
         vcn=found.vcn_id,
         domain=found.availability_domain or "",
@@ -79,7 +80,8 @@ def _facts(name: str, found: core.GetSubnetResult) -> Subnet:
         dns=found.subnet_domain_name or "",
         takes_public=not found.prohibit_public_ip_on_vnic,
         way_out=_way_out(name, found),
-        rules=tuple(_rules(name, found)),
+        rules=tuple(_rules(lists.values())),
+        unread=tuple(sorted(set(found.security_list_ids) - set(lists))),
     )
 
 
@@ -98,20 +100,25 @@ def _way_out(name: str, found: core.GetSubnetResult) -> str | None:
     return None
 
 
-def _rules(name: str, found: core.GetSubnetResult) -> Iterator[SecurityRule]:
+def _security_lists(name: str, found: core.GetSubnetResult) -> dict[str, Any]:
+    """Return the subnet's security lists by OCID, without those in another compartment, which the provider cannot list."""
     lists = look_up(
         "oci",
         f"the security lists of {name}",
         _RIGHT,
         lambda: core.get_security_lists(compartment_id=found.compartment_id, vcn_id=found.vcn_id).security_lists,
     )
+    return {one.id: one for one in lists if one.id in found.security_list_ids}
+
+
+def _rules(lists: Iterable[Any]) -> Iterator[SecurityRule]:
     for one in lists:
-        if one.id in found.security_list_ids:
-            yield from (_rule(rule, rule.source, rule.source_type, out=False) for rule in one.ingress_security_rules)
-            yield from (_rule(rule, rule.destination, rule.destination_type, out=True) for rule in one.egress_security_rules)
+        yield from (_rule(rule, rule.source, rule.source_type, out=False) for rule in one.ingress_security_rules)
+        yield from (_rule(rule, rule.destination, rule.destination_type, out=True) for rule in one.egress_security_rules)
 
 
 def _rule(rule: Any, peer: str, kind: str, *, out: bool) -> SecurityRule:
     options = (*(rule.tcp_options or ()), *(rule.udp_options or ()))
     ports = next(((int(one.min), int(one.max)) for one in options if one.max), None)
-    return SecurityRule(out, rule.protocol, ports, peer if kind in {"", "CIDR_BLOCK"} else "")
+    is_ipv4 = kind in {"", "CIDR_BLOCK"} and ":" not in peer
+    return SecurityRule(out, rule.protocol, ports, peer if is_ipv4 else "")

@@ -6,6 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from config.rule import NotAskedError
+
 _TCP = "6"
 
 
@@ -34,7 +36,7 @@ class SecurityRule:
         out: whether it lets traffic out; otherwise in.
         protocol: `all`, `6` (TCP), `17` (UDP) ...
         ports: first and last destination port; None for all.
-        peer: the IPv4 network on the other side; empty for one of the vendor's services.
+        peer: the IPv4 network on the other side; empty for an IPv6 network, and for one of the vendor's services.
     """
 
     out: bool
@@ -55,7 +57,8 @@ class Subnet:
         dns: its DNS domain; empty if it has none.
         takes_public: whether its machines may have public addresses.
         way_out: OCID of its route table's target for 0.0.0.0/0; empty if there is none, None if the table cannot be read.
-        rules: rules of all its security lists.
+        rules: rules of its security lists.
+        unread: OCIDs of its security lists that could not be read, because they are in another compartment.
     """
 
     vcn: str
@@ -66,12 +69,21 @@ class Subnet:
     takes_public: bool
     way_out: str | None
     rules: tuple[SecurityRule, ...]
+    unread: tuple[str, ...] = ()
 
     def lets(self, peer: str, *, out: bool, port: int | None = None) -> bool:
-        """Tell whether the rules let traffic out to (or in from) a network: TCP to `port`, or all traffic if `port` is None."""
+        """Tell whether the rules let traffic out to (or in from) a network: TCP to `port`, or all traffic if `port` is None.
+
+        Raises:
+            NotAskedError: the known rules do not let it, but a security list that could not be read might.
+        """
         serving = [rule for rule in self.rules if rule.out == out and rule.peer and _serves(rule, port)]
         open_to = ipaddress.collapse_addresses(ipaddress.IPv4Network(rule.peer) for rule in serving)
-        return any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to)
+        if any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to):
+            return True
+        if self.unread:
+            raise NotAskedError(f"the rules of {', '.join(self.unread)}, which are not in the compartment of their subnet")
+        return False
 
 
 def _serves(rule: SecurityRule, port: int | None) -> bool:
@@ -82,21 +94,22 @@ def _serves(rule: SecurityRule, port: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts that were looked up; a key that is absent was not looked up.
+    """All facts that were looked up. A key that is absent was not looked up, unless the attribute says what it means.
 
     Attributes:
         domains: the region's availability domains; empty if they were not looked up.
-        shapes: shapes that an availability domain offers, by domain and name.
+        shapes: shapes that an availability domain offers, by domain and name; it does not offer others.
         images: by OCID; None if there is no such image.
         available: how much of a limit is left, by its name; None if the service does not report it.
         login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
-        made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name.
+        made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name;
+            absent without machines or tag.
         strays: number of nodes in each cluster network (or single instance) of this stack whose pool is gone, by the network's
             display name.
-        running: number of running nodes of a pool, by pool name.
+        running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if it has neither.
         subnets: subnets that the stack file names, by OCID.
-        oldest: names of the nodes of a pool that shrinks, oldest first, by pool name.
-        placed: the availability domain in which a pool's machines run, by pool name.
+        oldest: names of the nodes of a pool that shrinks but keeps nodes, oldest first, by pool name.
+        placed: the availability domain in which a pool's machines run, by pool name; absent without machines.
     """
 
     domains: tuple[str, ...] = ()

@@ -13,7 +13,7 @@ class LaunchSet(NamedTuple):
     """A set's dynamic nodes.
 
     Attributes:
-        start_timeout_s: time limit until a node's slurmd answers.
+        start_timeout_s: time limit until the cloud accepts a launch, and then until its machines are reached and join.
         spec: launch settings of a machine, for the cloud's module.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
         entry_timeout_s: time limit of that test.
@@ -51,8 +51,8 @@ class Settings(NamedTuple):
 
     Attributes:
         sets: by key, QUEUE/NAME.
-        cloud: name of the cloud, tags and more; only the cloud's module reads it.
-        join: how a new machine is reached; only `scheduler.elastic.join` reads it.
+        cloud: name of the cloud, which selects the cloud's module; tags, and more that this module reads.
+        join: how new machines are reached: host keys, user, the controller's key.
         static: each static node -> id of its machine, and its address.
     """
 

@@ -312,6 +312,11 @@ class Denied(Refused):
         )
 
 
+EMPTY_LISTS = {
+    "securityLists": [{"id": f"list-{at}", "ingressSecurityRules": [], "egressSecurityRules": []} for at in range(2)]
+}
+
+
 def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses_and_names(asked):
     engine, refused = asked(account(**network_of()), **OWN)
     assert refused == ""
@@ -332,6 +337,24 @@ def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses
     assert looked == {"theirs"}, "the network may be in another compartment than the machines"
 
 
+def test_rules_for_ipv6_do_not_disturb_the_check_of_existing_subnets(asked):
+    own = network_of()
+    for one in own["getSecurityLists"]["securityLists"]:
+        every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}
+        one["ingressSecurityRules"].append(every | {"source": "::/0", "sourceType": "CIDR_BLOCK"})
+        one["egressSecurityRules"].append(every | {"destination": "::/0", "destinationType": "CIDR_BLOCK"})
+    _, refused = asked(account(**own), **OWN)
+    assert refused == ""
+
+
+def test_what_a_security_list_in_another_compartment_allows_is_noted_as_unchecked_and_not_refused(asked, monkeypatch):
+    told: list[str] = []
+    monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
+    _, refused = asked(account(**network_of(getSecurityLists={"securityLists": []})), **OWN)
+    assert refused == ""
+    assert any("the rules of list-0, which are not in the compartment of their subnet" in one for one in told), told
+
+
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
@@ -341,7 +364,7 @@ def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses
             f"privateSubnet is {PRIVATE}, which has 1 free addresses, but the machines",
         ),
         (
-            {"getSecurityLists": {"securityLists": []}},
+            {"getSecurityLists": EMPTY_LISTS},
             f"privateSubnet is {PRIVATE}, whose security lists do not allow all traffic",
         ),
     ],

@@ -28,8 +28,8 @@ int host_gpus(struct gpu *gpus, int capacity); // returns the number found
 // InfiniBand or Ethernet, and they are up and have an address. In natural order. *count: all selected HCAs, usable or not.
 int host_rails(struct rail *rails, int capacity, int *count);
 
-// Find the EFA devices that a verbs library could open and whose link is up, in natural order. /etc/rehearsal/rails names the
-// interface that carries a device's bytes here, because an EFA device has none of its own.
+// Find the EFA devices that a verbs library could open and whose link is up, in natural order. An EFA device has no interface;
+// /etc/rehearsal/rails names the interface that carries its bytes here, which must be up with an address.
 int host_efa_rails(struct rail *rails, int capacity);
 
 // Find the first interface with an address among those that NCCL_SOCKET_IFNAME selects. If the variable is not set, take the

@@ -10,8 +10,8 @@ enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 // What all channels of one operation share. The ring has n positions; this host's ranks have the positions `first` to `last`.
 // One rank of the host, the channel's owner, does the work for all of them. In a ring, out-step t sends block
 // (last - t + shift) mod n to the next host, and in-step s receives block (first - 1 - s + shift) mod n from the previous host.
-// The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast, reduce) has one
-// block, which is sent on in the step in which it arrives.
+// The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast, reduce) has
+// one block, which is sent on in the step in which it arrives.
 struct walk {
     struct operation *op;
     enum kind kind;
@@ -73,7 +73,7 @@ static void sum_locals(const struct walk *w, float *sum, int from, size_t at, si
 }
 
 // Process floats that arrived, for all local ranks: add the ranks' values, store complete results in the ranks' buffers, and
-// keep in scratch what must be sent on.
+// keep in scratch the sums that are not complete yet and must be sent on.
 static void carry(struct stream *s, size_t at, size_t floats)
 {
     const struct walk *w = s->walk;
@@ -201,8 +201,7 @@ static void arrived(struct lane *lane, size_t bytes)
     next_in(s);
 }
 
-// Wake up for the rest of the block if there are whole blocks to send meanwhile; for an eighth of the block if it is passed on
-// while it arrives.
+// Wake up for an eighth of the block if it is passed on while it arrives, otherwise for the rest of the block.
 static size_t wake(struct lane *lane)
 {
     struct stream *s = (struct stream *)lane;
