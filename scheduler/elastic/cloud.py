@@ -70,10 +70,12 @@ class Listing(NamedTuple):
     Attributes:
         machines: the cluster's dynamic machines.
         failed: why a launch failed, by token.
+        starting: launches by token that the cloud has accepted, and of which it lists no machine yet.
     """
 
     machines: Sequence[Machine]
     failed: Dict[str, CloudError]
+    starting: Sequence[str] = ()
 
 
 #: Runs a Python program on machines, in parallel, as the login user -> its output by machine id, where it succeeded.

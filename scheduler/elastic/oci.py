@@ -125,6 +125,7 @@ class Oci(Cloud):
         """Return machines of the cluster's networks, with their addresses; networks that will get no machines are deleted."""
         machines: List[Machine] = []
         failed: Dict[str, CloudError] = {}
+        starting: List[str] = []
         ours = [one for one in self._all("/clusterNetworks") if self._is_ours(one)]
         networks = [one for one in ours if one["lifecycleState"] not in _GONE]
         for one in ours:
@@ -143,7 +144,9 @@ class Oci(Cloud):
             failed.update(self._failed(one, len(alive)))
             if not alive and (token in failed or one["lifecycleState"] not in _UNSURE):
                 self._remove(one["id"])
-        return Listing(machines, failed)
+            elif not alive:
+                starting.append(token)
+        return Listing(machines, failed, starting)
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
         """Return each machine's cluster network and its place in it; there is no RDMA between cluster networks."""

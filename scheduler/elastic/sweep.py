@@ -14,14 +14,17 @@ def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, cloc
     began, said = clock(), -1
     while True:
         try:
-            running = [machine.id for machine in cloud.listing().machines if not machine.ended]
-            if not running:
+            found = cloud.listing()
+            running = [machine.id for machine in found.machines if not machine.ended]
+            if not running and not found.starting:
                 print("no machine that Slurm started runs any more")
                 return 0
-            if len(running) != said:
+            if running and len(running) != said:
                 said = len(running)
                 print(f"terminating {said} machines that Slurm started")
-            cloud.terminate(running)
+            if running:
+                cloud.terminate(running)
+            running += [f"launch {token}, whose machines the cloud does not list yet" for token in found.starting]
         except BusyError as error:
             running = [f"an unknown number, because the cloud does not answer ({error})"]
         except CloudError as error:

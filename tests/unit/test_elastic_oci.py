@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.x509.oid import NameOID
 
-from scheduler.elastic import oci_identity
+from scheduler.elastic import oci_identity, sweep
 from scheduler.elastic.cloud import BusyError, CapacityError, CloudError, Launch, Machine
 from scheduler.elastic.http_client import Answer
 from scheduler.elastic.oci import Oci
@@ -281,6 +281,24 @@ def test_a_network_that_fails_after_the_call_is_reported_with_the_reason_and_rem
     assert isinstance(error, CapacityError)
     assert str(error) == "InternalError: Out of host capacity."
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
+
+
+def test_a_sweep_waits_for_the_machines_of_a_network_that_the_service_still_starts(cloud, service, capsys):
+    service.network("n1", state="PROVISIONING")
+
+    def later(_: float) -> None:
+        ended = service.calls("DELETE")
+        service.network("n1", *([] if ended else ["i1"]), state="TERMINATED" if ended else "RUNNING")
+
+    assert sweep.all_machines(cloud, later, lambda: 0) == 0
+    assert service.calls("DELETE") == ["/clusterNetworks/n1"]
+    assert "terminating 1 machines that Slurm started" in capsys.readouterr().out
+
+
+def test_a_sweep_fails_if_the_service_lists_no_machine_of_a_launch_in_time(cloud, service, capsys):
+    service.network("n1", state="PROVISIONING")
+    assert sweep.all_machines(cloud, lambda _: None, iter(range(0, 2000, 500)).__next__) == 1
+    assert "still running after 600 s: launch t, whose machines the cloud does not list yet" in capsys.readouterr().out
 
 
 def test_a_network_that_the_service_ended_because_its_launch_failed_is_reported_for_an_hour(cloud, service):
