@@ -61,7 +61,8 @@ class Oci(Cloud):
     """OCI in one compartment.
 
     Args:
-        given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags of the cluster.
+        given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags by which the cluster's networks
+            are found; `more_tags`, the user's tags, which new networks get, too.
     """
 
     grows = True
@@ -79,7 +80,7 @@ class Oci(Cloud):
         asked = {
             "compartmentId": self._given["compartment"],
             "displayName": f"{wanted.spec['label']}-{wanted.token[:8]}",
-            "freeformTags": {**self._given["tags"], TOKEN_TAG: wanted.token},
+            "freeformTags": {**self._given.get("more_tags", {}), **self._given["tags"], TOKEN_TAG: wanted.token},
             "instancePools": [{"instanceConfigurationId": wanted.spec["configuration"], "size": wanted.size}],
             "placementConfiguration": {"availabilityDomain": wanted.zone, "primarySubnetId": self._given["subnet"]},
         }

@@ -198,6 +198,13 @@ def test_the_controller_gets_slurms_files_and_the_settings_to_launch_nodes(on_de
     assert sent["shared"] == "/home/.busbar"
 
 
+def test_changed_tags_of_the_user_do_not_hide_running_machines_from_the_controller():
+    sent = json.loads(given(program(tags={"team": "research"}), "cluster-slurm-install")["stdin"])
+    cloud = sent["settings"]["cloud"]
+    assert cloud["tags"] == {"busbar": "busbar", "busbar-stack": "dev/slurm"}
+    assert cloud["more_tags"] == {"team": "research"}
+
+
 def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
     pool = {**OCI["pools"][0], "fallbackDomains": ["AD-2", "AD-3"]}
     engine = program(availabilityDomain="AD-1", pools=[pool])

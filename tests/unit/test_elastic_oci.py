@@ -190,6 +190,15 @@ def test_a_launch_is_one_cluster_network_with_a_retry_token_and_the_clusters_tag
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
+def test_a_network_has_the_users_tags_too_and_is_still_found_after_they_have_changed(service):
+    given = {"region": "eu-frankfurt-1", "compartment": "c", "subnet": "s", "tags": TAGS, "more_tags": {"team": "new"}}
+    changed = Oci(given, service, lambda: NOW)
+    launch(changed)
+    assert service.asked[0][2]["freeformTags"] == {"team": "new", **TAGS, "busbar-launch": "0123456789abcdef"}
+    service.network("n1", "i1", team="old")
+    assert [machine.id for machine in changed.listing().machines] == ["i1"]
+
+
 def test_the_zones_of_a_set_are_its_availability_domains_in_their_order(cloud):
     assert cloud.zones({"domains": ["AD-2", "AD-1"]}) == ("AD-2", "AD-1")
 
