@@ -95,11 +95,12 @@ def install(text: str, own: str) -> None:
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
         controller_setup.set_up(given["users"])
-    _start_timers()
     for name, (machine, address) in sorted(given.get("logins", {}).items()):
         why = join.login_node(given["settings"]["join"], machine, address, given["files"])
         if why:
             sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
+    # Last: if this program fails, the stack has no resource yet whose deletion terminates the machines that a timer starts.
+    _start_timers()
 
 
 def _start_timers() -> None:

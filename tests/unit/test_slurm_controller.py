@@ -197,13 +197,13 @@ def test_the_database_starts_before_slurmctld_and_the_users_exist_before_any_nod
     ]
 
 
-def test_login_nodes_are_set_up_last_and_one_that_fails_is_named_with_the_reason(machine, monkeypatch):
+def test_a_login_node_that_fails_is_named_with_the_reason_and_then_no_timer_starts_machines(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     seen: list[Any] = []
     whys = {"i-1": "", "i-2": "its first boot has not finished"}
 
     def login_node(given: Any, its: str, address: str, files: Any) -> str:
-        assert (machine / "units" / "busbar-slurm.timer").exists(), "the timer that starts nodes is installed already"
+        assert (machine / "slurm" / "slurm.conf").exists(), "the controller itself is set up already"
         seen.append((given["user"], its, address, sorted(files)))
         return whys[its]
 
@@ -215,6 +215,10 @@ def test_login_nodes_are_set_up_last_and_one_that_fails_is_named_with_the_reason
     ):
         controller.install(given, str(machine / "own"))
     assert seen == [("opc", "i-1", "10.0.0.4", ["slurm.conf"]), ("opc", "i-2", "10.0.0.5", ["slurm.conf"])]
+    assert not (machine / "units" / "busbar-slurm.timer").exists()
+    whys["i-2"] = ""
+    controller.install(given, str(machine / "own"))
+    assert (machine / "units" / "busbar-slurm.timer").exists()
 
 
 def test_a_login_node_gets_the_key_and_the_files_of_slurms_commands_but_no_daemon(tmp_path, monkeypatch):
