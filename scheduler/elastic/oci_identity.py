@@ -23,7 +23,7 @@ _METADATA = "http://169.254.169.254/opc/v2/"
 _METADATA_TIMEOUT_S = 3
 _TIMEOUT_S = 20
 _OPENSSL_TIMEOUT_S = 30
-_OK = 200
+_OK, _TOO_MANY, _SERVER_ERROR = 200, 429, 500
 #: Headers to sign; calls with a body also sign those of the body.
 _PLAIN, _BODY = ("date", "(request-target)", "host"), ("content-length", "content-type", "x-content-sha256")
 
@@ -61,6 +61,7 @@ def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Sign
     """Return a signer for this machine; its token is valid for some minutes, longer than a run of these programs.
 
     Raises:
+        BusyError: the service of the tokens did not answer, or is too busy.
         CloudError: this machine has no identity, or the tenancy does not accept it.
     """
     leaf, leaf_key, between = (_metadata(send, f"identity/{name}.pem") for name in ("cert", "key", "intermediate"))
@@ -83,6 +84,8 @@ def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Sign
         answer = send("POST", url, signer.headers("POST", url, body, clock()), body, _TIMEOUT_S)
     except OSError as error:
         raise BusyError("NoAnswer", f"token of this machine: {error}") from None
+    if answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR:
+        raise BusyError(f"HTTP{answer.status}", f"token of this machine: {refusal('no token', answer)}")
     if answer.status != _OK:
         raise refusal("token of this machine", answer)
     return Signer("ST$" + json.loads(answer.body.decode())["token"], session)

@@ -359,6 +359,13 @@ def test_without_an_identity_the_error_names_the_answer_of_the_metadata_service(
         launch(cloud)
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_throttled_token_is_no_refusal_so_the_same_launch_is_repeated(cloud, service, monkeypatch, status):
+    monkeypatch.setattr(service, "_federate", lambda *_: said(status, "TooManyRequests", "slow down"))
+    with pytest.raises(BusyError, match=rf"HTTP{status}: token of this machine: .*slow down"):
+        launch(cloud)
+
+
 def test_the_private_key_of_a_machine_is_in_no_arguments_of_a_command(cloud, monkeypatch):
     words: list[str] = []
     run = oci_identity.subprocess.run
