@@ -41,7 +41,7 @@ _BUSY = re.compile(
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
 _ENDED = ("shutting-down", "terminated", "stopping", "stopped")
 _MISSING = "InvalidInstanceID.NotFound"
-_SERVER_ERROR = 500
+_TOO_MANY, _SERVER_ERROR = 429, 500
 
 
 class Credentials(NamedTuple):
@@ -162,6 +162,8 @@ class Aws(Cloud):
 
     def _said(self, method: str, path: str, headers: Dict[str, str]) -> str:
         answer = self._send(method, _METADATA + path, headers, b"", _METADATA_TIMEOUT_S)
+        if answer.status == _TOO_MANY or answer.status >= _SERVER_ERROR:
+            raise BusyError("NoAnswer", f"the metadata service answers {answer.status} to {path}")
         if answer.status != 200 or not answer.body.strip():  # noqa: PLR2004 - success
             raise CloudError(
                 "NoCredentials", f"the metadata service answers {answer.status} to {path}; does this machine have a role?"

@@ -181,6 +181,13 @@ def test_without_a_role_the_error_asks_whether_the_machine_has_one():
         aws.listing()
 
 
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_throttled_metadata_service_is_busy_so_the_same_launch_is_repeated(status):
+    aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(status, b"slow down"))
+    with pytest.raises(BusyError, match=f"NoAnswer: the metadata service answers {status} to api/token"):
+        aws.listing()
+
+
 def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
     pages = [
         listed(instance("i-1"), instance("i-2", "pending", address=""), following="more"),
