@@ -81,7 +81,7 @@ RACK = 72
 #: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; the published
 #: values are in `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4),
 #: 1.03 to 1.04 (GB300, 8, 16 and 18); a ring, in which they do not reduce, reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76
-#: (2), 0.78 (GB300, 8). All-to-all: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.07 to 0.44.
+#: (2), 0.78 (GB300, 8). All-to-all: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.06 to 0.43.
 #: No other values are published.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 

@@ -1,6 +1,7 @@
 """The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob. They wait until a rank is started in them.
 
-No pod runs sshd: ranks are started by `exec`, so a pod may run commands in the pods of its namespace. It has no other rights.
+No pod runs sshd: ranks are started by `exec`, so a pod may read the pods of its namespace and run commands in them. It has no
+other rights.
 Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), MPI Operator v0.4.0 (pkg/controller/
 mpi_job_controller.go, pkg/apis/kubeflow/validation), an article by IIJ of 2024-06-04 (GPU, IPC, /dev/infiniband).
 """
@@ -49,7 +50,7 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
 
 
 def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the pods' service account with its role: it may start commands in pods of its namespace, and nothing else."""
+    """Return the pods' service account with its role: it may only read pods of its namespace and start commands in them."""
     named = metadata | {"name": ours.RANKS}
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},

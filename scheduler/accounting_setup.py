@@ -1,6 +1,7 @@
 """Sets up the database of Slurm's jobs and users on this controller, as root. Correct settings are not rewritten.
 
-Munge must run, but slurmctld must not run yet: without a database, its first start fails ("we have no TRES from it").
+Munge must run. Before the first set-up, slurmctld must not run: without a database, its first start fails ("we have no TRES
+from it").
 """
 
 import os

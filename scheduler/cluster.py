@@ -1,7 +1,8 @@
 """The description of a Slurm cluster as plain data: queues, node sets, nodes, power saving.
 
 A node set (ParallelCluster: compute resource) has nodes of one kind: static ones, whose address is known, and dynamic ones,
-which are started when a job needs them. Dynamic nodes have names before their machines exist: QUEUE-dy-SET-1 and so on.
+which Slurm starts when a job needs them, or keeps always on. Dynamic nodes have names before their machines exist:
+QUEUE-dy-SET-1 and so on.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple

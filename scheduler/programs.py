@@ -1,4 +1,4 @@
-"""Files of a controller with dynamic nodes: the programs that Slurm calls, and the timer that carries out their requests."""
+"""Files of a controller with dynamic nodes: programs that Slurm calls, and timers that carry out requests and test machines."""
 
 import io
 import os

@@ -34,7 +34,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def comment(preview: dict[str, Any]) -> str:
-    """Return the comment as Markdown: the expected bandwidth, then the changes."""
+    """Return the comment as Markdown: the errors, the expected bandwidth, and the changes."""
     said = [one for one in preview.get("diagnostics", []) if _ACCEPTANCE in one.get("urn", "") and one["severity"] == "info"]
     expected = [one["message"].strip() for one in said] or ["No bandwidth could be predicted."]
     errors = [one["message"].strip() for one in preview.get("diagnostics", []) if one["severity"] == "error"]

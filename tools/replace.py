@@ -19,7 +19,7 @@ def replace(state: dict[str, Any], name: str, where: list[str], run: Run) -> Non
     """Replace the node `name` of the exported `state`; `run` runs a command and returns what it prints.
 
     Raises:
-        RefusedError: there is no such node, or the stack does not create it.
+        RefusedError: there is no such node, the stack does not create it, or the cloud does not have it any more.
     """
     resources = state["deployment"].get("resources") or []
     target, node = node_of(state, name)

@@ -53,7 +53,7 @@ def take_in(stack: str, file: str, door: list[str]) -> list[str]:
     """Import the resources that a killed update created; return a sentence for each.
 
     Raises:
-        RefusedError: the engine or the program refused; the state is unchanged.
+        RefusedError: the engine or the program refused. The state is unchanged, unless the refresh at the end was refused.
     """
     which = ["--stack", stack]
     where = [*which, *(["--config-file", file] if file else []), "--non-interactive"]

@@ -54,7 +54,10 @@ class Kubectl:
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def get(self, *words: str) -> Any:
-        """Return the objects that `kubectl get` finds, as data; None if there are none; on an error, exit with a message."""
+        """Return the object or the list that `kubectl get` finds, as data; None if there is none.
+
+        On an error, exit with a message. A list without objects may be None, or have no items.
+        """
         found = self("get", *words, "--output", "json", "--ignore-not-found")
         if "(Forbidden)" in found.err:
             sys.exit(f"the kubeconfig's user may not list {words[0]} (RBAC): {found.why}")

@@ -1,7 +1,7 @@
 """Copies the runner's files out of a pod, to the machine that runs kubectl, and later into the next pod.
 
-A pod's home folder is deleted with the pod. So the files of a request are copied to `~/.busbar/kubernetes/CLUSTER` while the
-request runs and when it ends: if the pod is evicted, the transcript is not lost.
+A pod's home folder is deleted with the pod. So the files of a measurement or a search are copied to
+`~/.busbar/kubernetes/CLUSTER` while it runs and when it ends: if the pod is evicted, the transcript is not lost.
 """
 
 import base64

@@ -188,7 +188,7 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove all objects with all our labels, and the namespace if it is ours and otherwise empty."""
+    """Remove all objects with all our labels, and the namespace if it is ours and `_strangers` finds nothing in it."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     space = kubectl.get("namespace", ask["namespace"])
     if space is None:
@@ -213,7 +213,10 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _strangers(kubectl: Kubectl) -> List[str]:
-    """Return the objects of the namespace that belong neither to us nor to the cluster."""
+    """Return the namespace's objects of these kinds that are not the cluster's; ours are deleted already.
+
+    Objects of other kinds, such as CronJobs, are not looked for.
+    """
     kinds = (
         "pods,jobs.batch,deployments.apps,daemonsets.apps,statefulsets.apps,services,secrets,configmaps,persistentvolumeclaims"
     )

@@ -22,10 +22,10 @@ cat ~/.ssh/id_ed25519.pub
 
 
 def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
-    """Authorize `way.accept` and the head node's public key on every node, or exit with a message.
+    """Authorize `way.accept` on every node, or exit with a message.
 
-    If there are several nodes, the head node's key pair is created if it does not exist, and every node learns `keys`, the
-    nodes' host keys. At most `window` nodes are contacted at once.
+    If there are several nodes, the head node's public key is authorized, too: its key pair is created if it does not exist, and
+    every node learns `keys`, the nodes' host keys. At most `window` nodes are contacted at once.
     """
     accepted, known = [way.accept] if way.accept else [], ""
     if len(nodes) > 1:  # one node has no other to reach

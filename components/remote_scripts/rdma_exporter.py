@@ -9,6 +9,9 @@ Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OF
     <device>/ports/<port>/hw_counters/X    busbar_rdma_hw_X_total
     <device>/hw_counters/X                 busbar_rdma_device_hw_X_total
 
+A metric of words of four bytes has their number of bytes, and its name ends with _bytes_total. A metric of current values is a
+gauge, and its name does not end with _total.
+
 A device's and a port's hw_counters may count the same events (mlx5). Their metrics have different names, so that a sum over one
 metric counts no event twice.
 """

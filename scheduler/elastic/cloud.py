@@ -20,7 +20,7 @@ class CapacityError(CloudError):
 
 
 class BusyError(CloudError):
-    """The call was throttled, or the service did not answer; the same call may succeed later."""
+    """The call was throttled, the service did not answer, or an earlier change has not finished; the call may succeed later."""
 
 
 class Launch(NamedTuple):
@@ -34,7 +34,8 @@ class Launch(NamedTuple):
         spec: what the cloud needs to start a machine of the set, from the controller's settings.
         zone: where to start them, one of `Cloud.zones`.
         beside: token of an earlier launch, whose network the machines join; empty for a network of their own. Machines that
-            join are tagged with the earlier token. If that network no longer exists, they get a new one and their own token.
+            join are tagged with the earlier token. If that network has no machines any more, they get a new one and their own
+            token.
     """
 
     token: str
@@ -53,7 +54,8 @@ class Machine(NamedTuple):
         id: the cloud's id of the machine.
         token: the launch that it is tagged with.
         address: private IPv4 address; empty while it has none.
-        ended: whether it has stopped or was terminated, or is about to be.
+        ended: whether it was terminated or is about to be. On AWS also whether it has stopped or is about to; on OCI a stopped
+            machine counts as running.
         why: the cloud's reason for its last change of state; empty if the cloud gives none.
     """
 
@@ -97,11 +99,11 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start all machines of a launch with one call; return their ids, or an empty list if only `listing` returns them.
+        """Start the machines of a launch, at least `least` or none; return their ids, or none if only `listing` returns them.
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.
-            CapacityError, CloudError: nothing was started.
+            CapacityError, CloudError: this call started nothing; an earlier call with the same token may have.
         """
         raise NotImplementedError
 

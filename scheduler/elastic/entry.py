@@ -132,8 +132,8 @@ def _ask(work: Work, desk: Desk, batch: Batch) -> None:
 def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     """Let the machines that passed join, and terminate the others; `sinfo -R` shows why.
 
-    If one machine of a job has not passed, all machines of the job are terminated. If the test could not be run, all machines
-    of the launch are terminated.
+    If one machine of a job has not passed, all machines of the job are terminated. If the test could not be run, or did not end
+    in time, all machines of the launch are terminated, and those of its job.
     """
     limit_s = _set(work, batch).entry_timeout_s
     if found is None:

@@ -1,4 +1,7 @@
-"""Makes a new machine a node over SSH (name, munge's key, slurmd's unit), or a login node (munge's key, slurm.conf)."""
+"""Makes a new machine a node over SSH (name, munge's key, slurmd's unit), or a login node (munge's key, slurm.conf).
+
+If the controller has a directory of users, both become its clients.
+"""
 
 import base64
 import json

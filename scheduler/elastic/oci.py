@@ -197,7 +197,7 @@ class Oci(Cloud):
         return {token: error} if error else {}
 
     def _failure(self, network: str, *, newest: bool = False) -> Optional[CloudError]:
-        """Return why machines of a network do not start, from all work requests or the newest; None while they still may."""
+        """Return why a work request of a network failed, of all its work requests or the newest; None if none has failed."""
         found = sorted(self._all("/workRequests", resourceId=network), key=lambda one: str(one.get("timeAccepted", "")))
         for request in found[-1:] if newest else found:
             if request["status"] == "FAILED":

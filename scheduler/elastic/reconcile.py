@@ -69,9 +69,9 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan launches: one for each set of a job with several nodes. All other nodes of a set share a launch.
+    """Plan a request's launches: one for each set of a job with several nodes. All other nodes of a set share a launch.
 
-    Always-on nodes have a separate launch if their set's other always-on nodes are in a network that they can join.
+    Among these others, always-on nodes have a separate launch if there is a network of always-on nodes that they can join.
     """
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:

@@ -59,7 +59,7 @@ class Slurm:
         _update(nodes, "state=RESUME")
 
     def reconfigure(self) -> None:
-        """Let Slurm read its files again; jobs and nodes are not affected."""
+        """Let Slurm read its files again; jobs and nodes that run are not affected, but a node must not be starting."""
         _said(["scontrol", "reconfigure"])
 
     def comment(self, node: str, text: str) -> None:

@@ -33,7 +33,8 @@ class Batch:
         machines, addresses: node -> id and private address.
         missing: node -> since when the cloud has not listed its machine.
         reached: nodes whose machine has booted, if machines are tested before they join.
-        asked_entry_at, entered_at: when that test was requested, and when it ended.
+        asked_entry_at, entered_at: when that test was requested, and when it ended. A launch with a single machine has no test:
+            `entered_at` is then when the machine had booted.
         joined, said: nodes that have their key and run slurmd; why the others do not.
     """
 
@@ -71,9 +72,9 @@ class State:
 
     Attributes:
         batches: by token.
-        ending: ids of machines to terminate -> when that was decided; kept until the cloud lists them as terminated.
-        failed: node -> {reason, until}; it is DOWN with that reason until then.
-        pauses: set -> {reason, until}; none of its nodes is started until then.
+        ending: ids of machines to terminate -> when that was decided; kept until the cloud does not list them as running.
+        failed: node -> {reason, until, told}; it is DOWN with that reason until then, and longer if Slurm was not told before.
+        pauses: set -> {reason, until}; until then no launch of the set starts, except one that joins an earlier network.
         shut: set whose capacity has not begun or has ended -> why; its nodes are also in `failed`.
         windows_at: when the cloud last reported which sets are shut.
         listed_at: when the cloud last listed the machines.

@@ -10,7 +10,7 @@ _TIMEOUT_S = 600
 
 
 def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> int:
-    """Terminate all machines and wait until none runs; return the exit status: 1 after a refusal or after ten minutes."""
+    """Terminate all machines and wait until none runs or starts; return the exit status: 1 after a refusal or ten minutes."""
     began, said = clock(), -1
     while True:
         try:

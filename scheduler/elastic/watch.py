@@ -67,9 +67,11 @@ def _failed(work: Work, found: Listing) -> None:
 
 
 def refused(work: Work, batch: Batch, error: CloudError) -> None:
-    """Plan a launch again in the next zone if this one has no capacity; if there is no other zone, its job fails.
+    """Plan a launch again in the next zone if this one has no capacity; after another error, its job fails.
 
-    The new launch gets another token, so machines that still start in this zone belong to no node and are terminated.
+    Its job also fails if no zone is left, or if nodes of the launch have joined. If a launch that joins a network fails, only
+    its own nodes fail, and the set is not paused. The new launch gets another token, so machines that still start in this zone
+    belong to no node and are terminated.
     """
     if batch.beside:  # the machines in that network are not affected, and the set may still start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
@@ -108,7 +110,7 @@ def _renew(work: Work, batch: Batch) -> None:
 
 
 def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
-    """Fail nodes whose machine has ended by itself or is no longer listed; their jobs are requeued."""
+    """Fail nodes whose machine has ended by itself, or has not been listed for `_UNSEEN_S`; their jobs are requeued."""
     ended = {machine.id: machine for machine in found.machines if machine.ended}
     there = {machine.id for machine in found.machines}
     batch.missing = {node: batch.missing.get(node, now) for node, its in batch.machines.items() if its not in there}
@@ -134,6 +136,8 @@ def terminate(work: Work) -> None:
 
 def agree(work: Work) -> None:
     """Give Slurm the states of failed nodes, power down nodes that it gave up, start always-on nodes, and repair static nodes.
+
+    Nodes that Slurm has powered down leave their launch, and the next run terminates their machines.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -192,7 +196,7 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
-    """Let Slurm use again the names of nodes whose failure has expired.
+    """Let Slurm use again the names of nodes whose failure has expired; a node that has another reason by now is left as it is.
 
     Nodes that are powered down are powered down again, because state=RESUME would leave them NOT_RESPONDING, and after a
     restart of slurmctld 22.05 no job ever gets such a node (tested).
@@ -204,6 +208,6 @@ def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
 
 
 def _given_up(work: Work, node: str, its: NodeState) -> bool:
-    """Whether Slurm has set a dynamic node DOWN for a reason of its own, and has not powered it down."""
+    """Whether Slurm or a person has set a dynamic node DOWN for another reason than ours, and neither drained nor ended it."""
     ours = node in work.state.failed or not work.settings.set_of(node)
     return "DOWN" in its.flags and not its.flags & _OFF and not ours and "DRAIN" not in its.flags

@@ -13,7 +13,7 @@ _FOR_GOOD = float("inf")
 
 
 def follow(work: Work) -> None:
-    """Ask the cloud once a minute which sets are closed; without an answer, nothing changes."""
+    """Ask the cloud once a minute which sets are closed; without an answer, nothing changes, and the next run asks again."""
     state, now = work.state, work.clock()
     if now - state.windows_at < _PERIOD_S:
         return

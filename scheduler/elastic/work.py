@@ -11,7 +11,7 @@ from scheduler.elastic.settings import Settings
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import Batch, State
 
-#: As in ParallelCluster: a set without capacity is not tried for ten minutes, so that jobs can use another set.
+#: As in ParallelCluster: a set whose launch failed is not tried for ten minutes, so that jobs can use another set.
 PAUSE_S = 600
 #: Shortest time for which a node that lost its machine is DOWN, so that Slurm requeues its job before reusing the name.
 LOST_S = 60
@@ -117,7 +117,10 @@ class Work:
             self.fail(list(one.nodes), reason, seconds)
 
     def pause(self, node_set: str, error: CloudError) -> str:
-        """Start no node of a set for ten minutes; return the reason, which the set's nodes outside launches show until then."""
+        """Start no node of a set for ten minutes; return the reason, which the set's nodes outside launches show until then.
+
+        Nodes that join the network of an earlier launch are started nevertheless.
+        """
         until = self.clock() + PAUSE_S
         at = time.strftime("%H:%M:%S", time.gmtime(until))
         reason = f"{error}; not tried again before {at} UTC"

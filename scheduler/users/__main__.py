@@ -136,7 +136,11 @@ def _list_users(_: argparse.Namespace) -> None:
 
 def _delete_user(given: argparse.Namespace) -> None:
     user = accounts.delete(given.name, given.purge_home, given.settings)
-    kept = "the home is deleted, too" if given.purge_home else f"the home {user.home} stays, and new users do not get its uid"
+    kept = (
+        "the home is deleted, too"
+        if given.purge_home
+        else f"the home {user.home} stays, and new users get its uid only with --uid"
+    )
     sys.stdout.write(f"user {user.name} is deleted; {kept}\n")
 
 

@@ -13,7 +13,7 @@ class Wanted(NamedTuple):
     """A user to add.
 
     Attributes:
-        uid: None for the next free id.
+        uid: None for the id after the largest one of present and former users.
         keys: text with the public keys that the user logs in with; empty for none.
         own_key: whether the user gets a key pair for logins between the cluster's machines.
     """

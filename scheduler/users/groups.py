@@ -22,7 +22,7 @@ def existing() -> Dict[str, Group]:
 
 
 def add(name: str, gid: Optional[int]) -> Group:
-    """Add a group; without a gid it gets the next free one."""
+    """Add a group; without a gid it gets the one after the largest gid of all groups."""
     known = existing()
     why = accepted.refused_name(name)
     if why:

@@ -15,7 +15,7 @@ NO_SUCH_OBJECT = 32
 
 
 def entries(base: str = directory.BASE, wanted: str = "(objectClass=*)") -> List[Entry]:
-    """Return the entries below `base` that match the filter `wanted`; empty if `base` does not exist."""
+    """Return `base` and the entries below it, as far as they match the filter `wanted`; empty if `base` does not exist."""
     words = ["ldapsearch", "-Q", "-LLL", "-o", "ldif-wrap=no", "-Y", "EXTERNAL", "-H", _URL, "-b", base, wanted]
     done = _run(words)
     if done.returncode == NO_SUCH_OBJECT:

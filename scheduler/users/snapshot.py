@@ -19,7 +19,7 @@ def write(path: str) -> bool:
 
     Raises:
         OSError: it could not be written.
-        RefusalError: somebody other than root could change the folder.
+        RefusalError: somebody other than root could change the folder, or the directory does not answer.
     """
     text = ldif.text_of(ldap.entries()).encode()
     folder = os.path.dirname(path)

@@ -56,7 +56,7 @@ class Outcome:
 
 
 def drawn(count: int, seed: int) -> list[Mutant]:
-    """Return `count` random mutants."""
+    """Return about `count` random mutants: the shares of the parts are rounded."""
     dice = random.Random(seed)  # noqa: S311 - a sample, not a secret
     whole = sum(share for share, _ in STRATA)
     found: list[Mutant] = []
