@@ -59,7 +59,7 @@ def test_a_build_takes_the_newest_mpi_and_lists_the_programs_it_built(head):
         ({"programs": ["all_gather_perf", "all_reduce_perf"]}, "the build made no all_gather_perf, only all_reduce_perf"),
         (
             {"source": {"version": "x", "sha256": "0" * 64, "url": "https://127.0.0.1:1/x.tar"}},
-            "could not be fetched from the head",
+            "the head node could not fetch the source",
         ),
     ],
 )
