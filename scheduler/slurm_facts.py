@@ -25,10 +25,13 @@ def facts() -> Dict[str, Any]:
     if lacks:
         return {"lacks": lacks}
     counted = dict(re.findall(r"(\w+)=(\S+)", _said(["slurmd", "-C"])))
+    versions = re.findall(r"\d+\.\d+\.\d+", _said(["slurmd", "-V"]))
+    if not versions:
+        return {"lacks": ["slurmd that reports its version (slurmd -V)"]}
     return {
         "lacks": [],
         "controls": shutil.which("slurmctld", path=_PATH) is not None,
-        "version": (re.findall(r"\d+\.\d+\.\d+", _said(["slurmd", "-V"])) or [""])[0],
+        "version": versions[0],
         "hostname": socket.gethostname().split(".")[0],
         "uid": os.getuid(),
         "slurm_uid": _number_of("slurm"),

@@ -138,7 +138,7 @@ class FakeCloud(Cloud):
     def terminate(self, ids: Sequence[str]) -> None:
         def end() -> None:
             self._call("terminate")
-            for its in ids:
+            for its in sorted(set(ids) & set(self.machines)):
                 self.die(its)
 
         self.steps.do(end)
@@ -146,7 +146,7 @@ class FakeCloud(Cloud):
     def die(self, its: str, why: str = "") -> None:
         if not self.machines[its].ended:
             self.room += 1
-        self.machines[its] = self.machines[its]._replace(ended=True, why=why)
+        self.machines[its] = self.machines[its]._replace(ended=True, why=why, stopped=False)
 
     def _call(self, name: str) -> None:
         self.calls.append(name)

@@ -5,11 +5,11 @@ on the third field of $SSH_CONNECTION, the address by which SSH reaches this mac
 counters.
 """
 
+import contextlib
 import ipaddress
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from typing import Any, Dict, List
@@ -104,7 +104,9 @@ def _remove(port: int) -> None:
     _firewall(_port_of_unit() or port, _readers_of_unit(), opened=False)
     _do("systemctl", "disable", "--now", UNIT)
     os.unlink(UNIT_FILE)
-    shutil.rmtree(os.path.dirname(PROGRAM), ignore_errors=True)
+    with contextlib.suppress(OSError):  # the folder stays if other programs are in it
+        os.unlink(PROGRAM)
+        os.rmdir(os.path.dirname(PROGRAM))
     _do("systemctl", "daemon-reload")
 
 

@@ -67,7 +67,16 @@ def _sweep(cloud: Cloud, lock: str) -> int:
         if not mine:
             print(f"machines that Slurm started may still run: another run has not ended within {_RUN_ENDS_S} s")
             return 1
-        return sweep.all_machines(cloud)
+        return sweep.all_machines(cloud, known=_started())
+
+
+def _started() -> List[str]:
+    """Return the ids of the machines that `reconcile` remembers; none if its state cannot be read."""
+    try:
+        state = State.load(os.path.join(settings.FOLDER, "state.json"))
+    except (OSError, ValueError, KeyError):
+        return []
+    return [*(its for batch in state.batches.values() for its in batch.machines.values()), *state.ending]
 
 
 def _read(path: str) -> str:

@@ -39,7 +39,8 @@ _BUSY = re.compile(
 #: EC2 terminates the machines of a Capacity Block this long before the block ends; the second time is for UltraServers (EC2
 #: user guide, "Capacity Blocks for ML").
 _BLOCK_ENDS_S, _ULTRASERVER_ENDS_S = 1800, 3600
-_ENDED = ("shutting-down", "terminated", "stopping", "stopped")
+_STOPPED = ("stopping", "stopped")
+_ENDED = ("shutting-down", "terminated", *_STOPPED)
 _MISSING = "InvalidInstanceID.NotFound"
 _TOO_MANY, _SERVER_ERROR = 429, 500
 
@@ -214,7 +215,8 @@ def _machine(one: ET.Element) -> Machine:
     tags = {_text(tag, "key"): _text(tag, "value") for tag in one.findall("tagSet/item")}
     state = _text(one, "instanceState/name")
     why = _text(one, "stateReason/message")
-    return Machine(_text(one, "instanceId"), tags.get(TOKEN_TAG, ""), _text(one, "privateIpAddress"), state in _ENDED, why)
+    its, address = _text(one, "instanceId"), _text(one, "privateIpAddress")
+    return Machine(its, tags.get(TOKEN_TAG, ""), address, state in _ENDED, why, state in _STOPPED)
 
 
 def _closed(one: ET.Element, now: float) -> str:

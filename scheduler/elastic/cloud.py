@@ -57,6 +57,7 @@ class Machine(NamedTuple):
         ended: whether it was terminated or is about to be. On AWS also whether it has stopped or is about to; on OCI a stopped
             machine counts as running.
         why: the cloud's reason for its last change of state; empty if the cloud gives none.
+        stopped: whether it has ended, but still has to be terminated: a stopped machine keeps its volumes and its address.
     """
 
     id: str
@@ -64,6 +65,12 @@ class Machine(NamedTuple):
     address: str
     ended: bool = False
     why: str = ""
+    stopped: bool = False
+
+    @property
+    def costs(self) -> bool:
+        """Whether it must still be terminated."""
+        return self.stopped or not self.ended
 
 
 class Listing(NamedTuple):

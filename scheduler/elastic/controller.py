@@ -52,10 +52,14 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
     region = ""
     if cloud in _REGION:
         url, headers = _REGION[cloud]
+        unknown = "the login node's metadata service does not say which region this is"
         try:
-            region = send("GET", url, headers, b"", _TIMEOUT_S).body.decode().strip()
+            answer = send("GET", url, headers, b"", _TIMEOUT_S)
         except OSError as error:
-            sys.exit(f"the login node's metadata service does not say which region this is: {error}")
+            sys.exit(f"{unknown}: {error}")
+        region = answer.body.decode().strip()
+        if answer.status != 200 or not region:  # noqa: PLR2004 - success
+            sys.exit(f"{unknown}: it answers {answer.status} to {url}")
     return {"public_key": public, "facts": facts, "region": region}
 
 

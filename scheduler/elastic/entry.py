@@ -5,6 +5,7 @@ minutes, so `reconcile` only asks for it and reads its outcome. `all_due`, which
 repeats a test that a reboot interrupted.
 """
 
+import contextlib
 import json
 import os
 import subprocess
@@ -76,7 +77,8 @@ class Desk:
         for name in os.listdir(self._folder):
             # A file that the other program is still writing has a name that begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
-                os.unlink(os.path.join(self._folder, name))
+                with contextlib.suppress(FileNotFoundError):  # the other program has just renamed it; the next run deletes it
+                    os.unlink(os.path.join(self._folder, name))
 
     def _write(self, name: str, value: Any) -> None:
         part = os.path.join(self._folder, "." + name)
@@ -84,7 +86,8 @@ class Desk:
             json.dump(value, target)
             target.flush()
             os.fsync(target.fileno())
-        os.rename(part, os.path.join(self._folder, name))
+        with contextlib.suppress(FileNotFoundError):  # `keep_only` has deleted it: nobody waits for this launch any more
+            os.rename(part, os.path.join(self._folder, name))
 
     def _read(self, name: str) -> Optional[Dict[str, Any]]:
         try:

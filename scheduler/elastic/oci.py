@@ -22,6 +22,8 @@ _PAGE = 100
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 _NOT_FOUND = 404
+#: The service refuses a change of a resource while another change of it runs (OCI API, "API Errors", status 409).
+_OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
 #: For how long after its creation a deleted network is checked for a failed launch. The service deletes a network whose launch
@@ -273,6 +275,6 @@ def _kind(status: int, error: CloudError) -> CloudError:
     code, message = error.code, str(error)[len(error.code) + 2 :]
     if any(words in said for words in _CAPACITY):
         return CapacityError(code, message)
-    if status == _TOO_MANY or status >= _SERVER_ERROR:
+    if status == _TOO_MANY or status >= _SERVER_ERROR or code == _OTHER_CHANGE:
         return BusyError(code, message)
     return error

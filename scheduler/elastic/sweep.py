@@ -1,7 +1,7 @@
 """Terminates every dynamic machine of the cluster, by its tags, before the network and the required permissions are deleted."""
 
 import time
-from typing import Callable
+from typing import Callable, Collection
 
 from scheduler.elastic.cloud import BusyError, Cloud, CloudError
 
@@ -9,13 +9,27 @@ _POLL_S = 5
 _TIMEOUT_S = 600
 
 
-def all_machines(cloud: Cloud, sleep: Callable[[float], None] = time.sleep, clock: Callable[[], float] = time.monotonic) -> int:
-    """Terminate all machines and wait until none runs or starts; return the exit status: 1 after a refusal or ten minutes."""
+#: A machine that was just started may be missing from the cloud's list for some time (EC2: eventual consistency).
+_UNSEEN_S = 60
+
+
+def all_machines(
+    cloud: Cloud,
+    sleep: Callable[[float], None] = time.sleep,
+    clock: Callable[[], float] = time.monotonic,
+    known: Collection[str] = (),
+) -> int:
+    """Terminate all machines and wait until none runs or starts; return the exit status: 1 after a refusal or ten minutes.
+
+    `known` are ids of machines that the cloud may not list yet: they are terminated, too, and waited for up to a minute.
+    """
     began, said = clock(), -1
     while True:
         try:
             found = cloud.listing()
-            running = [machine.id for machine in found.machines if not machine.ended]
+            running = [machine.id for machine in found.machines if machine.costs]
+            if clock() - began < _UNSEEN_S:
+                running += sorted(set(known) - {machine.id for machine in found.machines})
             if not running and not found.starting:
                 print("no machine that Slurm started runs any more")
                 return 0

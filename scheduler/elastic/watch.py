@@ -50,13 +50,14 @@ def look(work: Work) -> None:
         }
         _lost(work, batch, found, now)
     owned = {its for batch in state.batches.values() for its in batch.machines.values()}
-    for machine in alive.values():
+    costly = {machine.id: machine for machine in found.machines if machine.costs}
+    for machine in costly.values():
         # A run may just have been killed during the call that started this machine: then the launch is still to be repeated.
         planned = machine.token in state.batches and state.batches[machine.token].launched_at is None
         if machine.id not in owned and machine.id not in state.ending and not planned:
             work.say(f"{machine.id} belongs to no node and is terminated")
             state.ending[machine.id] = now
-    state.ending = {its: since for its, since in state.ending.items() if its in alive or since >= now}
+    state.ending = {its: since for its, since in state.ending.items() if its in costly or since >= now}
 
 
 def _failed(work: Work, found: Listing) -> None:
@@ -119,7 +120,8 @@ def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
             why = ended[its].why if its in ended and ended[its].why else "the cloud does not list it any more"
             work.say(f"{node}: machine {its} has ended: {why}")
             work.fail([node], f"machine {its} has ended: {why}", LOST_S)
-            work.state.ending.pop(its)  # EC2 refuses a call with an id that it has forgotten
+            if its not in ended or not ended[its].stopped:
+                work.state.ending.pop(its)  # EC2 refuses a call with an id that it has forgotten
 
 
 def terminate(work: Work) -> None:

@@ -462,6 +462,38 @@ def test_a_sweep_terminates_all_machines_although_its_first_call_is_throttled(he
     assert "terminating 3 machines" in capsys.readouterr().out
 
 
+def test_a_machine_that_stopped_fails_its_node_and_is_terminated(head):
+    head.slurm.start(("7", head.nodes(1)))
+    head.run()
+    its = head.cloud.machines["i-0001"]
+    head.cloud.machines["i-0001"] = its._replace(ended=True, stopped=True, why="Client.UserInitiatedShutdown")
+    head.run(3, seconds=61)
+    assert "terminate" in head.cloud.calls
+    assert head.cloud.machines["i-0001"].ended
+    assert not head.cloud.machines["i-0001"].stopped
+    assert not head.state().ending
+
+
+def test_a_sweep_terminates_stopped_machines_and_those_that_the_cloud_does_not_list_yet(head, capsys):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    head.cloud.machines["i-0001"] = head.cloud.machines["i-0001"]._replace(ended=True, stopped=True)
+    late = head.cloud.machines.pop("i-0002")
+
+    def listed(_: float) -> None:
+        head.cloud.machines.setdefault("i-0002", late)
+
+    assert sweep.all_machines(head.cloud, listed, lambda: 0, ["i-0002"]) == 0
+    assert [its.costs for its in head.cloud.machines.values()] == [False, False]
+    assert "terminating 2 machines" in capsys.readouterr().out
+
+
+def test_a_sweep_waits_a_minute_for_a_machine_that_the_cloud_never_lists(head):
+    times = iter(range(0, 200, 20))
+    assert sweep.all_machines(head.cloud, lambda _: None, times.__next__, ["i-gone"]) == 0
+    assert next(times) >= 60
+
+
 def test_a_sweep_that_cannot_terminate_machines_fails_and_says_so(head, capsys):
     head.slurm.start(("7", head.nodes(3)))
     head.run()

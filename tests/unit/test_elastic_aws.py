@@ -191,13 +191,14 @@ def test_a_throttled_metadata_service_is_busy_so_the_same_launch_is_repeated(sta
 def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
     pages = [
         listed(instance("i-1"), instance("i-2", "pending", address=""), following="more"),
-        listed(instance("i-3", "shutting-down", why="Server.Spot")),
+        listed(instance("i-3", "shutting-down", why="Server.Spot") + instance("i-4", "stopped")),
     ]
     aws, service = cloud(DescribeInstances=pages)
     assert aws.listing().machines == [
         Machine("i-1", "t", "10.0.0.1"),
         Machine("i-2", "t", ""),
         Machine("i-3", "t", "10.0.0.1", ended=True, why="Server.Spot"),
+        Machine("i-4", "t", "10.0.0.1", ended=True, stopped=True),
     ]
     first, second = service.asked
     assert (first["Filter.1.Name"], first["Filter.1.Value.1"]) == ("tag-key", "busbar:launch")

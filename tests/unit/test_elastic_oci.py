@@ -258,6 +258,8 @@ def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_ot
         (said(400, "QuotaExceeded", "bm-gpu quota"), CapacityError),
         (said(429, "TooManyRequests", "User-rate limit exceeded."), BusyError),
         (Answer(503, b"<html>"), BusyError),
+        (said(409, "IncorrectState", "The requested state conflicts with the present state of the resource."), BusyError),
+        (said(409, "InvalidatedRetryToken", "The provided retry token was used in an earlier request."), CloudError),
         (said(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found."), CloudError),
     ],
 )

@@ -100,7 +100,16 @@ def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeyp
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
+    late, listing = head.cloud.machines.pop("i-0002"), head.cloud.listing
+
+    def listed_later() -> Any:
+        found = listing()
+        head.cloud.machines.setdefault("i-0002", late)
+        return found
+
+    monkeypatch.setattr(head.cloud, "listing", listed_later)
     assert head.run("sweep") == 0
+    assert len(head.cloud.machines) == 2
     assert not head.cloud.running
     head.run("resume", "gpu-dy-p5-3")
     head.run("reconcile")

@@ -102,6 +102,13 @@ def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_it_again(
     assert not machine.program.parent.exists()
 
 
+def test_other_programs_in_the_exporters_folder_stay_when_it_is_removed(machine, capsys):
+    machine.main(capsys)
+    (machine.program.parent / "elastic.pyz").write_text("Slurm's")
+    machine.main(capsys, exporter=False)
+    assert [one.name for one in machine.program.parent.iterdir()] == ["elastic.pyz"]
+
+
 def test_iptables_admits_each_reader_once_and_its_rules_are_kept_for_the_next_boot(machine, capsys):
     machine.rules.write_text("old")
     machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (0, "new", "")}

@@ -89,10 +89,15 @@ def test_root_means_uid_0_or_sudo_without_a_password(node, user, sudo, root):
     assert slurm_facts.facts()["root"] is root
 
 
-def test_a_slurmd_that_reports_nothing_leaves_its_numbers_unknown(node):
-    node.said = {"sudo -n true": 0}
+def test_a_slurmd_that_reports_no_hardware_leaves_its_numbers_unknown(node):
+    node.said["slurmd -C"] = ""
     found = slurm_facts.facts()
-    assert (found["version"], found["cores"], found["memory_mib"]) == ("", [0, 0, 0], 0)
+    assert (found["cores"], found["memory_mib"]) == ([0, 0, 0], 0)
+
+
+def test_a_slurmd_that_does_not_report_its_version_is_lacking(node):
+    node.said = {"sudo -n true": 0}
+    assert slurm_facts.facts() == {"lacks": ["slurmd that reports its version (slurmd -V)"]}
 
 
 def test_a_missing_user_has_no_uid(node):
