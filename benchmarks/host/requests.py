@@ -274,7 +274,8 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
     """Return the request that measures again what `judged` finds slow, and searches for the cause of slowness or of a dead run.
 
-    If nothing is slow or dead, the request has no nodes, no retest and no trials.
+    If nothing is slow or dead, the request has no nodes, no retest and no trials. On one node, and with a budget of 0 s, it
+    has no trials.
     """
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = (slow or judged.died) and asked.nodes > 1 and budget_s > 0

@@ -20,8 +20,9 @@ class Check:
 
     Attributes:
         name: what was checked, usually one word.
-        state: pass, short, unknown, or skipped if the check could not be made.
-        why: sentences on what is wrong, or on the evidence that nothing is.
+        state: pass, short, unknown, or skipped if the check could not be made. `upgrade` is also skipped if the number is lower
+            than before a change, because the number alone does not show the cause.
+        why: sentences on what is wrong, on the evidence that nothing is, or on why the check was skipped.
     """
 
     name: str

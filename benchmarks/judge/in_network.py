@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `in-network` if switches reduced, unless the user's own limit applies."""
+    """Yield the check `in-network` if switches reduced, unless the user's own limit applies or no bound is known."""
     most = ceiling.in_network_gb_s(asked.shape, asked.nodes, found.scale)
     if asked.accept.gate_gb_s is not None or most is None or not transport.switches_reduced(found.line.get("transport"), asked):
         return

@@ -83,7 +83,7 @@ def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
 
 
 def is_final(looks: Looks) -> bool:
-    """Tell whether the result stays short even if all looks that could follow are fine."""
+    """Tell whether the result stays short even if all further looks up to the number `MOST` are fine."""
     return weigh(looks.slow, max(looks.of, MOST), looks.carried).answer == SHORT
 
 
@@ -99,7 +99,10 @@ def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
 
 
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
-    """Return the result of a measurement's looks; None if the plan has none, a look has no number, or there is no limit."""
+    """Return the result of a measurement's looks.
+
+    It is None if the plan has none, if a look or its number is missing, or if there is no limit.
+    """
     if not asked.plan.looks or limit is None:
         return None
     listed = [run.looks for run in found.runs.values()]

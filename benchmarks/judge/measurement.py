@@ -126,7 +126,7 @@ def read(text: str) -> Measurement:
 
 
 def last_json(text: str) -> Any:
-    """Return the JSON value in the last line of `text`; all its numbers are finite.
+    """Return the JSON value in the last line of `text`; its numbers are finite, and its integers have at most 64 bits.
 
     Raises:
         LineError: the last line is not such JSON.
@@ -193,7 +193,9 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
     *,
     checked: bool = True,
 ) -> Iterable[str]:
-    """Yield every reason why `run` is not a complete run of collective `name`.
+    """Yield the reasons why `run` is not a complete run of collective `name`.
+
+    A run without usable rows has no further reasons. Of contradictions in the rows, at most 4 are listed.
 
     Args:
         run: the run, as reported.

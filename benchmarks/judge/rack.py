@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield the check `nvl` if NVLink may join the nodes; if the run over it returned nothing, `collectives` reports that.
 
-    In a rehearsal the check is unknown, because a rehearsal has no NVLink. The limit is far above the rate of all rails
+    A rehearsed run over NVLink is unknown, because a rehearsal has no NVLink; without such a run a rehearsal has no check. The
+    limit is far above the rate of all rails
     together, so a result that meets it proves that NVLink was used, and no byte counter is needed.
     """
     run = found.runs.get(NVL)

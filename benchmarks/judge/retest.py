@@ -2,9 +2,9 @@
 
 A brief disturbance (another job's last packets, a busy node) does not recur in the same place; an intermittent fault does.
 Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks. A retest counts if every
-check that was short passes and no other check changes. If there is a search, it must also complete, and the only culprits that
-it may find are those of kind `between`. Only slowness is retested: wrong values, a wrong transport and missing rows are judged
-by the first measurement.
+check that was short, or unknown because the machine was busy, passes and no other check changes. If there is a search, it must
+also complete, and the only culprits that it may find are those of kind `between`. Only slowness is retested: wrong values, a
+wrong transport and missing rows are judged by the first measurement.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 
 
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
-    """Return the names of the steps to measure again: those whose checks are in state `short`.
+    """Return the names of the steps to measure again: those whose checks are short, or unknown because the machine was busy.
 
     There are none if one of these checks does not judge speed, or if so many looks were slow that later ones cannot change the
     result.

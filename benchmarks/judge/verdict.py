@@ -45,9 +45,10 @@ class Judgement:
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
         latency_us: out-of-place time at that collective's smallest size.
-        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale. None if it is unknown, or on one
+            rehearsed node.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        rows: by collective, the rows in which no number is missing and the size is not 0.
+        rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
         line: the measurement's line as read; fields that appear in no other attribute are unchecked.
         died: whether the deciding run died or hung, so that a search for the cause is needed.
@@ -136,7 +137,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
 
 
 def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield every reason why the deciding run proves nothing."""
+    """Yield the reasons why the deciding run proves nothing."""
     if found.refused:
         yield found.refused
         return

@@ -253,7 +253,7 @@ class SearchLine(NamedTuple):
 
     Attributes:
         needed: whether a cause was searched for; if not, the fields of the search are absent.
-        complete: whether the search finished within its budget.
+        complete: whether nothing was left to try within the budget and the limit of rounds.
         failed: why the search ended early.
         pairs: [node index, node index, busbw_gb_s] of each trial of a pair over all rails.
     """

@@ -93,7 +93,7 @@ class Launch(NamedTuple):
     Attributes:
         kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm,
             remote_shell or pyxis.
-        mpi_home: Open MPI's folder on every node.
+        mpi_home: Open MPI's folder on every node; with containerd and Pyxis, in the image.
         bind_to: the unit that mpirun binds each rank to.
         mca: Open MPI's parameters by name.
         prefix: whether to give mpirun `mpi_home` with --prefix, because Open MPI was moved after it was built.
@@ -254,7 +254,7 @@ class Trials(NamedTuple):
         size_bytes: message size of a trial over all rails.
         iterations: number of timed operations in a trial.
         pair_limit_gb_s: busbw that a healthy pair must reach; None if unknown.
-        whole_gb_s: busbw that the full ring reached; None if another collective than all-reduce was measured.
+        whole_gb_s: busbw that the full ring reached; None if another collective than all-reduce was measured, or nothing.
         off_ring: whether an all-to-all is slow, so that pairs outside the ring are tried too.
     """
 
@@ -274,7 +274,7 @@ class Search(NamedTuple):
     """Measure again what was short, then search for the cause within the budget.
 
     Attributes:
-        budget_s: time limit of the trials.
+        budget_s: after this time no round of trials begins; the last round may take up to 300 s longer.
         again: the request of the retest; None if nothing is measured again.
         trials: how trials run; None if no cause needs to be found.
     """
@@ -318,9 +318,9 @@ class EntryTest(NamedTuple):
     """Test new machines in pairs before they become nodes; the machines are known only when the test runs.
 
     Attributes:
-        timeout_s: time limit for the whole test.
+        timeout_s: after this time no round of trials begins.
         build, trials: how nccl-tests is built and how trials run, with placeholders for folders and without nodes.
-        limits: busbw that each pair must reach, by message size.
+        limits: busbw that the best pair of each machine must reach, by message size.
     """
 
     run_id: str
@@ -355,7 +355,8 @@ class BuildLine(NamedTuple):
         shared: path, in ssh's notation, of the sockets of SSH connections that the runner keeps open; empty if it keeps none.
         binaries: folder of the programs on every node.
         hashes: sha256 of each file in that folder, and of the image if there is one, by name.
-        mpi_home, cuda_home, nccl_home: folders that were found; CUDA's and NCCL's are inside the image if there is one.
+        mpi_home, cuda_home, nccl_home: folders that were found. If there is an image, they are inside it; with enroot, MPI's is
+            on the nodes.
         versions: versions of nccl-tests, MPI, CUDA and other components, by the component's name.
     """
 

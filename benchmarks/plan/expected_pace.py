@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from benchmarks.plan.steps import Step
     from catalogue import Shape
 
-#: Each size runs out of place and in place; for each placement, the program runs one more operation to check values.
+#: Each size runs out of place and in place; for each placement, the program runs one more operation to check values. Looks do
+#: not check values, so their time is overestimated a little.
 _PLACEMENTS, _CHECKS = 2, 1
 
 

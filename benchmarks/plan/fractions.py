@@ -20,7 +20,7 @@ _MIB = 1024**2
 #: that NVLink limits, and far above every broken one (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
 #: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
-#: nodes. Each share is 6 to 9 % below the lowest value in `catalogue.published`; the comments give the published shares.
+#: nodes. Each share is 6 to 9 % below the lowest value of one machine in `catalogue.published`; comments give published shares.
 #: Nothing is published where an entry is missing: for all collectives of V100 (2), and for some of A100 (3), H100 and H200 (4).
 #: A pair of GPUs that fell back to PCIe reaches 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {

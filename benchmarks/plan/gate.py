@@ -48,8 +48,9 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
     Args:
         plan: its first collective at its largest size decides.
-        shape: the ceiling is that of its slowest link, whether rails, NVLink or PCIe.
-        nodes: number of machines. The ring's ceiling applies to any number of them; on fewer than 4, the plan forces the ring.
+        shape: the lowest of its links' limits applies: rails, NVLink or PCIe. A limit of the slowest link must be published.
+        nodes: number of machines. The ring's ceiling applies to any number of them. On fewer than 4, the plan forces the ring
+            unless the stack sets NCCL_ALGO.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as one of 4
             GiB over real ones, so sizes count as multiplied by the scale.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.

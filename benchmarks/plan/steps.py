@@ -58,7 +58,7 @@ class Step:
         split: value of NCCL_TESTS_SPLIT; None for one group of all ranks.
         groups: how many groups run at once.
         iterations: timed operations per size.
-        warmup: untimed operations per size.
+        warmup: untimed operations before the timed ones.
         cycles: how often each size is measured.
         one_by_one: whether every operation is timed individually (`-I 1`).
     """
@@ -101,7 +101,10 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink between nodes is measured too: it joins the nodes, they fit in one rack, and a limit is known."""
+    """Tell whether NVLink between nodes is measured too: it joins the nodes, they fit in one rack, and a limit is known.
+
+    The plan's largest size must be 512 MiB or more.
+    """
     whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole
 

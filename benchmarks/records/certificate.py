@@ -58,8 +58,8 @@ class Acceptance:
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped one proves nothing.
         own_gate: whether the limit was the stack's own and not the rule's.
-        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each in GB/s; None if
-            there were none.
+        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each in GB/s; if a
+            place has more than 128, with their number and digest. None if there were none.
         retested: whether a retest of short results led to the pass.
         asked: digest of what was requested, as in the outputs.
         valid_days: period of validity.

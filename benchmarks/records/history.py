@@ -1,8 +1,8 @@
 """Keeps runs, sets a limit from earlier runs of the same kind, and reports what changed since the last of these.
 
 Passes with the same plan and versions set a limit; a run below it is short. Until there are enough of them, passes with other
-versions set a limit, too; a run below that one is not short, but the differences are reported. There is one file for each run;
-files are only added.
+versions set a limit, too. A run below that one is not short: its check `upgrade` is skipped and names the differences, and the
+verdict is unknown unless the stack allows that. There is one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SCHEMA = 1
 #: With fewer passes, there is no limit.
 NEEDED = 5
-#: A run is compared with this many of the last passes, and with the first `NEEDED`.
+#: A run is compared with this many of the last passes, and with the first `NEEDED`; with all if these are fewer than 10.
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0

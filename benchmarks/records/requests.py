@@ -242,7 +242,10 @@ def _listed(looks: Sequence[float]) -> Any:
 
 
 def _inside(found: Judgement, asked: Asked) -> list[float]:
-    """Return busbw inside each node (GB/s); empty if a node has no number, or in a rehearsal, where memory replaces NVLink."""
+    """Return busbw inside each node (GB/s); empty if the line does not list all nodes, or if a node has no number.
+
+    It is also empty in a rehearsal, where memory replaces NVLink.
+    """
     listed = found.line.get("steps")
     for step in listed if isinstance(listed, list) and found.scale == 1 else []:
         groups = step.get("groups_gb_s") if isinstance(step, dict) and step.get("stage") == NODE else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Larger files are not read, and larger records are not written.
+#: Larger files count as unreadable, and larger records are not written.
 MAX_BYTES = 4 * 1024 * 1024
 #: Timeout of one call to a URL, in s.
 TIMEOUT_S = 30.0
@@ -23,14 +23,14 @@ T = TypeVar("T")
 
 
 class StoreError(RuntimeError):
-    """A store cannot be reached; the message gives the reason in one sentence."""
+    """A store cannot be reached, read or written; the message gives the reason in one sentence."""
 
 
 class Store(Protocol):
     """Files under names such as `folder/file.json`."""
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write the whole file or nothing; return False if it already exists."""
+        """Write the file; return False if it already exists. A local folder and an object store never keep a part of a file."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in `folder`; an empty list if the folder does not exist."""
@@ -100,7 +100,7 @@ class _Local:
 
 
 class _Remote:
-    """A folder behind a URL, through fsspec; objects are written atomically."""
+    """A folder behind a URL, through fsspec. Object stores write atomically; other drivers may leave a part of a file."""
 
     def __init__(self, url: str) -> None:
         self._url = url

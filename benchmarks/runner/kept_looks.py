@@ -12,9 +12,9 @@ _KEPT = 128
 
 
 def key(request: Measure, machines: Sequence[str]) -> str:
-    """Return a name for these machines and what a look runs; other machines, sizes or settings have another name.
+    """Return a name for these machines and what a look runs; other machines, programs, sizes or variables have another name.
 
-    The number of looks does not change the name.
+    The numbers of looks and of operations do not change the name.
     """
     looks = [step for step in request.steps if step.stage == "looks"]
     ran = [[step.ranks.program, step.ranks.size, step.ranks.environment] for step in looks[:1]]

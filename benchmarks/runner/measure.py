@@ -231,7 +231,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory, and for each inventory this machine's clock before and after it."""
+    """Return every node's inventory, and for each of them this machine's clock before the first and after the last one."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
@@ -241,7 +241,7 @@ def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]]
 
 
 def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Measure) -> None:
-    """Refuse nodes with missing GPUs or another driver: mpirun's own error mentions neither."""
+    """Refuse nodes with another number of GPUs or another driver: mpirun's own error mentions neither."""
     for node, its in zip(nodes, found):
         if len(its["gpus"]) != request.gpus:
             raise Refusal("{} shows {} GPUs, but its shape has {}".format(node.name, len(its["gpus"]), request.gpus))

@@ -40,7 +40,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     Args:
         nodes: the nodes.
         found: one inventory for each node.
-        asked_at: this machine's clock before and after each inventory.
+        asked_at: for each node, this machine's clock before and after its inventory was taken; the range may be wider.
         hcas: the rails of the shape; empty if unknown.
         gpu: the GPU model of the shape; empty if unknown.
         port_gbit_s: line rate of the shape's rails; 0 if unknown.

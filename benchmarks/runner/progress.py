@@ -14,7 +14,7 @@ from benchmarks.runner import jobs, transcript
 _START_S = 5.0
 #: Weight of the expected time relative to the time seen so far.
 _TRUST = 0.1
-#: Shortest time between two reported rows; the row of the largest size is always reported.
+#: Shortest time between two reported rows; a row of the size that the step requests last is always reported.
 _APART_S = 1.0
 #: Below this size on real rails, latency dominates, and a share of the line rate is meaningless.
 _LARGE_BYTES = 64 << 20

@@ -1,4 +1,6 @@
-"""Checks that nodes can open TCP connections to each other on any port; if not, mpirun and NCCL would hang without a message.
+"""Checks that nodes can open TCP connections to each other; if not, mpirun and NCCL would hang without a message.
+
+Each node listens on one port, which its kernel chooses, as mpirun and NCCL do.
 
 This module also runs on each node, sent over SSH: it prints the port that it listens on, reads the addresses and ports to try
 from standard input, tries them and prints which failed.

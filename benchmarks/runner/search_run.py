@@ -80,7 +80,10 @@ def scale(request: Search, trials: Trials, here: str) -> int:
 
 
 def _refuse_busy(request: Search) -> None:
-    """Refuse to search while another job uses the GPUs; nodes that do not answer are left to the trials."""
+    """Refuse to search while another job uses the GPUs.
+
+    If a node does not answer, nothing is refused here: the first round asks for host names, and names the node in its failure.
+    """
     try:
         before, _ = measure.inventories(request.nodes, "")
     except Refusal:
@@ -129,7 +132,7 @@ def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
     """Return the full ring's busbw: of the first run or of the retest, whichever is better.
 
-    The first may have been low by chance.
+    The first may have been low by chance. Without a number of the first run, return None.
     """
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
@@ -139,7 +142,7 @@ def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Opt
 def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
     asking: plan.Search, samples: List[Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
-    """Go from round to round; return why it stopped early, None if it completed."""
+    """Go from round to round; return why it stopped early, None if there was no more to try or too many rounds have run."""
     deadline = began + request.budget_s
     while True:
         trials = asking.next_round()
@@ -247,7 +250,8 @@ class _Launch:
     ) -> Sample:
         """Return a group's busbw; in a rehearsal, take into account that ranks may have waited for processors.
 
-        A pair is not slow if this waiting may explain the whole shortfall; a link at half its rate is still slow.
+        A pair over all rails is not slow if this waiting may explain the whole shortfall from the pair limit. With a limit of
+        0.85 of the rate, a link at half its rate is still slow unless ranks waited for 0.41 of their time.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):

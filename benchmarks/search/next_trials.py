@@ -137,7 +137,10 @@ def _asks_for_planes(reading: Reading) -> bool:
 
 
 def _reference_pairs(reading: Reading, busy: Set[int]) -> List[Pair]:
-    """Return up to two pairs beyond doubt; three with three nodes, where any two pairs share a node."""
+    """Return up to two pairs beyond doubt; three with three nodes, where any two pairs share a node.
+
+    Of two nodes, return their only pair, even if it is in doubt.
+    """
     if reading.nodes == PAIR:
         return [(0, 1)]
     if reading.nodes == PAIR + 1:

@@ -140,11 +140,11 @@ class Search:
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges again, to find intermittent faults."""
+        """Yield the ring's edges again, to find intermittent faults; the closing edge of an odd ring is left out."""
         yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges in two rounds (two nodes: in one); the closing edge of an odd ring comes later."""
+        """Yield the ring's edges in two rounds (two nodes: in one); leave out the closing edge of an odd ring (`_partners`)."""
         count = self._nodes
         yield [trial_of(node, node + 1) for node in range(0, count - 1, 2)]
         if count > PAIR:

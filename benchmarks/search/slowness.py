@@ -117,7 +117,7 @@ class Slowness:
         return median(numbers) / self.healthy if numbers and self.healthy else 0.0
 
     def is_all_slow(self) -> bool:
-        """Tell whether even the healthiest pairs miss the pair limit."""
+        """Tell whether even the healthiest pairs miss the pair limit, or no pair has a number above 0."""
         if not self.pairs:
             return False
         return not self.healthy or (self.pair_limit is not None and self.healthy < self.pair_limit)
@@ -131,7 +131,10 @@ class Slowness:
         return min(tried) if tried else None
 
     def _is_short(self, sample: Sample) -> bool:
-        """Tell whether a ring is short: nearer to the short full ring than to a healthy pair."""
+        """Tell whether a ring is short: nearer to the short full ring than to a healthy pair.
+
+        If the full ring is not short or not known, a ring below the healthy range is short.
+        """
         if is_excused(sample):
             return False
         busbw_gb_s = sample.busbw_gb_s
