@@ -100,9 +100,9 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, alike: Collection[str]
 ) -> List[str]:
-    """Return a sentence for each device whose `key` differs from that of most devices of its name.
+    """Return a sentence for each device whose `key` differs from the most frequent value among devices of its name.
 
-    All devices in `alike` count as having one name.
+    All devices in `alike` count as having one name. Of two nodes, neither value is usual, but a difference is reported, too.
     """
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
@@ -110,11 +110,13 @@ def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
         for name, device in its.get(kind, {}).items():
             if device.get(key) not in (None, ""):
                 values.setdefault("" if name in alike else name, Counter())[device[key]] += 1
-    # Of two equally frequent values, the smaller counts as usual: the sentences must not depend on the order of the nodes.
+    # Of two equally frequent values, one is chosen by its text: the sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its.get(kind, {})):
             value, group = its[kind][name].get(key), "" if name in alike else name
-            if value not in (None, "") and values[group][usual[group]] > values[group][value]:
-                sentences.append(f"{node.name}: {name} has {what} {value}, but {usual[group]} is usual")
+            if value in (None, "") or value == usual[group]:
+                continue
+            often = "usual" if values[group][usual[group]] > values[group][value] else "as frequent"
+            sentences.append(f"{node.name}: {name} has {what} {value}, but {usual[group]} is {often}")
     return sentences

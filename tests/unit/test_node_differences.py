@@ -107,6 +107,19 @@ def test_an_interface_with_another_mtu_is_named(found):
     assert differences(found) == ["n0: eth0 has MTU 1500, but 9000 is usual"]
 
 
+def test_two_nodes_that_differ_are_reported_although_neither_value_is_usual(found):
+    found[1]["interfaces"]["eth0"]["mtu"] = 1500
+    for rail in found[0]["hca"].values():
+        rail["rate"] = "50 Gb/sec"
+    for order in (slice(0, 2), slice(1, None, -1)):
+        said = node_differences.differences(NODES[order], found[order], ASKED_AT[:2], RAILS)
+        assert sorted(said) == [
+            "n0: eth0 has MTU 9000, but 1500 is as frequent",
+            "n0: mlx5_0 has link rate 50 Gb/sec, but 100 Gb/sec is as frequent",
+            "n0: mlx5_1 has link rate 50 Gb/sec, but 100 Gb/sec is as frequent",
+        ]
+
+
 def test_a_clock_that_is_off_is_reported_with_its_offset(found):
     found[2]["clock"] = 940.0
     assert differences(found) == ["n2: its clock differs by 59 s from the head node's"]
