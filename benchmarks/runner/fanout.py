@@ -119,9 +119,13 @@ def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> Lis
     image is many GB.
     """
     there = shlex.quote(path)
-    check = f"echo {shlex.quote(digest + '  ' + path)} | sha256sum --check --quiet --strict - 2> /dev/null"
+    check, check_part = (
+        f"echo {shlex.quote(digest + '  ' + name)} | sha256sum --check --quiet --strict - 2> /dev/null"
+        for name in (path, path + ".part")
+    )
     part = shlex.quote(path + ".part")
-    take = f"mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {part} && mv {part} {there} && {check}"
+    # If the connection breaks, `cat` ends as if the file were complete, so the part is checked before it gets its name.
+    take = f"mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {part} && {check_part} && mv {part} {there}"
     local = nodes[0].address
     deadline = time.monotonic() + timeout_s
 
