@@ -31,7 +31,8 @@ class NodeRow:
         middle_pair_gb_s: the median busbw of its pairs.
         sent_gb: decimal GB that its rails sent from the start of the measurement to the end of the deciding run.
         least_rail_gb: decimal GB that its least used rail sent in the same time.
-        is_blamed: whether the search blames it, by itself or with other nodes.
+        is_blamed: whether the search blames it, by itself or with other nodes. A rail that is slow on all nodes, or a path that
+            pairs share, blames none.
     """
 
     name: str
@@ -47,7 +48,8 @@ class NodeRow:
 def rows(outputs: dict[str, Any]) -> list[NodeRow]:
     """Return a row for each node, in the order of the measurement."""
     search, transport = outputs.get("search") or {}, outputs.get("transport") or {}
-    blamed = {name for one in culprits(search) if one.get("kind") != "rail_plane" for name in one.get("nodes", [])}
+    named = [one for one in culprits(search) if one.get("kind") not in {"rail_plane", "between"}]
+    blamed = {name for one in named for name in one.get("nodes", [])}
     inside = outputs.get("inside_gb_s") or []
     tried = tried_pairs(search)
     found = []

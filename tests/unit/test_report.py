@@ -264,6 +264,12 @@ def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_ones():
     assert [inks[0, other + 1] for other in range(6)] == [inks[other + 1, 0] for other in range(6)]
 
 
+@pytest.mark.parametrize("kind", ["rail_plane", "between"])
+def test_the_node_table_blames_no_node_where_the_finding_says_that_none_is_to_blame(kind):
+    found = nodes.rows(of_eight(SLOW_NODE | {"kind": kind, "nodes": ["n0", "n1", "n7"]}))
+    assert not any(row.is_blamed for row in found)
+
+
 def test_the_node_table_shows_each_nodes_bandwidth_and_traffic_and_which_node_is_blamed():
     found = nodes.rows(of_eight(SLOW_NODE))
     assert [row.name for row in found if row.is_blamed] == ["n7"]
