@@ -129,7 +129,7 @@ def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Opti
         name: ", ".join(f"{busbw:.3g} GB/s with {other}" for other, busbw in sorted(its.items())[: _PARTNERS + 1]) + wanted
         for name, its in best.items()
     }
-    bad = {}  # type: Dict[str, str]
+    bad = {name: "no pair with this node was measured" for name in names if name not in best}
     needed = min(_PARTNERS, len(names) - 1)
     for name, its in best.items():
         if len(its) < needed:

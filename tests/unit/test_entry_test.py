@@ -81,6 +81,11 @@ def test_a_machine_that_was_tried_with_one_of_two_others_has_not_passed():
     assert found.bad["gpu-1"].endswith("it was tried with 1 of 2 others")
 
 
+def test_a_machine_of_which_no_pair_was_measured_has_not_passed_even_if_the_search_blames_nothing():
+    found = verdict("t", NAMES, line((0, 1, 24.0)), 20.0)
+    assert found.bad["gpu-3"] == "no pair with this node was measured"
+
+
 def test_a_machine_below_the_limit_with_every_partner_has_not_passed_even_if_the_search_blames_nothing():
     found = verdict("t", NAMES, line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 7.0)), 20.0)
     assert found.bad == {"gpu-1": "6 GB/s with gpu-2, 7 GB/s with gpu-3, 20 wanted"}
