@@ -118,7 +118,7 @@ def verify(
     try:
         statement = json.loads(payload)
         failures = tuple(_failures(statement, now, inputs_digest, allow_rehearsed))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         return _failed("malformed", f"what was signed is not a busbar acceptance ({error!r})")
     return Verification(failures, statement)
 

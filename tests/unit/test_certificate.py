@@ -194,6 +194,18 @@ def test_a_statement_signed_with_the_right_key_is_still_checked(said):
     assert check(sign_anything(said)) == ["malformed"]
 
 
+def test_a_signed_start_before_all_other_times_is_malformed():
+    said = {
+        "started": "0001-01-01T00:00:00Z",
+        "expires": "2025-12-21T04:49:00Z",
+        "verdict": "pass",
+        "rehearsed": False,
+        "scale": 1,
+    }
+    whole = {"_type": verifier.STATEMENT, "predicateType": verifier.PREDICATE, "predicate": said}
+    assert check(sign_anything(whole)) == ["malformed"]
+
+
 def sign_anything(said: Any) -> dict[str, Any]:
     payload = json.dumps(said).encode()
     return {
