@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 
 import pytest
 from hypothesis import given
@@ -135,6 +136,16 @@ def test_unchecked_values_are_unknown():
     judged = judge(with_step(RUN, rows=rows), ASKED)
     assert judged.verdict == "unknown"
     assert "were not checked" in judged.reasons[0]
+
+
+def test_only_values_that_were_checked_count_as_correct():
+    rows = rows_at(SPEED)
+    rows[5] = [*row(256, SPEED)[:2], [*row(256, SPEED)[2][:3], None]]
+    said = [
+        one.why[0] for text in (line(), with_step(RUN, rows=rows)) for one in judge(text, ASKED).checks if one.name == "values"
+    ]
+    whole, less = (int(re.search(r"\d+", why)[0]) for why in said)
+    assert whole - less == 1
 
 
 def test_a_busbw_above_what_any_algorithm_can_reach_is_unknown():
