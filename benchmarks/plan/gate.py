@@ -74,7 +74,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
     limits = [(share * bound, share, part, bound) for share, part, bound in asked if share is not None]
     if not limits or (least not in {part for _, _, part, _ in limits}):
         needed = size_text(smallest_bytes(plan, shape, nodes) or 0)
-        return Gate(name, size, None, f"the largest size is {size_text(size)}, but the gate needs at least {needed}")
+        real = f" outside a rehearsal, or 1/{scale} of that" if scale != 1 else ""
+        return Gate(name, size, None, f"the largest size is {size_text(size)}, but the gate needs at least {needed}{real}")
     limit, share, part, bound = min(limits)
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""
     why = f"{share:g} of {_WHOSE[part]} {bound:g} GB/s ({nodes} x {shape.name}{scaled})"
