@@ -71,6 +71,14 @@ def test_a_collective_that_does_not_decide_has_its_own_floor(name):
     assert any(f"{name} reached" in reason for reason in found.reasons)
 
 
+def test_a_size_that_a_test_rounds_down_keeps_its_floor():
+    plan = EVERYTHING.plan.model_copy(update={"sizes": Sizes(from_bytes=1024**2, to_bytes=8 * GIB, others_to_bytes=GIB)})
+    three = dataclasses.replace(EVERYTHING, plan=plan, nodes=3)
+    line = real(three, 0.85)
+    assert step(line, "all_gather")["rows"][-1][0] < GIB
+    assert [one.state for one in judged(line, three).checks if one.name == "floor all_gather"] == ["pass"]
+
+
 @pytest.mark.parametrize("name", ["all_reduce", "alltoall"])
 def test_a_larger_size_that_is_much_slower_than_a_smaller_one_is_short(name):
     line = real(EVERYTHING, 0.85)
