@@ -79,7 +79,7 @@ _UNBUILT = BuildLine(
     seconds=0.0,
 )
 #: Checks whose failure a slow node, rail or link may explain.
-_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks"})
+_SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks", "in-network"})
 
 
 def build(  # noqa: PLR0913, PLR0917 - everything that a build depends on

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 from measurement_line import ASKED, GPU4, a_plan, document
+from measurement_line import place as place_of
 
+from benchmarks.host import requests
 from benchmarks.judge.transport import least_bytes
 from benchmarks.judge.verdict import judge
 from benchmarks.plan import ceiling, ranks, steps
@@ -308,6 +310,11 @@ def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_the_g
     assert found.verdict == "short"
     (reason,) = found.reasons
     assert "where switches reduced, all_reduce reached 393.8 GB/s at 8 GiB; 0.53 of what rails and NVLink allow" in reason
+
+
+def test_rails_that_are_slow_where_switches_reduce_are_searched_for():
+    found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
+    assert json.loads(requests.search(place_of(EIGHT), EIGHT, found, 600, []))["trials"]
 
 
 def test_a_ring_is_judged_by_its_own_gate_even_where_switches_could_have_reduced():
