@@ -88,7 +88,7 @@ class Cloud(pulumi.runtime.Mocks):
         found = {
             name: tags
             for name, tags in self.running.items()
-            if all(({PROFILE: MINE} | tags).get(key.removeprefix("tag:")) in values for key, values in asked.items())
+            if all(_matches({PROFILE: MINE} | tags, key, values) for key, values in asked.items())
             and (kinds is None or tags.get("its type", "p5.48xlarge") in kinds)
         }
         return {"ids": list(found), "privateIps": [f"10.1.0.{20 - n}" for n in range(len(found))]}
@@ -113,6 +113,13 @@ WANTED = merged(GIVEN["aws"], {"name": "training", "timezone": "Asia/Tokyo", "pr
 }
 #: Half of all resources are security group rules for file systems, so only tests of file systems have file systems.
 STORED = {"storage": {"lustre": {"mirrors": [{"path": "/data"}]}, "home": {}}}
+
+
+def _matches(tags: dict[str, str], key: str, values: list[str]) -> bool:
+    """Tell whether a machine passes one filter of DescribeInstances."""
+    if key == "tag-key":
+        return any(value in tags for value in values)
+    return tags.get(key.removeprefix("tag:")) in values
 
 
 def program(

@@ -1,8 +1,9 @@
 """The running nodes, as the account reports them, and those that an update would terminate.
 
 They are found by the tag with the stack's name, and also by their instance profile if only this stack uses it, else by the tag
-with the cluster's name. Tags from their launch then tell their pool. The source is the account and not the state, so that
-machines of an update that failed halfway count, too. The provider's list of instances has no tags, so each tag needs a query.
+with the cluster's name, except login nodes, which have that tag, too. Tags from their launch then tell their pool. The source is
+the account and not the state, so that machines of an update that failed halfway count, too. The provider's list of instances has
+no tags, so each tag needs a query. Nodes that start, stop or are stopped count as running.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pulumi_aws import ec2
 
 from components import terminations
 from components.aws.compute import INDEX_TAG, MADE_TAG, POOL_TAG
-from components.aws.launch_inputs import STACK_TAG
+from components.aws.launch_inputs import LOGIN_TAG, STACK_TAG
 from components.aws.tagged_machines import ALIVE
 from components.left_behind import this_stack
 from components.report_findings import reason
@@ -69,10 +70,11 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
         ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
     else:
         ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
-    # Machines that Slurm started have the same profile; Slurm terminates them.
-    slurms = _having(pulumi.Output.from_input({"tag-key": [TOKEN_TAG]})) if wanted.slurm else pulumi.Output.from_input({})
-    everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), slurms=slurms).apply(
-        lambda its: _less({name: at for one in its["some"] for name, at in one.items()}, its["slurms"])
+    # Slurm's machines have the same profile or cluster's name, but Slurm terminates them. Login nodes have that name, too.
+    keys = [*([TOKEN_TAG] if wanted.slurm else []), *([LOGIN_TAG] if profile_arn is None else [])]
+    others = _having(pulumi.Output.from_input({"tag-key": keys})) if keys else pulumi.Output.from_input({})
+    everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), others=others).apply(
+        lambda its: _less({name: at for one in its["some"] for name, at in one.items()}, its["others"])
     )
     pools = {}
     for _, key, one in wanted.located:

@@ -692,6 +692,13 @@ def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_
     assert program(before, running=mine | others)[0].made, "with the settings of their launch, machines stay"
 
 
+def test_with_a_shared_instance_profile_login_nodes_do_not_count_as_machines_to_terminate():
+    launched = program(OWN_PROFILES)[0]
+    ran_there = {name: its["tags"] for _, name, its in launched.made if "busbar:index" in its.get("tags", {})}
+    login = {"i-login": launched.named("cluster-login-instance")["tags"]}
+    assert program(OWN_PROFILES, running=ran_there | login)[0].made
+
+
 def test_when_a_stack_stops_using_an_existing_profile_its_machines_are_found_before_the_new_profile_exists():
     launched = program(OWN_PROFILES)[0]
     ran_there = {
