@@ -124,7 +124,7 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
 
 def _planned(wanted: Aws, key: str, machines: Machines) -> PlannedSet:
     shape = machines.row
-    queue = next(queue.name for queue in wanted.queues if machines in queue.machines)
+    queue = wanted.queue_of(key)
     folder, image, starts = job_folder(wanted.storage.home_mount), wanted.ranks_run_in, wanted.slurm and machines.dynamic
     return PlannedSet(
         name=key,

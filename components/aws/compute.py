@@ -199,8 +199,8 @@ class Pool(pulumi.ComponentResource):
         ]
 
     def _tags(self) -> dict[str, str]:
-        queue = next(queue for queue in self._wanted.queues if self._machines in queue.machines)
-        names = {"busbar:queue": queue.name, "busbar:compute-resource": self._machines.name, "busbar:node-type": "compute"}
+        queue = self._wanted.queue_of(self._key)
+        names = {"busbar:queue": queue, "busbar:compute-resource": self._machines.name, "busbar:node-type": "compute"}
         ours = {STACK_TAG: this_stack(), POOL_TAG: self._key, MADE_TAG: self._made_of}
         return {**self._wanted.named(self._key), **names, **ours}
 

@@ -527,6 +527,10 @@ class Aws(Model):
             for index, one in enumerate(queue.machines):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
 
+    def queue_of(self, key: str) -> str:
+        """Return the name of the queue whose entry of machines has the key `key`; entries of two queues may be equal."""
+        return next(queue.name for queue in self.queues for one in queue.machines if f"{queue.name}-{one.name}" == key)
+
     @property
     def has_dynamic(self) -> bool:
         """Whether a scheduler may start machines."""

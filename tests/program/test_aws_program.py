@@ -352,6 +352,16 @@ def test_every_queue_has_its_own_template_and_machines():
     assert sorted(one["instanceType"] for one in found.of("LaunchTemplate")) == ["p4d.24xlarge", "p5.48xlarge"]
 
 
+def test_equal_entries_of_two_queues_belong_each_to_its_own_queue():
+    queues = [
+        {"name": name, "machines": [GPU | {"type": "p5.48xlarge", "static": 0, "dynamic": 4}]} for name in ("gpu", "test")
+    ]
+    families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
+    found, seen = program(families | {"queues": queues})
+    assert [one.launcher.queue for one in seen["cluster"].planned] == ["gpu", "test"]
+    assert sorted(one["tags"]["busbar:queue"] for one in found.of("LaunchTemplate")) == ["gpu", "test"]
+
+
 def test_queues_in_another_order_keep_their_machines():
     more = {"name": "test", "machines": [{"name": "p4", "type": "p4d.24xlarge", "static": 2}]}
     gpu = {"name": "gpu", "machines": [GPU | {"type": "p5.48xlarge"}]}
