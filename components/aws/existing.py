@@ -105,9 +105,11 @@ def _rule(name: str) -> GroupRule:
         "vpc/getSecurityGroupRule:getSecurityGroupRule",
         lambda: vpc.get_security_group_rule(security_group_rule_id=name),
     )
+    # The provider writes a group of another account, in a peered VPC, as ACCOUNT/ID; none of this stack's machines is in it.
+    group = found.referenced_security_group_id or ""
     return GroupRule(
         out=found.is_egress,
         protocol=found.ip_protocol,
         ports=(int(found.from_port or 0), int(found.to_port or 0)),
-        peer=found.referenced_security_group_id or found.cidr_ipv4 or "",
+        peer=found.cidr_ipv4 or ("" if "/" in group else group),
     )

@@ -105,7 +105,8 @@ class GroupRule:
         out: whether it lets traffic out; otherwise in.
         protocol: `tcp`, `udp` ..., `-1` for all.
         ports: first and last port; meaningless if the protocol is `-1`.
-        peer: id of the group, or the IPv4 network, on the other side; empty for peers that are not judged (prefix lists, IPv6).
+        peer: id of the group, or the IPv4 network, on the other side; empty for peers that are not judged (prefix lists, IPv6,
+            groups of other accounts).
     """
 
     out: bool

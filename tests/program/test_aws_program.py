@@ -444,6 +444,20 @@ def test_existing_security_groups_are_used_unchanged_for_machines_and_file_syste
     assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
 
 
+def test_a_rule_that_names_a_group_of_another_account_does_not_stop_the_judgement_of_the_others():
+    answers = network_of()
+    listed, one = answers["getSecurityGroupRules"], answers["getSecurityGroupRule"]
+
+    def rules(args: dict[str, Any]) -> dict[str, Any]:
+        return {"ids": [*listed(args)["ids"], "peered"]}
+
+    def rule(args: dict[str, Any]) -> dict[str, Any]:
+        peered = {"ipProtocol": "-1", "isEgress": False, "referencedSecurityGroupId": "111122223333/sg-9"}
+        return peered if args["securityGroupRuleId"] == "peered" else one(args)
+
+    assert owned(existing(groups=OWN_GROUPS), getSecurityGroupRules=rules, getSecurityGroupRule=rule)[0].made
+
+
 def mounted(**systems: Any) -> dict[str, Any]:
     """Return a stack in an existing network that mounts existing file systems."""
     return existing(groups=OWN_GROUPS) | {"storage": {"lustre": None, "home": None} | systems}
