@@ -202,11 +202,11 @@ def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
 def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """More machines than a reservation contains, summed over all entries that use it."""
-    for name in dict.fromkeys(one.purchase.reservation for _, _, one in wanted.located if one.purchase.reservation):
-        users = [(path, key, one) for path, key, one in wanted.located if one.purchase.reservation == name]
-        first = users[0][2]
-        held = [each for each in _reservations(facts, first) if each.instance_type == first.type]
+    """More machines of a type than a reservation or a group contains, summed over all entries of that type that use it."""
+    asked = ((one.purchase.reservation, one.type) for _, _, one in wanted.located if one.purchase.reservation)
+    for name, kind in dict.fromkeys(asked):
+        users = [its for its in wanted.located if (its[2].purchase.reservation, its[2].type) == (name, kind)]
+        held = [each for each in _reservations(facts, users[0][2]) if each.instance_type == kind]
         machines = sum(len(one.numbers) + one.dynamic for _, _, one in users)
         room = sum(each.instances for each in held)
         if held and machines > room:

@@ -1055,6 +1055,15 @@ def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():
     }
 
 
+@pytest.mark.parametrize(("newer", "refused"), [(2, []), (3, ["aws.queues[0].machines[1].purchase.reservation"])])
+def test_a_group_with_reservations_of_two_types_has_room_for_machines_of_each_type(newer, refused):
+    same = {"placement": "none", "purchase": {"option": "odcr-group", "reservation": GROUP}}
+    entries = [{"name": kind.partition(".")[0], "type": kind, **same} for kind in ("p5.48xlarge", "p5en.48xlarge")]
+    wanted = built({"queues": [{"name": "gpu", "machines": [entries[0] | {"static": 8}, entries[1] | {"static": newer}]}]})
+    facts = replace(FACTS, groups={GROUP: (ODCR, replace(ODCR, id="cr-2", instance_type="p5en.48xlarge", instances=2))})
+    assert [one.path for one in RULES["reservation-size"].findings(wanted, facts)] == refused
+
+
 def test_a_deployment_type_that_the_region_does_not_offer_breaks_only_the_rule_openzfs_type():
     seed = built(merged(lustre(clientKey=PRINT), home(deployment="SINGLE_AZ_HA_1", throughput="512 MB/s")))
     assert {found.rule for found in check(RULES, seed, FACTS)} == {"openzfs-type"}
