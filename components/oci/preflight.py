@@ -140,7 +140,11 @@ def _image(compartment: str, image: str) -> Image | None:
 
 
 def _newest(compartment: str, login: Login) -> str | None:
-    """Return the newest platform image of the login node's family that supports its shape; None if there is none."""
+    """Return the newest platform image of the login node's family that supports its shape; None if there is none.
+
+    Images for GPUs, minimal images and images for Arm are left out, and so are the compartment's own images, which the list has,
+    too: only a platform image is in no compartment.
+    """
     family = login.family
     found = _ask(
         f"platform images of {login.image_family}",
@@ -156,7 +160,10 @@ def _newest(compartment: str, login: Login) -> str | None:
             ).images
         ),
     )
-    plain = [one for one in found if not re.search("GPU|Minimal|aarch64", f"{one.display_name} {one.operating_system_version}")]
+    vendors = [one for one in found if not one.compartment_id]
+    plain = [
+        one for one in vendors if not re.search("GPU|Minimal|aarch64", f"{one.display_name} {one.operating_system_version}")
+    ]
     able = [one.id for one in plain if f"{one.operating_system_version}.".startswith(f"{family.version_prefix}.")]
     return next(iter(able), None)
 

@@ -232,6 +232,7 @@ LISTED = [
     {"id": "minimal", "displayName": "Canonical-Ubuntu-22.04-Minimal-2026", "operatingSystemVersion": "22.04 Minimal"},
     {"id": "gpu", "displayName": "Oracle-Linux-9.5-Gen2-GPU-2026", "operatingSystemVersion": "9"},
     {"id": "other", "displayName": "Oracle-Linux-8.10-2026", "operatingSystemVersion": "8"},
+    {"id": "own", "displayName": "ours", "operatingSystemVersion": "9", "compartmentId": "ocid1.compartment.oc1..ours"},
     {"id": "newest", "displayName": "Oracle-Linux-9.7-2026.02.28-0", "operatingSystemVersion": "9"},
     {"id": "older", "displayName": "Oracle-Linux-9.5-2025.05.19-0", "operatingSystemVersion": "9"},
 ]
@@ -249,7 +250,7 @@ def test_a_login_node_without_an_image_gets_the_newest_platform_image_of_its_fam
 
 
 def test_a_region_without_a_platform_image_for_the_login_node_is_refused_with_the_key_that_names_one(asked):
-    _, refused = asked(account(getImages={"images": LISTED[:3]}), **LOGIN)
+    _, refused = asked(account(getImages={"images": LISTED[:4]}), **LOGIN)
     assert refused.startswith(
         "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"
     )
