@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import pulumi
 from pulumi_oci import _utilities, core, limits
 
+from components.left_behind import ids_in_state
 from components.oci import existing
 from components.oci.tagged_machines import living
 from components.report_findings import look_up, refuse
@@ -142,7 +143,7 @@ def _image(compartment: str, image: str) -> Image | None:
 def _newest(compartment: str, login: Login) -> str | None:
     """Return the newest platform image of the login node's family that supports its shape; None if there is none.
 
-    Images for GPUs, minimal images and images for Arm are left out, and so are the compartment's own images, which the list has,
+    Images for GPUs, minimal images and images for Arm are left out. So are the compartment's own images, which the list has,
     too: only a platform image is in no compartment.
     """
     family = login.family
@@ -200,8 +201,22 @@ def _existing(wanted: Oci) -> Facts:
         },
         running={name: sizes.get(label, 0) for label, name in labels.items()},
         made={name: tags[label][MADE_FOR] for label, name in labels.items() if MADE_FOR in tags.get(label, {})},
-        strays={label: size for label, size in sizes.items() if label not in labels and tags[label].get(OWNER) == wanted.name},
+        strays={label: sizes[label] for label in _strays(wanted, [*networks, *single.values()]) if label not in labels},
     )
+
+
+def _strays(wanted: Oci, found: list[Any]) -> list[str]:
+    """Return the display names of this stack's machines in `found` that are replaced or deleted unless a pool has their name.
+
+    Another `oci.name` replaces a new VCN, whose DNS label it is, and so all machines in it. Machines of another name may also
+    belong to a stack of the same name elsewhere; the state tells.
+    """
+    mine = [one for one in found if (one.freeform_tags or {}).get(OWNER) == wanted.name]
+    others = [one for one in found if (one.freeform_tags or {}).get(OWNER) not in {None, wanted.name}]
+    if others and wanted.network.existing is None:
+        known = ids_in_state()
+        mine += [one for one in others if one.id in known]
+    return [one.display_name for one in mine]
 
 
 def _single(compartment: str) -> dict[str, Any]:

@@ -104,8 +104,8 @@ class Facts:
         login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
         made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name;
             absent without machines or tag.
-        strays: number of nodes in each cluster network (or single instance) of this stack whose pool is gone, by the network's
-            display name.
+        strays: number of nodes in each cluster network (or single instance) of this stack that no pool has any more, because
+            the pool is gone or `oci.name` changed, by the network's display name.
         running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if it has neither.
         subnets: subnets that the stack file names, by OCID.
         oldest: names of the nodes of a pool that shrinks but keeps nodes, oldest first, by pool name.

@@ -122,6 +122,17 @@ def test_nodes_of_the_same_name_in_another_stack_are_not_counted_as_the_stacks_o
     assert ("set oci.allowReplace to 4" in refused) is refuses
 
 
+@pytest.mark.parametrize(("known", "changes", "refuses"), [({"cn"}, {}, True), (set(), {}, False), ({"cn"}, OWN, False)])
+def test_another_cluster_name_that_replaces_the_network_and_its_nodes_is_refused(asked, monkeypatch, known, changes, refuses):
+    monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
+    tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made"}
+    there = [
+        {"id": "cn", "state": "RUNNING", "displayName": "before-gpu", "instancePools": [{"size": 2}], "freeformTags": tags}
+    ]
+    _, refused = asked(account(**network_of(getClusterNetworks={"clusterNetworks": there})), **changes)
+    assert ("has no pool for before-gpu any more: 2 running nodes would be terminated" in refused) is refuses, refused
+
+
 def test_only_the_nodes_that_are_added_need_room(asked):
     there = {"clusterNetworks": [{"state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 1}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
