@@ -47,8 +47,8 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
 
 
 def reason(error: Exception) -> str:
-    """Return the service's message about a failed look-up."""
+    """Return the service's message about a failed look-up; the name of the error's class if it has no message."""
     text = str(error)
     for before in (" returned an error: ", "api error "):
         text = text.partition(before)[2] or text
-    return text.strip().splitlines()[0].rstrip(".")
+    return (text.strip().splitlines() or [type(error).__name__])[0].rstrip(".")
