@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from config.oci.facts import Facts
 from config.oci.model import Oci
-from config.rule import ERROR, Breach, rule
+from config.rule import ERROR, Breach, known, rule
 
 #: Networks of the RDMA rails; first boot assigns the addresses on Oracle Linux 7, and the vendor's agent does on later images.
 RAIL_NETWORKS = (ipaddress.IPv4Network("192.168.0.0/16"), ipaddress.IPv4Network("10.224.0.0/12"))
@@ -66,20 +66,22 @@ def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 
 @rule("subnet-room", ERROR, "OCI Networking: three addresses of each subnet are reserved")
-def subnet_room(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """More machines and servers than the private subnet has addresses."""
-    room = wanted.private.num_addresses - _RESERVED_ADDRESSES
+def subnet_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
+    """More machines and servers than the private subnet has addresses; only the account knows those of an existing subnet."""
+    own = wanted.network.existing
+    private = ipaddress.IPv4Network(known(facts.subnets, own.private_subnet, "subnet").cidr) if own else wanted.private
+    room = private.num_addresses - _RESERVED_ADDRESSES
     nodes = sum(pool.nodes + pool.dynamic for pool in wanted.pools)
     servers = sum(system.addresses for system in wanted.storage.made.values())
     if room < nodes:
         yield Breach(
             wanted.network.at("private"),
-            f"is {wanted.private}, which has room for {room} machines; {nodes} nodes are requested",
+            f"is {private}, which has room for {room} machines; {nodes} nodes are requested",
         )
     elif room < nodes + servers:
         yield Breach(
             wanted.network.at("private"),
-            f"is {wanted.private}, which has {room} addresses; {nodes} nodes and the servers of the file systems need "
+            f"is {private}, which has {room} addresses; {nodes} nodes and the servers of the file systems need "
             f"{nodes + servers}, so it must be larger",
         )
 

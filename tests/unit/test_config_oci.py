@@ -733,7 +733,8 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
     # image-import judges without the account's answers, and the other four rules apply only to stacks with Slurm.
-    assert {one.rule for one in notes} == set(ASKED) - {
+    # subnet-room needs the account only for existing subnets.
+    assert {one.rule for one in notes} - {"subnet-room"} == set(ASKED) - {
         "image-import",
         "enroot-unchecked",
         "slurm-fallback-domains",
@@ -766,6 +767,14 @@ def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused
     assert own.homes == Homes(("/opt/openmpi-5.0.8",), usual.homes.cuda, ("/opt/nccl",))
     (said,) = refused(oci=pool(software={"mpi": ["openmpi"]}))
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
+
+
+def test_the_room_of_an_existing_subnet_is_judged_by_its_own_range_and_only_if_the_account_was_asked():
+    many, judged = wanted(**OWN, **pool(nodes=300)), RULES["subnet-room"].findings
+    assert [one.severity for one in judged(many, Facts())] == [NOTE]
+    assert not list(judged(many, own(PRIVATE, cidr="10.9.0.0/20")))
+    (found,) = judged(many, own(PRIVATE, cidr="10.9.0.0/24"))
+    assert found.sentence.startswith(f"{AT}.privateSubnet is 10.9.0.0/24, which has room for 253 machines")
 
 
 def test_a_growing_pool_and_an_unchanged_pool_terminate_no_node():
