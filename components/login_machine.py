@@ -33,7 +33,8 @@ def announced(
 ) -> local.Command:
     """Return the Command that waits on the operator's machine, at most `timeout_s`, until first boot has finished or failed.
 
-    The Command's output tells whether first boot has failed. Later updates do not wait again for the same machine.
+    The Command's output tells whether first boot has failed. A later update waits again only for another machine, another
+    address or another `timeout_s`.
     """
     wait = remote_scripts.read("wait_for_banner")
     return local.Command(

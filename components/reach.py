@@ -78,7 +78,7 @@ class Reach(Protocol):
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network; None if the nodes must be asked."""
+        """CIDR of the nodes' front-end network, or on Kubernetes its interface; None if the nodes must be asked."""
 
     @property
     def copies_transcripts(self) -> bool:
@@ -124,7 +124,8 @@ class Reach(Protocol):
 class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
-    No machine needs an SSH key for another machine before first contact, so nodes launch with only the operator's public key.
+    No machine needs an SSH key for another machine before first contact, so nodes launch with only the operator's public key;
+    dynamic nodes also launch with that of Slurm's controller.
     Host keys that are not pinned are learned on the jump host, over the private network.
 
     Attributes:

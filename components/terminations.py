@@ -19,7 +19,7 @@ class Ending:
 
     Attributes:
         pool: the pool's name.
-        shape: the machines' shape.
+        shape: the machines' shape, or what a message calls them if their shapes are not known.
         machines: id and address of each, such as `i-0123 (10.1.0.4)`.
         asked: whether the user wants them to terminate, because the stack file requests fewer machines.
     """

@@ -131,7 +131,7 @@ AllowReplace = Annotated[
     Field(
         ge=0,
         description="Number of GPU machines that an update may replace because their image, shape or launch settings "
-        "changed; remove this key afterwards.",
+        "changed, because their entry is gone, or because of --replace; remove this key afterwards.",
         examples=[2],
     ),
 ]

@@ -80,7 +80,7 @@ class Acceptance(pulumi.ComponentResource):
         expected = Whole(outputs.expected(asked, price))
         self.expected = pulumi.Output.from_input(expected).apply(lambda its: its.fields)
         if pulumi.runtime.is_dry_run():
-            runs = "these nodes always run" if planned.start_limit_s else "jobs start the nodes, which cost only while they run"
+            runs = "these nodes always run" if planned.start_limit_s else "jobs start the nodes that do not always run"
             pulumi.log.info(f"{expectation(asked, price, rents=stack.rents)}\n  runs:     {runs}", self)
         controller = cluster.inventory.apply(_controller)
         records = Records(f"{name}-records", Keeping(stack.target, stack.records), mine)

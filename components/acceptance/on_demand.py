@@ -1,7 +1,7 @@
 """Stage `job`: for nodes that Slurm starts, the measurement as a job that people submit, and the result of its last run.
 
-Such nodes are billed by the hour, so a person's `sbatch` starts them, not an update. Only if the nodes always run (`alwaysOn`),
-the update submits the job itself.
+Such nodes are billed by the hour, so a person's `sbatch` starts them, not an update. Only if at least two nodes always run
+(`alwaysOn`) outside a Capacity Block, the update submits the job itself.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from components.reach import Head, last_line
 class Ready(pulumi.ComponentResource):
     """All nodes answer, have finished their first boot, have all rails up, and have each other's host keys.
 
-    Creates: one Command for all nodes, which runs on the jump host or on the operator's machine.
+    Creates: one Command for all nodes, which runs on the operator's machine, or on the machine that runs kubectl.
     Outputs: `head`, the head node with its pinned host key; `shape`, the catalogue's row or what the nodes report (known at
     preview if the stack names a complete row); `network`, CIDRs (on Kubernetes, the interface) of the front end.
     """

@@ -3,7 +3,8 @@
 If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines:
 those with the nodes' profile, or, if the stack file names that profile, those with the stack's tag. The provider generates the
 names of roles and profiles, so two stacks of one name share neither roles nor profiles nor the host key's SSM parameter.
-Profiles that the stack file names are used as they are; their owner decides what their roles may do.
+Profiles that the stack file names are used as they are; their owner decides what their roles may do. With such a profile, the
+login node's SSM parameter has the cluster's name.
 """
 
 from __future__ import annotations

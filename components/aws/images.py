@@ -1,6 +1,7 @@
 """Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the family, by its SSM parameter.
 
-The result is used only for new machines; running machines keep their AMI (`components.aws.compute`, `login_node`).
+The result is used only for new launch templates and new login nodes. Running machines keep their AMI, and a launch template
+keeps it for its new machines, too (`components.aws.compute`, `login_node`).
 """
 
 from __future__ import annotations

@@ -26,8 +26,11 @@ _POOL = "AWS::EC2::CapacityReservationPool"
 def judge(wanted: Aws) -> None:
     """Judge `wanted` by all rules except the suppressed ones, with the account's answers.
 
+    The account is not asked if `preflight` is false, or if a rule that needs no account finds an error.
+
     Raises:
-        pulumi.RunError: with one sentence for each error; Capacity Blocks on offer follow if the stack file requests the list.
+        pulumi.RunError: with one sentence for each error; Capacity Blocks on offer follow if the stack file requests the list
+            and the account was asked.
     """
     # Rules that need no account come first: asking about an instance type that does not exist is useless.
     findings = check(RULES, wanted, Facts(), wanted.suppress)
@@ -73,7 +76,7 @@ def _gather(wanted: Aws) -> Facts:
 
 
 def _running(wanted: Aws, key: str) -> int:
-    """Return how many of this cluster's machines run for the entry `key`, no matter who started them."""
+    """Return how many machines of clusters of this name run for the entry `key`, no matter who started them."""
     tags = {"busbar:cluster": wanted.name, POOL_TAG: key}
     named = [ec2.GetInstancesFilterArgs(name=f"tag:{name}", values=[value]) for name, value in tags.items()]
     found = ask(

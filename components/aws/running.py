@@ -1,9 +1,9 @@
 """The running nodes, as the account reports them, and those that an update would terminate.
 
 They are found by the tag with the stack's name, and also by their instance profile if only this stack uses it, else by the tag
-with the cluster's name, except login nodes, which have that tag, too. Tags from their launch then tell their pool. The source is
-the account and not the state, so that machines of an update that failed halfway count, too. The provider's list of instances has
-no tags, so each tag needs a query. Nodes that start, stop or are stopped count as running.
+with the cluster's name; login nodes have that tag, too, and are left out. Tags from their launch then tell their pool. The
+source is the account and not the state, so that machines of an update that failed halfway count, too. The provider's list of
+instances has no tags, so each tag needs a query. Nodes that start, stop or are stopped count as running.
 """
 
 from __future__ import annotations

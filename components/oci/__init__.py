@@ -1,1 +1,1 @@
-"""Oracle Cloud Infrastructure: network, login node and a cluster network of bare-metal GPU nodes."""
+"""Oracle Cloud Infrastructure: network, login nodes, file systems, and bare-metal GPU nodes in cluster networks or alone."""

@@ -33,7 +33,8 @@ class Place:
         search_domain: DNS domain of the nodes' subnet.
         vcn: OCID of the existing VCN; empty if the stack creates the VCN.
         tenancy: OCID of the tenancy; empty if it was not looked up.
-        staying: names of the pools whose machines already run with the stack file's settings.
+        staying: names of the pools whose machines already run with the stack file's settings, in this domain; empty if the
+            account was not asked.
     """
 
     availability_domain: str
@@ -46,6 +47,9 @@ class Place:
 
 def judge(wanted: Oci) -> Place:
     """Judge `wanted` by all rules except the suppressed ones, with the account's answers; return where the cluster goes.
+
+    The account is not asked if `preflight` is false, or if a rule that needs no account finds an error. Without the account's
+    answers, rules about running nodes judge nothing.
 
     Raises:
         pulumi.RunError: with one sentence for each error.

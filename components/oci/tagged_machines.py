@@ -17,7 +17,10 @@ _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
 def stack_tags(wanted: Oci) -> dict[str, str]:
-    """Return the tags of every resource that this stack creates; they distinguish it from other stacks' resources."""
+    """Return the tags of the stack's resources; they distinguish them from those of stacks with another name.
+
+    Nodes of cluster networks lack the tag `STACK`.
+    """
     return {**wanted.all_tags, STACK: pulumi.get_stack()}
 
 

@@ -90,7 +90,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class ElasticIps:
-    """Elastic IP addresses of the account in one region: the maximum, how many there are, and how many this cluster has."""
+    """Elastic IP addresses of the account in one region: the maximum, their number, and that of clusters of this name."""
 
     quota: int
     held: int
@@ -155,7 +155,7 @@ class Facts:
         placement_groups: strategy by name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run, by the quota's name; None if the service does not report the quota.
         quota_used: vCPUs of the quota that are certainly in use, by the quota's name.
-        running: running machines of an entry of machines, by its key.
+        running: running machines of an entry of machines, by its key, of all clusters of this name.
         subnets, security_groups: those that the stack file names, by id; None if there is no such subnet or group.
         vpcs: VPCs of those subnets, by id.
         elastic_ips: by region name; None if the service does not report the quota.

@@ -96,7 +96,7 @@ class Volume(Model):
 
 
 class Login(Model):
-    """The login node: the only machine with a public address, through which all others are reached."""
+    """The login node, through which all nodes are reached; only login nodes have public addresses."""
 
     type: str = Field(default="m5.8xlarge", description="Instance type.", examples=["m5.2xlarge"])
     image: _Image | None = Field(
@@ -111,8 +111,8 @@ class Login(Model):
     root: Volume = Field(default=Volume(), description="Root volume of the login node (gp3).")
     elastic_ip: bool = Field(
         default=False,
-        description="Give the login node an Elastic IP address, which it keeps when it is stopped; like any public address, it "
-        "costs 0.005 USD an hour, also while the login node is stopped.",
+        description="Give the login node an Elastic IP address, which it keeps when it is stopped; additional login nodes get "
+        "none. Like any public address, it costs 0.005 USD an hour, also while the login node is stopped.",
         examples=[True],
     )
 
@@ -303,7 +303,7 @@ class Machines(Model):
 class Queue(Model):
     """A queue of machines."""
 
-    name: str = Field(description="Name of the queue, unique in the stack.", examples=["gpu"])
+    name: str = Field(description="Name of the queue. Queues of the same name are one queue in Slurm.", examples=["gpu"])
     machines: Annotated[tuple[Machines, ...], AfterValidator(some)] = Field(description="Machines, one entry for each type.")
 
 
@@ -412,7 +412,7 @@ class Storage(Model):
 
     @property
     def stays(self) -> bool:
-        """Whether a file system remains when the stack is destroyed."""
+        """Whether a file system that the stack creates remains when the stack is destroyed."""
         return any(system.on_destroy == "retain" for system in self.systems.values())
 
 
@@ -457,8 +457,8 @@ class Aws(Model):
     login: Login = Field(default=Login(), description="The login node.")
     image: _Image | None = Field(
         default=None,
-        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of imageFamily when the nodes are "
-        "launched, and keeps it.",
+        description="Id of the nodes' AMI; null takes AWS's newest Deep Learning image of imageFamily when an entry's launch "
+        "template is created, and keeps it for all nodes of the entry.",
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
@@ -544,7 +544,8 @@ class Aws(Model):
     def made_of(self, machines: Machines) -> str:
         """Return a hash of all settings that cannot change while machines run; if one changes, the machines are replaced.
 
-        Tags, time zone, keys, the login node and the text of first boot are not part of the hash.
+        Tags, time zone, keys, the login node and the text of first boot are not part of the hash. Neither are the names of the
+        cluster, queue and entry, although other names replace the machines, too.
         """
         systems = {
             key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))

@@ -28,7 +28,7 @@ _Breaches = Iterator[Breach]
 
 
 def _reservations(facts: Facts, one: Machines) -> tuple[Reservation, ...]:
-    """Return the reservations that `one` names; none if it names none, or a group that is not a pool."""
+    """Return the reservations that `one` names; none if it names none, one that does not exist, or a group that is no pool."""
     name = one.purchase.reservation
     if not name:
         return ()
@@ -145,7 +145,7 @@ def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-kind", ERROR, f"{_EC2} CapacityReservationValidator", number=17)
 def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
-    """A Capacity Block instead of an on-demand reservation, or the reverse; or a reservation that is not active."""
+    """A Capacity Block instead of an on-demand reservation, or the reverse; or one neither active nor a scheduled block."""
     for path, _, one in wanted.located:
         for held in _reservations(facts, one):
             if held.block != (one.purchase.option == BLOCK):
@@ -170,8 +170,8 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
                 then = "until then its nodes are down, as `sinfo -R` shows; Slurm's controller starts them at that time"
                 if one.numbers:
                     then = (
-                        "the update waits at most half an hour for that time. With static: 0, the update prepares everything "
-                        "else now"
+                        "the update waits at most half an hour for that time, and fails at once if it is later. With static: "
+                        "0, the update prepares everything else now"
                     )
                 yield Breach(f"{path}.purchase.reservation", f"is {held.id}, which begins at {held.start}; {then}")
 
@@ -257,7 +257,7 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.dynamic",
                 f"is {one.dynamic}, and aws.slurm is not set: only a scheduler of your own can start them, from the entry's "
-                "launch template. They count against quota and addresses, and are never measured",
+                "launch template. They are counted as users of addresses, but not of the quota, and are never measured",
             )
 
 
@@ -330,7 +330,10 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """More vCPUs than the account may run beside those that already run; reservations were counted when they were created."""
+    """More vCPUs for static machines than the account may run beside those that already run.
+
+    Dynamic machines are not counted. Reservations were counted when they were created.
+    """
     earlier: Counter[str] = Counter()
     for path, key, one in wanted.located:
         its = one.quota
@@ -365,7 +368,10 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("elastic-ips", ERROR, "VPC user guide, Amazon VPC quotas: Elastic IP addresses per Region")
 def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
-    """More Elastic IP addresses than the account may have: the NAT gateway of a new VPC uses one, too."""
+    """More Elastic IP addresses than the account may have, with one for the login node; a new VPC's NAT gateway uses one, too.
+
+    Without `elasticIp` nothing is judged.
+    """
     if not wanted.login.elastic_ip:
         return
     found = known(facts.elastic_ips, wanted.region, "Elastic IP addresses in")

@@ -214,7 +214,7 @@ def _side(path: str, name: str, cidr: str, group: SecurityGroup) -> slurm_rules.
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
-    """A login node's group that lets in the whole Internet although allowWorld is not set."""
+    """A login node's group that lets in SSH from the whole Internet although allowWorld is not set; IPv6 is not judged."""
     groups = wanted.network.groups
     if groups is None or wanted.access.allow_world:
         return

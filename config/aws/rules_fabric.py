@@ -1,4 +1,4 @@
-"""Rules about EFA, placement groups, zones and networks; they need only the configuration and group names."""
+"""Rules about EFA, placement groups, zones, networks and containers; only the region and the groups are looked up."""
 
 from __future__ import annotations
 
@@ -144,13 +144,14 @@ def placement_strategy(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("placement-block", WARNING, f"{_EC2} capacity blocks and placement groups", number=11)
 def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A placement group together with a Capacity Block."""
+    """A placement group together with a Capacity Block; `managed` creates none there."""
     for path, _, one in wanted.located:
         if one.purchase.option == BLOCK and one.placement in {"managed", "existing"}:
+            owned = one.placement == "managed"
+            then = "no group is created for it" if owned else "the group may have no room although the block has some"
             yield Breach(
                 f"{path}.placement",
-                f"is {one.placement} with a Capacity Block; set none, because the block is already in one place and the group "
-                "may have no room although the block has some",
+                f"is {one.placement} with a Capacity Block; set none, because the block is already in one place, and {then}",
             )
 
 

@@ -134,7 +134,7 @@ def not_nvidia(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("names", ERROR, f"{_CLUSTER} NameValidator, ClusterNameValidator, DuplicateNameValidator", guard=True, number=39)
 def names(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Names that the scheduler or the vendor would refuse, or that are not unique."""
+    """Names that the scheduler or the vendor would refuse, or entries whose queue and name together are not unique."""
     if not _NAME.fullmatch(wanted.name) or len(wanted.name) > _CLUSTER_CHARACTERS:
         yield Breach(
             "aws.name",
@@ -178,7 +178,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("left-out", ERROR, "machines have the indexes from 0 to static - 1")
 def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Indexes to leave out that no machine has, or the indexes of all machines."""
+    """Indexes to leave out that no machine has, or the indexes of all machines; with static 0 nothing is judged."""
     for path, _, one in wanted.located:
         nobody = sorted({number for number in one.leave_out if number >= one.static})
         if one.static and nobody:

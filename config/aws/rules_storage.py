@@ -83,7 +83,7 @@ def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("lustre-key-unchecked", WARNING, f"{_LUSTRE} Installing the Lustre client, which states no fingerprint")
 def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Ubuntu's client, signed by a key whose fingerprint nobody has checked."""
+    """Ubuntu's client on nodes, signed by a key whose fingerprint nobody has checked; the login node is not judged."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.client_key is None and wanted.family.release:
         yield Breach(

@@ -1,1 +1,1 @@
-"""The configuration of an existing Kubernetes cluster: which pods are needed, and how its control plane is reached."""
+"""The configuration of an existing Kubernetes cluster: which pods are needed, and where kubectl runs."""

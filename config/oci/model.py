@@ -85,7 +85,7 @@ def _shape(value: str) -> str:
 
 
 class Login(Model):
-    """The login node: the only machine with a public address, through which all others are reached."""
+    """The login node, through which all nodes are reached; only login nodes have public addresses."""
 
     image: Annotated[str, _ocid("image")] | None = Field(
         default=None,
@@ -375,7 +375,7 @@ class Storage(Model):
 
     @property
     def stays(self) -> bool:
-        """Whether servers remain in the private subnet when the stack is destroyed."""
+        """Whether servers that the stack creates remain in the private subnet when the stack is destroyed."""
         return self.lustre is not None and self.lustre.on_destroy == "retain"
 
 
@@ -420,7 +420,8 @@ class Oci(Model):
     allow_replace: AllowReplace = Field(
         default=0,
         description="Number of GPU machines that an update may terminate because their image, shape or launch settings "
-        "changed, or because a pool shrinks (OCI terminates the oldest nodes of the pool); remove this key afterwards.",
+        "changed, because a pool shrinks (OCI terminates the oldest nodes of the pool), or because a pool is removed; remove "
+        "this key afterwards. With `preflight: false` the machines are not counted.",
         examples=[2],
     )
     preflight: bool = Field(

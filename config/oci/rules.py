@@ -23,7 +23,10 @@ def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
 
 @rule("image-compiler", ERROR, "NVIDIA/nccl-tests: c2cb96f (-std=c++14 since 2.16.9), 365b92a (GCC 5)", guard=True)
 def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """A measured pool whose compiler cannot build NVIDIA's nccl-tests; the user's own archive may contain another version."""
+    """A measured pool of static nodes whose compiler cannot build NVIDIA's nccl-tests.
+
+    Ranks in a container are not judged, and neither is an archive of the user's own, which may contain another version.
+    """
     wanted: Any = stack.wanted
     if wanted.container is not None or not stack.measure.nccl_tests.is_url:
         return

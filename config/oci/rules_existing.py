@@ -106,13 +106,13 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-room", ERROR, "OCI Networking, ListPrivateIps; three addresses of each subnet are reserved")
 def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """Fewer free addresses than the stack will use."""
+    """Fewer free addresses than static nodes and new file systems will use; dynamic nodes are not counted."""
     named = _named(wanted, facts)
     if named is None:
         return
     running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
     needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
-    if not any(running.values()):  # when nodes run, the file systems' servers already have their addresses
+    if not any(running.values()):  # when nodes run, the file systems' servers usually have addresses
         needed += sum(system.addresses for system in wanted.storage.made.values())
     path, name, subnet = named.private
     if needed > subnet.free:
@@ -185,7 +185,10 @@ def _side(one: _Named) -> slurm_rules.Side:
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A public subnet open to SSH from the whole Internet, like OCI's default security list, although allowWorld is not set."""
+    """A public subnet open to SSH from the whole Internet, like OCI's default security list, although allowWorld is not set.
+
+    Rules for IPv6 are not judged.
+    """
     named = _named(wanted, facts)
     if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
         yield Breach(

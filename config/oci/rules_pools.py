@@ -97,7 +97,10 @@ def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("domain", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An availability domain that does not exist, or none in the stack file although no domain or several offer the shapes."""
+    """An availability domain that does not exist, or none in the stack file.
+
+    None is accepted if the account was asked and exactly one domain offers the shapes.
+    """
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
             yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so it is not looked up; name it")
@@ -273,10 +276,8 @@ def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
         price = PRICES.get(then.partition(":")[0])
         oldest: tuple[str, ...] = ()
         if running and now != then:
-            count, why = (
-                running,
-                "needs new machines, because its shape, image, boot volume, file systems, subnet or container runtime changed",
-            )
+            changed = "shape, image, boot volume, file systems, subnet, container runtime or clusterNetwork"
+            count, why = running, f"needs new machines, because its {changed} changed"
         elif running and here != facts.placed.get(pool.name, here):
             count, why = running, f"needs new machines in {here}, because its machines run in {facts.placed[pool.name]}"
         else:

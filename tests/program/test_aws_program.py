@@ -1262,7 +1262,7 @@ def test_a_failed_look_up_on_aws_names_the_question_the_permission_and_the_key_t
     words = "Throttling: Rate exceeded" if refusal is Throttled else "UnauthorizedOperation: You are not authorized"
     assert f"could not be looked up: {words}" in said
     assert f"the right to {right}" in said
-    assert said.endswith("set aws.preflight: false to look up nothing.")
+    assert said.endswith("set aws.preflight: false to skip such look-ups.")
 
 
 class Unheard(Refused):

@@ -206,7 +206,7 @@ def test_a_failed_look_up_names_the_question_the_right_and_the_key_that_avoids_i
     assert refused.startswith(f"oci.preflight is true, but {what}")
     assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
     assert f"the right to {right}" in refused
-    assert refused.endswith("set oci.preflight: false to look up nothing.")
+    assert refused.endswith("set oci.preflight: false to skip such look-ups.")
     assert "Traceback" not in refused
 
 

@@ -422,7 +422,8 @@ SHAPES = facts().shapes["AD-1"]
 OLDEST = "oci.pools[0] has fewer nodes than now run, and the vendor terminates the oldest nodes first"
 UNPRICED = " (price unknown)"
 OTHERS = (
-    "oci.pools[0] needs new machines, because its shape, image, boot volume, file systems, subnet or container runtime changed"
+    "oci.pools[0] needs new machines, because its shape, image, boot volume, file systems, subnet, container runtime or "
+    "clusterNetwork changed"
 )
 #: Rule -> its cases: changes to the stack, the account's facts, and the beginning of the sentence.
 ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
