@@ -74,7 +74,7 @@ class Rule(Generic[M, F]):
             for path, text in self.judge(wanted, facts):
                 yield Finding(self.id, self.severity, path, text)
         except NotAskedError as missing:
-            yield Finding(self.id, NOTE, self.id, f"was not checked: no account was asked for {missing}")
+            yield Finding(self.id, NOTE, self.id, f"was not checked, because this is not known: {missing}")
         except UnreadError:
             return
 

@@ -119,7 +119,9 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield from (_limit(found, asked, limit) for limit in asked.accept.own_limits)
     yield _spread(found, asked)
     yield looks.judge(_looks(found, asked), asked)
-    whole = (f"{len(planned) - 1} other steps are complete",)
+    unfinished = [SPREAD] if (spread := found.runs.get(SPREAD)) is None or spread.failed else []  # the check `spread` judges it
+    others = [step.name for step in planned if step.name not in {asked.plan.collective, *unfinished}]
+    whole = (f"{len(others)} other steps are complete",)
     yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)
     for step in planned:
         run = found.runs.get(step.name)

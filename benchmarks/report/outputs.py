@@ -111,7 +111,7 @@ def expected(asked: Asked, own_price: Price | None) -> dict[str, Any]:
         "asked": asked.digest(),
         "shape": asked.shape.name,
         "nodes": asked.nodes,
-        "busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes),
+        "busbw_gb_s": ceiling.predicted_gb_s(asked.shape, asked.nodes, asked.plan.collective),
         "curve": predicted(asked),
         "gate": asdict(bound) | {"notes": list(bound.notes)},
         "cost": cost(asked, own_price),
@@ -134,7 +134,7 @@ def cost(asked: Asked, own_price: Price | None) -> dict[str, Any] | None:
     if price is None:
         return None
     an_hour = asked.nodes * price.usd_per_node_hour
-    busbw_gb_s = ceiling.predicted_gb_s(asked.shape, asked.nodes)
+    busbw_gb_s = ceiling.predicted_gb_s(asked.shape, asked.nodes, asked.plan.collective)
     return {
         "usd_per_hour": an_hour,
         "usd_per_hour_per_gb_s": None if not busbw_gb_s else float(f"{an_hour / busbw_gb_s:.4g}"),
@@ -200,7 +200,7 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
     what = {
         "node": f"node {nodes} is slow with every partner",
         "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}",
-        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; its other rails are fine",
+        "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; not all its rails are slow",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
         "group": f"{nodes} are slow together, and no smaller group of them is",
         "between": f"pairs of {nodes} are slow when many run at once and fine when few do: the links between leaf "

@@ -175,6 +175,9 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"{__doc__}\n")
         return 2
     stack, *past = (json.loads(Path(path).read_text()) for path in (argv[0], *argv[2:]))
+    if stack["measured"]["gate"] is None:
+        sys.stderr.write(f"web_page: there is nothing to show: {'; '.join(stack['measured']['reasons'])}\n")
+        return 1
     outputs = flat(stack["expected"], stack["measured"]) | {"target": stack["target"], "nodes": stack["nodes"]}
     for path in write(outputs, Path(argv[1]), past[0] if past else None):
         sys.stdout.write(f"{path}\n")

@@ -804,6 +804,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             FACTS,
             "aws.storage.home.mount is /home, and aws.storage.lustre.mount is /home/fsx; neither",
         ),
+        (
+            {"storage": {"lustre": {"mount": "/home/ubuntu/data"}, "home": None}},
+            FACTS,
+            "aws.storage.lustre.mount is /home/ubuntu/data, which overlaps /home/ubuntu, the folder with the keys",
+        ),
     ],
     "mount-scratch": [
         (lustre(mount="/scratch/fast"), FACTS, "aws.storage.lustre.mount is /scratch/fast, where the machines' local disks are")
@@ -1045,7 +1050,7 @@ def test_without_an_account_the_rules_that_need_an_account_give_only_notes():
         "image-system",
         "root-size",
     }
-    assert all("no account was asked for" in each.text for each in found)
+    assert all("was not checked, because this is not known" in each.text for each in found)
 
 
 def test_a_reservation_that_was_not_looked_up_is_noted_and_does_not_pass():

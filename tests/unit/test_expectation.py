@@ -8,8 +8,10 @@ import pytest
 from measurement_line import GPU4, a_plan, document
 
 from benchmarks.judge.verdict import judge
+from benchmarks.plan import ceiling
 from benchmarks.plan.asked import Asked
 from benchmarks.report.expectation import expectation
+from benchmarks.report.outputs import expected
 from catalogue import Price
 from config.accept import Accept
 
@@ -24,6 +26,14 @@ def test_a_preview_names_machines_price_wire_healthy_numbers_and_gate_in_lines_o
     assert [line.split()[:2] for line in lines[4:-1]] == [["1", "GiB"], ["2", "GiB"], ["4", "GiB"]]
     assert lines[-1] == "  gate:     170 GB/s at 4 GiB: 0.85 of the ring ceiling 200 GB/s (2 x BM.GPU4.8)"
     assert max(map(len, lines)) <= 100
+
+
+def test_the_expected_busbw_and_its_price_are_those_of_the_deciding_collective():
+    asked = Asked(a_plan(1 << 30, 4 << 30, collectives=("alltoall",)), GPU4, 2)
+    found = expected(asked, PRICE)
+    assert found["busbw_gb_s"] == ceiling.predicted_gb_s(GPU4, 2, "alltoall") != ceiling.predicted_gb_s(GPU4, 2)
+    assert found["curve"][-1]["busbw_gb_s"] <= found["busbw_gb_s"]
+    assert found["cost"]["usd_per_hour_per_gb_s"] == pytest.approx(48 / found["busbw_gb_s"], rel=1e-3)
 
 
 @pytest.mark.parametrize("accept", [Accept(scale=4000), Accept(scale=4000, gate_gb_s=160)])

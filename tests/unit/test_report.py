@@ -123,6 +123,14 @@ def test_files_are_written_from_the_outputs_that_the_engine_prints(tmp_path):
     assert (tmp_path / "out" / "busbw.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_for_a_stack_that_measured_nothing_the_command_says_why_there_is_no_page(tmp_path, capsys):
+    found = whole(line()) | {"expected": None, "measured": outputs.nothing_measured("gpu", "gpu has no nodes yet")}
+    (tmp_path / "outputs.json").write_text(json.dumps(found))
+    assert web_page.main([str(tmp_path / "outputs.json"), str(tmp_path / "out")]) == 1
+    assert capsys.readouterr().err == "web_page: there is nothing to show: gpu has no nodes yet\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_the_previous_run_is_drawn_if_there_is_one(tmp_path):
     stack = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in ASKED.plan.sizes_bytes]))
     before = [{"size_bytes": size, "out_of_place": {"busbw_gb_s": 0.01}} for size in ASKED.plan.sizes_bytes]

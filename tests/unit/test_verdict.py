@@ -161,6 +161,17 @@ def test_an_unsteady_fabric_is_short_although_its_mean_is_fast_enough():
     assert "vary by 9.0 % (p99 / p50 is 1.80)" in judged.reasons[0]
 
 
+def test_a_spread_step_that_failed_is_not_counted_among_the_complete_steps():
+    said = [
+        one.why[0]
+        for text in (line(), with_step("spread", failed="it hung"))
+        for one in judge(text, ASKED).checks
+        if one.name == "collectives"
+    ]
+    whole, less = (int(why.split()[0]) for why in said)
+    assert whole - less == 1
+
+
 def test_a_run_without_a_timed_spread_passes_only_if_allow_skipped_names_the_spread():
     without = dataclasses.replace(ASKED, plan=a_plan(spread_iterations=0))
     judged = judge(line(without), without)
