@@ -57,6 +57,7 @@ class Search:
         self._rounds = []  # type: List[List[Sample]]
         self._asked = []  # type: List[Trial]
         self._done = False
+        self._repeats = 0
         self._steps = self._plan()
 
     def next_round(self) -> List[Trial]:
@@ -140,16 +141,23 @@ class Search:
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges again, to find intermittent faults; the closing edge of an odd ring is left out."""
-        yield from chain(self._edges(), self._confirm(), self._apart(), self._narrow())
+        """Yield the ring's edges again, to find intermittent faults; of an odd ring, each time another edge is left out."""
+        self._repeats += 1
+        yield from chain(self._edges(self._repeats), self._confirm(), self._apart(), self._narrow())
 
-    def _edges(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges in two rounds (two nodes: in one); leave out the closing edge of an odd ring (`_partners`)."""
+    def _edges(self, first: int = 0) -> Iterator[List[Trial]]:
+        """Yield the ring's edges in two rounds (two nodes: in one).
+
+        The edges of an odd ring do not fit into two rounds. The edge that ends at node `first` is left out; the first time,
+        that is the closing edge, which `_partners` tries.
+        """
         count = self._nodes
-        yield [trial_of(node, node + 1) for node in range(0, count - 1, 2)]
+        start = first % count if count % 2 else 0
+        ring = [(start + step) % count for step in range(count)]
+        yield [trial_of(ring[at], ring[at + 1]) for at in range(0, count - 1, 2)]
         if count > PAIR:
             closing = [] if count % 2 else [trial_of(0, count - 1)]
-            yield [trial_of(node, node + 1) for node in range(1, count - 1, 2)] + closing
+            yield [trial_of(ring[at], ring[at + 1]) for at in range(1, count - 1, 2)] + closing
 
     def _partners(self) -> Iterator[List[Trial]]:
         """Yield partners i XOR 2^k for growing k; a node without such a partner gets any free one."""

@@ -493,6 +493,20 @@ def test_a_pair_that_is_slow_only_beside_others_is_not_a_bad_link():
     assert [one for one in search.finding().culprits if one.kind != "between"] == []
 
 
+def test_an_intermittent_closing_edge_of_an_odd_ring_is_found_like_any_other_edge():
+    """Each edge is fine in its first trial and slow in the later ones."""
+    for edge in ((0, 8), (3, 4), (7, 8)):
+        search, seen = Search(9, 2, 40.0, whole_gb_s=20.0), 0
+        while trials := search.next_round():
+            samples = []
+            for trial in trials:
+                slow = set(edge) <= set(trial.nodes) and seen > 0
+                seen += set(edge) <= set(trial.nodes) and len(trial.nodes) == 2
+                samples.append(Sample(trial, 20.0 if slow else 50.0, ""))
+            search.record(samples)
+        assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("link", edge)], edge
+
+
 def test_disturbances_cause_no_blame_at_any_size():
     assert sum(one.wrong for nodes in (8, 64) for one in Case(nodes, 20, (0,), disturbed=0.02, short=True).scores()) == 0
 
