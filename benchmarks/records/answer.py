@@ -102,7 +102,7 @@ def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[s
     name = hashlib.sha256(source.encode()).hexdigest()
     made = folder / _MADE_FROM
     try:
-        if not made.exists() or made.read_text() != name:
+        if not (folder / "report.html").exists() or not made.exists() or made.read_text() != name:
             from benchmarks.report import web_page  # noqa: PLC0415 - costs a second, which runs without a report save
 
             web_page.write(request["outputs"], folder, past, tuple(changes))

@@ -285,7 +285,10 @@ class _Launch:
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
     def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
-        """Write the script that repeats a culprit's worst trial and a fine one; return its path, or "" without a script."""
+        """Write the script that repeats a culprit's worst trial and a fine one; return its path, or "" if there is none.
+
+        There is none for a culprit without a trial of its own, or if the script cannot be written.
+        """
         tried = [each for each in one.evidence if (_blames(one, each) if one.rails else not each.trial.rails)]
         if one.kind == "between" or not tried:
             return ""  # slowness of the kind `between` shows only while many pairs run at once
@@ -298,7 +301,10 @@ class _Launch:
             variables = program_run.added(together.job.argv)
             runs.append(measure_again.Run(self._named(trial), together.members[0].ranks, together.job.argv, variables))
         path = os.path.join(self._here, name)
-        measure_again.write(path, runs)
+        try:
+            measure_again.write(path, runs)
+        except OSError:  # such as a full disk: the culprit is worth more than its script
+            return ""
         return path
 
     def _named(self, trial: Trial) -> str:

@@ -276,6 +276,9 @@ def test_a_report_is_drawn_once_and_again_only_when_something_is_different(drawi
     assert page.stat().st_mtime_ns == first
     run(drawing, 1, share=0.97)
     assert page.stat().st_mtime_ns != first
+    page.unlink()
+    run(drawing, 1, share=0.97)
+    assert page.exists(), "a deleted page is drawn again"
     run(drawing, 2)
     assert ">last run<" in page.read_text(), "the previous run's curve has a label beside the new run's"
 

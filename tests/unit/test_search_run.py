@@ -114,6 +114,14 @@ def test_a_planted_fault_is_found_with_its_evidence_and_the_next_command(fabric,
     assert [pair for pair in line["pairs"] if pair[2] < 85]
 
 
+def test_a_culprit_whose_script_cannot_be_written_is_named_nevertheless(fabric):
+    """A folder in place of the script stands in for a full disk."""
+    (fabric.home / ".busbar" / "runs" / "search1" / "again1.sh").mkdir(parents=True)
+    (culprit,) = fabric.search(["node", [3], [], 0.5])["culprits"]
+    assert culprit["nodes"] == ["node-3"]
+    assert "again1.sh" not in culprit["next"]
+
+
 def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_of_them_are_named(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
