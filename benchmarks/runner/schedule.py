@@ -1,7 +1,7 @@
 """Sets up a Slurm cluster on the request's nodes: this node becomes its controller, and all nodes run its jobs.
 
-Nothing is installed. A machine in another Slurm cluster is not changed. Munge's key is created on this node, is sent to the
-others over SSH, and exists nowhere else.
+Nothing is installed. A machine in another Slurm cluster is not changed. Munge's key is created on this node and sent to the
+other nodes over SSH; no other machine has it.
 """
 
 import json
@@ -41,7 +41,8 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     fanout.keep(request.nodes)
     known = _facts(request)
     cluster = cluster_of(request, known)
-    say("Slurm {}: {} on {} nodes, queue {}".format(known[0]["version"], cluster.controller, len(known), request.queue))
+    said = (known[0]["version"], cluster.controller, len(known), request.queue)
+    say("Slurm {}: controller {}, {} nodes, queue {}".format(*said))
     key = _set_up(request.nodes[:1], _controller(cluster))[0]["key"]
     _set_up(request.nodes, dict(_member(cluster), key=key))
     wait(request, began, say)
@@ -87,7 +88,7 @@ def problems_of(node: Node, its: Facts, request: Schedule) -> List[str]:
     if node == request.nodes[0] and not its["controls"]:
         found.append(f"{node.name} has no slurmctld, but the head node must be the controller")
     if not all(its["cores"]) or not its["memory_mib"]:
-        found.append(f"{node.name}: slurmd -C reports neither processors nor memory")
+        found.append(f"{node.name}: slurmd -C does not report both processors and memory")
     if its["devices"] != list(range(request.gpus)):
         shown = ", ".join(f"nvidia{number}" for number in its["devices"]) or "none"
         found.append(f"{node.name} must have {request.gpus} GPUs in /dev, from nvidia0 on, but has {shown}")
@@ -154,7 +155,7 @@ def _set_up(nodes: List[Node], given: Dict[str, Any]) -> List[Dict[str, Any]]:
 
 
 def wait(request: Schedule, began: float, say: jobs.Say) -> None:
-    """Wait until every node takes jobs; a node that somebody took out of service is reported at once."""
+    """Wait until every node takes jobs; a node that is drained in Slurm is reported at once."""
     said = ""
     while True:
         late = time.monotonic() - began > request.timeout_s

@@ -16,8 +16,8 @@ from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
-#: Types with this many vCPUs or more have two processors (EC2 instance types, p4d and p5). Slurm compares only the product of
-#: processors, cores and threads.
+#: Types with this many vCPUs or more count as machines with two processors, as p4d and p5 are (EC2 user guide, instance types).
+#: For another type this may be wrong without harm: Slurm compares only the product of processors, cores and threads.
 _TWO_SOCKETS = 96
 
 

@@ -1,6 +1,6 @@
 """Run a command in a container: its own namespaces, the image's files over the machine's /usr, and the requested mounts.
 
-It makes the same system calls as enroot's helpers. An image here has no operating system, so /usr is the host's.
+It makes the same system calls as the helpers of enroot and runc. An image here has no operating system, so /usr is the host's.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def show_processes(root: Path) -> None:
 
 
 def enter(*, as_root: bool = False) -> None:
-    """Enter new user and mount namespaces as the same user; as root, only a mount namespace."""
+    """Enter a new user namespace, in which the user stays the same, and a new mount namespace; `as_root`: only the latter."""
     if as_root:
         if _libc.unshare(_NEW_MOUNTS) != 0:
             fail(f"runc: failed to create mount namespace: {os.strerror(ctypes.get_errno())}")
@@ -95,7 +95,7 @@ def build(rootfs: Path, runtime: Path, mounts: Sequence[tuple[Path, Path]], *, w
 
 
 def _system(root: Path, rootfs: Path, *, writable: bool) -> None:
-    """Mount the machine's programs, and over them the image's own files."""
+    """Mount the machine's programs, and over them the image's own files; copy the image's /etc."""
     for entry in Path("/").iterdir():
         if entry.is_symlink():
             (root / entry.name).symlink_to(entry.readlink())
@@ -137,6 +137,6 @@ def run(root: Path, command: Sequence[str], environment: Mapping[str, str], user
         os.setgid(user[1])
         os.setuid(user[0])
     try:
-        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - the purpose of a container
+        os.execvpe(command[0], list(command), dict(environment))  # noqa: S606 - a container runs the command that it is given
     except OSError as error:
         fail(f"enroot-switchroot: failed to execute: {command[0]}: {error.strerror}")

@@ -120,7 +120,7 @@ def test_nothing_is_reported_about_healthy_nodes():
         ({"slurm_uid": None}, "gpu-a has no user slurm"),
         ({"root": False}, "gpu-a: sudo asks the login user for a password"),
         ({"controls": False}, "gpu-a has no slurmctld, but the head node must be the controller"),
-        ({"memory_mib": 0}, "gpu-a: slurmd -C reports neither processors nor memory"),
+        ({"memory_mib": 0}, "gpu-a: slurmd -C does not report both processors and memory"),
         ({"devices": [0, 1, 3]}, "gpu-a must have 8 GPUs in /dev, from nvidia0 on, but has nvidia0, nvidia1, nvidia3"),
     ],
 )

@@ -110,8 +110,8 @@ void debug_start(int device, const struct rail *front_end)
     info(INIT | BOOTSTRAP, "Bootstrap: Using %s:%s<0>", front_end->netdev, inet_ntoa(front_end->address));
 }
 
-// Whether the network supports GPU Direct RDMA. NCCL looks for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport);
-// in the rehearsal, modprobe leaves a mark instead. Networks other than IB do not depend on that module.
+// Whether the network supports GPU Direct RDMA. NCCL looks for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport).
+// On a rehearsed host, modprobe's configuration makes it create this file instead of loading the module. Networks other than IB do not depend on that module.
 static bool direct(const struct network *found, bool sockets)
 {
     return !sockets && (strcmp(found->name, "IB") || access("/run/rehearsal/modules/nvidia_peermem", F_OK) == 0);
@@ -135,7 +135,7 @@ static void network(const struct group *group, const struct rails *rails, bool s
     info(INIT | NET, "Using network %s", sockets ? "Socket" : found->name);
 }
 
-// The number of a channel's device in its network; one device may have several rails.
+// The number of an HCA's device in its network; one device may have several rails.
 static int device_number(const struct network *found, const char *hca)
 {
     for (int i = 0; i < found->count; i++)
@@ -143,8 +143,8 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// The device of a rank, as find_device in main.c chooses it: the one that NCCL_TESTS_DEVICE names to all ranks, else the ranks
-// of a host have its devices in order.
+// The device of a rank, as find_device in main.c chooses it. If NCCL_TESTS_DEVICE is set, every rank has the device with that
+// number; otherwise the ranks of a host have its devices in order.
 static int device_of(const struct group *group, int rank)
 {
     const char *named = getenv("NCCL_TESTS_DEVICE");
