@@ -21,7 +21,7 @@ def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
     """Return TF_CONFIG for the task that has the given environment.
 
     Raises:
-        ValueError: a variable is missing, or there is not one task on each node.
+        ValueError: a variable is missing, or there are not as many tasks as nodes.
     """
     missing = [name for name in ("MNIST_HOSTS", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID") if not environment.get(name)]
     if missing:
