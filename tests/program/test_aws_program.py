@@ -1132,7 +1132,7 @@ def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", said.append)
     program()
-    assert sum("was not checked: no account was asked" in text for text in said) == 8
+    assert sum("was not checked, because this is not known" in text for text in said) == 8
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -192,10 +193,13 @@ def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(clust
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
     cluster.events = [failed_sandbox("some trouble")]
 
+    clock = SimpleNamespace(now=0.0)
+
     def deleted(_: float) -> None:
         cluster.pods = []
+        clock.now += 60
 
-    monkeypatch.setattr(kubernetes_objects.time, "sleep", deleted)
+    monkeypatch.setattr(kubernetes_objects, "time", SimpleNamespace(monotonic=lambda: clock.now, sleep=deleted))
     assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster created no pod"
 
 
