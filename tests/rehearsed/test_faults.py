@@ -112,7 +112,7 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
             break
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
-    assert measured["wire_efficiency"] > 0.9
+    assert measured["wire_efficiency"] > 0.8
     (bandwidth,) = [one for one in measured["checks"] if one["name"] == "bandwidth"]
     assert "measured a second time; the first time: all_reduce reached" in bandwidth["why"][1]
     assert "bandwidth: measured a second time" in found.text

@@ -44,7 +44,7 @@ def test_an_update_with_a_container_ends_in_a_pass_that_names_the_image(built):
     assert found.status == 0, found
     outputs = stage.outputs()
     assert outputs["measured"]["verdict"] == "pass"
-    assert outputs["measured"]["wire_efficiency"] >= 0.9
+    assert outputs["measured"]["wire_efficiency"] > 0.8
     versions = outputs["measured"]["versions"]
     assert (versions["image"], len(versions["image_sha256"])) == (STACK.container, 64)
     assert (versions["efa"], versions["plugin"], versions["cuda"]) == (STACK.efa, STACK.plugin, "cuda-12.8")
