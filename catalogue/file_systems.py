@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 #: Folders that the system uses entirely: nothing may be mounted at or below them.
@@ -36,6 +36,19 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
             if overlap(mount, its):
                 yield key, f"is {mount}, and {earlier} is {its}; neither may hide the other"
         seen[key] = mount
+
+
+def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: str) -> Iterator[tuple[str, str]]:
+    """Yield the key and the rest of a sentence for each mount point that would hide the home folder of one of `logins`.
+
+    All home folders may be shared by the mount of the key `homes`, because first boot keeps the login user's own home.
+    """
+    for login in logins:
+        own = f"/home/{login}"
+        for key, mount in mounts.items():
+            if overlap(mount, own) and not (mount == "/home" and key == homes):
+                what = f"is {mount}, which overlaps {own}, the folder with the keys for logging in to nodes"
+                yield key, f"{what}; mount it elsewhere, or mount home at /home"
 
 
 def overlap(one: str, other: str) -> bool:

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from catalogue.aws.regions import OPENZFS_GIB, OPENZFS_MB_S, OPENZFS_MISSING, needs_second_zone
 from catalogue.aws.versions import LUSTRE_EFA
-from catalogue.file_systems import misplaced, overlap
+from catalogue.file_systems import misplaced, over_login_homes
 from config.aws.facts import Facts
 from config.aws.model import Aws
 from config.rule import ERROR, WARNING, Breach, rule
@@ -165,16 +165,8 @@ def mount_points(wanted: Aws, _facts: Facts) -> _Breaches:
     """Mount points that hide the system's folders or each other."""
     mounts = {f"aws.storage.{key}.mount": system.mount for key, system in wanted.storage.systems.items()}
     yield from (Breach(*one) for one in misplaced(mounts))
-    for login in sorted({wanted.family.login, wanted.login.family.login}):
-        own = f"/home/{login}"
-        for path, mount in mounts.items():
-            # All home folders may be shared, because first boot keeps the login user's own home; no other mount may cover it.
-            if overlap(mount, own) and not (mount == "/home" and path == "aws.storage.home.mount"):
-                yield Breach(
-                    path,
-                    f"is {mount}, which overlaps {own}, the folder with the keys for logging in; mount it elsewhere, or mount "
-                    "home at /home",
-                )
+    logins = sorted({wanted.family.login, wanted.login.family.login})
+    yield from (Breach(*one) for one in over_login_homes(mounts, logins, "aws.storage.home.mount"))
 
 
 @rule("mount-scratch", WARNING, f"{_CLUSTER} ephemeral mount clash", number=34)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from catalogue import IMAGES
-from catalogue.file_systems import misplaced, overlap
+from catalogue.file_systems import misplaced, over_login_homes
 from catalogue.oci.storage import LUSTRE_STEP_GB, LUSTRE_TIERS, MOUNT_TARGET_GBIT_S
 from config.oci.facts import Facts
 from config.oci.model import Oci
@@ -60,13 +60,5 @@ def mount_points(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     systems = wanted.storage.systems
     mounts = {f"oci.storage.{key}.mount": one.mount for key, one in systems.items()}
     yield from (Breach(*one) for one in misplaced(mounts, (_SCRATCH,)))
-    for login in dict.fromkeys(pool.family.login for pool in wanted.pools):
-        own = f"/home/{login}"
-        for path, mount in mounts.items():
-            # All home folders may be shared, because first boot keeps the login user's own home; no other mount may cover it.
-            if overlap(mount, own) and not (mount == "/home" and path == "oci.storage.home.mount"):
-                yield Breach(
-                    path,
-                    f"is {mount}, which overlaps {own}, the folder with the keys for logging in to nodes; mount it elsewhere, "
-                    "or mount home at /home",
-                )
+    logins = dict.fromkeys(pool.family.login for pool in wanted.pools)
+    yield from (Breach(*one) for one in over_login_homes(mounts, logins, "oci.storage.home.mount"))

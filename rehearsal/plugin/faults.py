@@ -90,8 +90,7 @@ class Faults:
     def capacity_after_retries(self, launched: int) -> bool:
         """Return whether an attempt of the provider finds capacity; a fault with `times` ends after that many refusals."""
         for attempt in range(_ATTEMPTS):
-            short = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
-            if not any(self._count(fault, None) for fault in short):
+            if self.capacity_left(launched):
                 return True
             if attempt + 1 < _ATTEMPTS:
                 time.sleep(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
