@@ -108,11 +108,13 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
         wait_for(stage, child, "(free)", before)  # the deciding run is over
         stage.refault()
         found = stage.end(child)
-        if found.status == 0 or not stage.busy():  # only a busy machine excuses another attempt
+        # Only a busy machine excuses another attempt; a pass may show that by its share of the wire.
+        excused = stage.outputs()["measured"]["wire_efficiency"] <= 0.9 if found.status == 0 else stage.busy()
+        if not excused:
             break
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
-    assert measured["wire_efficiency"] > 0.8
+    assert measured["wire_efficiency"] > 0.9
     (bandwidth,) = [one for one in measured["checks"] if one["name"] == "bandwidth"]
     assert "measured a second time; the first time: all_reduce reached" in bandwidth["why"][1]
     assert "bandwidth: measured a second time" in found.text

@@ -47,7 +47,7 @@ CHANGED = merged(CALM, {"monitoring": {"exporter": True}}) | {
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     """The stack with a short plan, after `up`."""
     stage = Stage(tmp_path_factory.mktemp("aws"), "aws-efa")
-    found = stage.pass_by(**STORY)
+    found = stage.pass_by(near=0.85, **STORY)
     assert found.status == 0, found
     yield stage, found
     if stage.resources():  # this update lifts the protection of resources, so that they can be deleted
@@ -59,9 +59,8 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
 def test_an_update_ends_in_a_pass_near_the_ceiling(built):
     outputs = built[0].outputs()
     assert (outputs["measured"]["verdict"], outputs["target"], outputs["expected"]["shape"]) == ("pass", "aws", "p5.48xlarge")
-    # Other stacks run at the same time, so a pass (0.081 or more) may be this far below the ceiling of 0.1;
-    # tests/rehearsal/test_rehearsal_machines.py shows that 32 rails reach it.
-    assert outputs["measured"]["busbw_gb_s"] == pytest.approx(0.1, rel=0.2)
+    # Other stacks run at the same time; tests/rehearsal/test_rehearsal_machines.py shows that 32 rails reach the ceiling.
+    assert outputs["measured"]["busbw_gb_s"] == pytest.approx(0.1, rel=0.15)
     rows = outputs["measured"]["results"]["all_reduce"]
     assert all(row[place]["wrong"] == 0 for row in rows for place in ("out_of_place", "in_place"))
 
