@@ -61,7 +61,7 @@ def judge(wanted: Oci) -> Place:
     tenancy = wanted.tenancy or _tenancy(wanted.compartment)
     facts = _gather(wanted, tenancy)
     refuse(check(RULES, wanted, facts, wanted.suppress))
-    domain = wanted.availability_domain or facts.offering(frozenset(pool.shape for pool in wanted.pools))[0]
+    domain = facts.domain(wanted.availability_domain, frozenset(pool.shape for pool in wanted.pools))
     staying = _staying(wanted, facts, domain)
     return Place(domain, wanted.login.image or facts.login_image or "", tenancy=tenancy, staying=staying)
 

@@ -124,6 +124,10 @@ class Facts:
     oldest: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     placed: Mapping[str, str] = field(default_factory=dict)
 
+    def domain(self, named: str | None, shapes: frozenset[str]) -> str:
+        """Return a stack's availability domain: the `named` one, else the first that offers `shapes`; empty if none does."""
+        return named or next(iter(self.offering(shapes)), "")
+
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:
         """Return the availability domains that offer all of `shapes`."""
         return tuple(domain for domain in self.domains if shapes <= set(self.shapes.get(domain, {})))

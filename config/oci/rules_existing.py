@@ -55,7 +55,7 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             f"is {named.private.ocid}, which is in {named.private.facts.vcn}, and publicSubnet is in {named.public.facts.vcn}; "
             "name subnets of one VCN",
         )
-    here = wanted.availability_domain or next(iter(facts.offering(frozenset(pool.shape for pool in wanted.pools))), "")
+    here = facts.domain(wanted.availability_domain, frozenset(pool.shape for pool in wanted.pools))
     for path, name, subnet in named:
         if subnet.domain and subnet.domain != here:
             yield Breach(

@@ -120,8 +120,7 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 def _domain(wanted: Oci, facts: Facts) -> str:
     """Return the availability domain of the stack; empty if none is set and none offers its shapes."""
-    offering = facts.offering(frozenset(pool.shape for pool in wanted.pools))
-    return wanted.availability_domain or (offering[0] if offering else "")
+    return facts.domain(wanted.availability_domain, frozenset(pool.shape for pool in wanted.pools))
 
 
 def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
