@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,7 @@ class FakeCloud(Cloud):
         shut: why no machine of a set can be started at this time.
         grows: whether machines launched beside others join their network.
         places_to_start, full: the zones to launch in, and those without capacity; only a later listing reports the lack.
+        wanted: the launches that were wanted at the last call to terminate machines.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -74,6 +75,7 @@ class FakeCloud(Cloud):
         self.grows = False
         self.places_to_start: tuple[str, ...] = ("",)
         self.full: set[str] = set()
+        self.wanted: set[str] = set()
 
     @property
     def running(self) -> list[str]:
@@ -135,7 +137,9 @@ class FakeCloud(Cloud):
             raise self.hides
         return dict(self.shut)
 
-    def terminate(self, ids: Sequence[str]) -> None:
+    def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
+        self.wanted = {token for token in wanted if token}
+
         def end() -> None:
             self._call("terminate")
             for its in sorted(set(ids) & set(self.machines)):

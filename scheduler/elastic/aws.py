@@ -12,7 +12,7 @@ import json
 import re
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from xml.etree import ElementTree as ET
 
 from scheduler.elastic import http_client
@@ -123,8 +123,9 @@ class Aws(Cloud):
         whys = {_text(one, "capacityReservationId"): _closed(one, self._clock()) for one in found}
         return {key: whys[one["block"]] for key, one in sets.items() if whys.get(one.get("block", ""))}
 
-    def terminate(self, ids: Sequence[str]) -> None:
+    def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines. Ids that EC2 does not know any more are left out, because one of them fails the whole call."""
+        del wanted  # no other machine ends with these
         left = list(ids)
         while left:
             try:

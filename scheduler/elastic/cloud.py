@@ -1,6 +1,6 @@
 """The six calls that the controller's programs make to a cloud: zones, launch, listing, places, closed and terminate."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Sequence, Tuple
 
 
 class CloudError(Exception):
@@ -144,6 +144,12 @@ class Cloud:
         del sets
         return {}
 
-    def terminate(self, ids: Sequence[str]) -> None:
-        """Terminate machines; it is no error if some are terminated already."""
+    def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
+        """Terminate machines; it is no error if some are terminated already.
+
+        `wanted` are tokens of launches that still have nodes: machines of theirs that are not in `ids` must start and run on.
+
+        Raises:
+            CloudError: some of the machines have not been terminated.
+        """
         raise NotImplementedError

@@ -9,7 +9,7 @@ import calendar
 import json
 import time
 import urllib.parse
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
@@ -52,9 +52,14 @@ _SHORT = 8  # characters kept of an OCID (its end) or a token (its beginning), e
 
 
 class _Home(NamedTuple):
-    """A machine's cluster network and instance pool, and all machines of that network that are not terminated."""
+    """A machine's cluster network, and of that network: its launch, whether it may still get machines, its pool, its machines.
+
+    `mates` are the machines that are not terminated.
+    """
 
     network: str
+    token: str
+    unsure: bool
     pool: str
     mates: Sequence[str]
 
@@ -140,12 +145,13 @@ class Oci(Cloud):
             token = one["freeformTags"][TOKEN_TAG]
             found = self._all(f"/clusterNetworks/{one['id']}/instances")
             alive = [its["id"] for its in found if its["state"].upper() not in _GONE]
+            unsure = one["lifecycleState"] in _UNSURE
             for its in found:
-                self._homes[its["id"]] = _Home(one["id"], one["instancePools"][0]["id"], alive)
+                self._homes[its["id"]] = _Home(one["id"], token, unsure, one["instancePools"][0]["id"], alive)
                 ended = its["state"].upper() in _GONE
                 machines.append(Machine(its["id"], token, addresses.get(its["id"], ""), ended))
             failed.update(self._failed(one, len(alive)))
-            if not alive and (token in failed or one["lifecycleState"] not in _UNSURE):
+            if not alive and (token in failed or not unsure):
                 self._remove(one["id"])
             elif not alive:
                 starting.append(token)
@@ -156,20 +162,31 @@ class Oci(Cloud):
         said = ask(_WHERE, machines)
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
-    def terminate(self, ids: Sequence[str]) -> None:
-        """Terminate machines: one call for a network whose machines all go, else one by one, because OCI has no bulk call."""
+    def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
+        """Terminate machines: one call for a network whose machines all end, else one by one, because OCI has no bulk call.
+
+        The network of a wanted launch is not deleted while it may still get machines.
+        """
         if not set(ids) <= set(self._homes):
             self.listing()
         left = [its for its in ids if its in self._homes]
+        error: Optional[CloudError] = None
         for network in sorted({self._homes[its].network for its in left}):
-            own = [its for its in left if self._homes[its].network == network]
-            home = self._homes[own[0]]
-            if set(home.mates) <= set(own):
-                self._remove(network)
-                continue
-            for its in own:
-                detached = {"instanceId": its, "isDecrementSize": True, "isAutoTerminate": True}
-                self._call("POST", f"/instancePools/{home.pool}/actions/detachInstance", detached, gone_is_fine=True)
+            try:
+                self._end(network, [its for its in left if self._homes[its].network == network], wanted)
+            except CloudError as refused:  # the other networks are not affected
+                error = error or refused
+        if error:
+            raise error
+
+    def _end(self, network: str, own: Sequence[str], wanted: Collection[str]) -> None:
+        home = self._homes[own[0]]
+        if set(home.mates) <= set(own) and not (home.unsure and home.token in wanted):
+            self._remove(network)
+            return
+        for its in own:
+            detached = {"instanceId": its, "isDecrementSize": True, "isAutoTerminate": True}
+            self._call("POST", f"/instancePools/{home.pool}/actions/detachInstance", detached, gone_is_fine=True)
 
     def _is_ours(self, network: Dict[str, Any]) -> bool:
         tags = network.get("freeformTags") or {}

@@ -128,9 +128,10 @@ def terminate(work: Work) -> None:
     """Terminate unneeded machines, many with one call. The decision is saved first, and the call is repeated until done."""
     work.state.save()
     ids = sorted(work.state.ending)
+    wanted = {token for batch in work.state.batches.values() for token in (batch.token, batch.beside)}
     for at in range(0, len(ids), _IDS_PER_CALL):
         try:
-            work.cloud.terminate(ids[at : at + _IDS_PER_CALL])
+            work.cloud.terminate(ids[at : at + _IDS_PER_CALL], wanted)
         except CloudError as error:
             work.say(f"{len(ids)} machines have not been terminated yet: {error}")
             return

@@ -267,6 +267,16 @@ def test_the_machine_of_a_node_that_slurm_sets_down_is_terminated(head):
     assert not head.slurm.reasons()
 
 
+def test_the_cloud_is_told_which_launches_still_have_nodes_when_machines_of_one_are_terminated(head):
+    head.slurm.start(("7", head.nodes(2)), ("8", head.nodes(2, first=3)))
+    head.run(2)
+    eight = list(head.cloud.launched)[1]
+    head.slurm.idle(*head.nodes(3))
+    head.run(2)
+    assert head.cloud.wanted == {eight}
+    assert len(head.cloud.running) == 1
+
+
 def test_a_node_that_a_person_drained_keeps_its_machine(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run()

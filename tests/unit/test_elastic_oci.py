@@ -338,6 +338,17 @@ def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_it_machine_by_
     ]
 
 
+def test_a_network_that_may_still_get_machines_for_nodes_is_not_deleted_with_those_it_has(cloud, service):
+    service.network("n1", "i1", size=2, state="PROVISIONING")
+    service.network("n2", "i2", launched="u")
+    service.refuses["POST", "/instancePools/pool-n1/actions/detachInstance"] = [said(409, "IncorrectState", "PROVISIONING")]
+    with pytest.raises(BusyError, match="PROVISIONING"):
+        cloud.terminate(["i1", "i2"], wanted={"t"})
+    assert service.calls("DELETE") == ["/clusterNetworks/n2"]
+    cloud.terminate(["i1"])
+    assert service.calls("DELETE") == ["/clusterNetworks/n2", "/clusterNetworks/n1"]
+
+
 def test_terminating_the_machines_of_a_network_that_is_gone_is_no_error(cloud, service):
     service.network("n1", "i1")
     service.refuses["DELETE", "/clusterNetworks/n1"] = [said(404, "NotAuthorizedOrNotFound", "not found")]
