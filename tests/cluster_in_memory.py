@@ -9,7 +9,7 @@ import yaml
 
 from components.remote_scripts.kubectl import Answer, Kubectl
 from config.kubernetes.model import Kubernetes
-from manifests import objects, ours
+from manifests import objects, ours, vendors
 
 RAIL = {"interface": "ens192", "device": "irdma0", "range": "10.100.100.0/30"}
 WANTED = Kubernetes(
@@ -34,12 +34,7 @@ ASK: dict[str, Any] = {
     "job": "job.batch",
     "former": [["mpijob.kubeflow.org", "busbar-ranks"]],
     "template": [ours.TEMPLATE, OBJECTS[-1]["metadata"]["annotations"][ours.TEMPLATE]],
-    "objects": [
-        ["namespace", "busbar"],
-        ["networkattachmentdefinition.k8s.cni.cncf.io", "busbar-rail0"],
-        ["service", "busbar-ranks"],
-        ["job.batch", "busbar-ranks"],
-    ],
+    "objects": [[vendors.kind(one), one["metadata"]["name"]] for one in OBJECTS],
     "manifest": objects.text(OBJECTS),
     "timeout_s": 0.05,
 }
@@ -73,6 +68,7 @@ class Cluster(Kubectl):
         denied: the permissions that `auth can-i` denies.
         readiness: the API server's report on itself.
         groups: API groups that the cluster knows.
+        kinds: the kinds of objects that a namespace can contain, as `api-resources` names them.
         warnings: events of the object that creates the pods.
         unused: number of look-ups in which the status of a new definition is still empty, because it is not in use yet.
         wrong: answers to give instead, by the first word or the first two words of a call.
@@ -92,6 +88,16 @@ class Cluster(Kubectl):
         self.denied: set[str] = set()
         self.unused = 0
         self.groups = {"k8s.cni.cncf.io", "whereabouts.cni.cncf.io"}
+        self.kinds = {
+            "configmaps",
+            "cronjobs.batch",
+            "events",
+            "jobs.batch",
+            "pods",
+            "secrets",
+            "serviceaccounts",
+            "widgets.example",
+        }
         self.inner: list[tuple[str, Answer]] = []
         self.wrong: dict[str, Answer] = {}
 
@@ -119,6 +125,8 @@ class Cluster(Kubectl):
         return Answer(0, self.server, "")
 
     def _api_resources(self, words: tuple[str, ...], _stdin: Any) -> Answer:
+        if "--output=name" in words:
+            return Answer(0, "\n".join(sorted(self.kinds)) + "\n", "")
         group = words[0].partition("=")[2]
         lines = {"kubeflow.org": "mpijobs  mj  kubeflow.org/v2beta1  true  MPIJob\n"}
         return Answer(0, lines.get(group, "some things\n") if group in self.groups else "", "")
@@ -137,7 +145,11 @@ class Cluster(Kubectl):
         if words[0] in lists:
             return Answer(0, json.dumps({"items": lists[words[0]]}), "")
         if "," in words[0]:
-            return Answer(0, json.dumps({"items": [one for (kind, _), one in self.objects.items() if kind == "secret"]}), "")
+            asked = words[0].split(",")
+            found = [
+                one for (kind, _), one in self.objects.items() if kind.replace(".", "s.", 1) in asked or f"{kind}s" in asked
+            ]
+            return Answer(0, json.dumps({"items": found}), "")
         found = self.objects.get((words[0], words[1]))
         if found and words[0].startswith("customresourcedefinition"):
             conditions = [{"type": "Established", "status": "True"}] if self.unused <= 0 else None

@@ -15,6 +15,10 @@ from components.remote_scripts.kubernetes_pending import events, events_seen, wh
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
+#: Kinds of objects that the cluster itself creates for other objects or about them, and removes with them.
+_DERIVED = ("events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "pods.metrics.k8s.io")
+#: The objects that the cluster itself creates in every namespace.
+_OF_EVERY_NAMESPACE = ("configmap kube-root-ca.crt", "serviceaccount default")
 #: The job's name in the manifest, and the conditions of a Job or an MPIJob that creates no more pods.
 _JOB = "busbar-ranks"
 _ENDED = ("Complete", "Failed", "FailureTarget", "Succeeded")
@@ -213,13 +217,14 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _strangers(kubectl: Kubectl) -> List[str]:
-    """Return the namespace's objects of these kinds that are not the cluster's; ours are deleted already.
+    """Return the namespace's objects of all kinds that are not the cluster's; ours are deleted already.
 
-    Objects of other kinds, such as CronJobs, are not looked for.
+    If the cluster does not list all of them, the result says so: objects that nobody has seen may be somebody's.
     """
-    kinds = (
-        "pods,jobs.batch,deployments.apps,daemonsets.apps,statefulsets.apps,services,secrets,configmaps,persistentvolumeclaims"
-    )
-    found = (kubectl.get(kinds) or {}).get("items", [])
-    names = ["{} {}".format(one["kind"].lower(), one["metadata"]["name"]) for one in found]
-    return [name for name in names if name != "configmap kube-root-ca.crt"]
+    known = kubectl("api-resources", "--namespaced=true", "--verbs=list", "--output=name")
+    kinds = ",".join(kind for kind in known.out.split() if kind not in _DERIVED)
+    found = kubectl("get", kinds, "--output", "json", "--ignore-not-found")
+    items = (json.loads(found.out).get("items") or []) if found.out.strip() else []
+    names = ["{} {}".format(one["kind"].lower(), one["metadata"]["name"]) for one in items]
+    unread = [f"objects that cannot be listed ({answer.why})" for answer in (known, found) if answer.status != 0]
+    return [name for name in names if name not in _OF_EVERY_NAMESPACE] + unread

@@ -232,16 +232,45 @@ def test_removal_deletes_the_objects_with_the_stacks_labels_and_then_the_namespa
     assert deleted[-1][1:3] == ("namespace", "busbar")
 
 
-@pytest.mark.parametrize("whose", ["another owner's", "the stack's with a foreign object"])
-def test_removal_keeps_a_namespace_that_is_not_the_stacks_or_contains_another_object(cluster, monkeypatch, whose):
-    kubernetes_objects.main(ASK)
-    if whose == "another owner's":
-        cluster.objects["namespace", "busbar"]["metadata"]["labels"] = {}
-    else:
-        cluster.objects["secret", "regcred"] = {"kind": "Secret", "metadata": {"name": "regcred"}}
+def removed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Return whether a removal deletes the namespace."""
     monkeypatch.setattr(sys, "argv", ["-", "remove"])
     kubernetes_objects.main(ASK)
-    assert "namespace" not in [words[1] for words in cluster.calls if words[0] == "delete"]
+    return ("namespace", "busbar") not in cluster.objects
+
+
+def test_removal_keeps_a_namespace_that_is_not_the_stacks(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    cluster.objects["namespace", "busbar"]["metadata"]["labels"] = {}
+    assert not removed(cluster, monkeypatch)
+
+
+@pytest.mark.parametrize("kind", ["secret", "cronjob.batch", "widget.example"])
+def test_removal_keeps_a_namespace_that_contains_an_object_of_any_kind_that_is_not_the_stacks(
+    cluster, monkeypatch, capsys, kind
+):
+    kubernetes_objects.main(ASK)
+    its = kind.partition(".")[0]
+    cluster.objects[kind, "theirs"] = {"kind": its.capitalize(), "metadata": {"name": "theirs"}}
+    assert not removed(cluster, monkeypatch)
+    assert f"namespace busbar is kept, because it has {its} theirs\n" in capsys.readouterr().err
+
+
+def test_removal_deletes_a_namespace_that_contains_only_what_the_cluster_itself_creates(cluster, monkeypatch):
+    kubernetes_objects.main(ASK)
+    for kind, name in (("event", "seen"), ("configmap", "kube-root-ca.crt"), ("serviceaccount", "default")):
+        title = {"configmap": "ConfigMap", "serviceaccount": "ServiceAccount"}.get(kind, "Event")
+        cluster.objects[kind, name] = {"kind": title, "metadata": {"name": name}}
+    assert removed(cluster, monkeypatch)
+
+
+def test_removal_keeps_a_namespace_whose_objects_cannot_all_be_listed(cluster, monkeypatch, capsys):
+    kubernetes_objects.main(ASK)
+    cluster.wrong["get configmaps,cronjobs.batch,jobs.batch,pods,secrets,serviceaccounts,widgets.example"] = Answer(
+        1, '{"items": []}', "Error from server (Forbidden): widgets.example is forbidden: User dev cannot list resource"
+    )
+    assert not removed(cluster, monkeypatch)
+    assert "objects that cannot be listed ((Forbidden): widgets.example is forbidden" in capsys.readouterr().err
 
 
 def test_removal_keeps_objects_that_kubectl_on_another_machine_applied_last(cluster, monkeypatch, capsys):
