@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 #: normal, because forward error correction repairs them); NVIDIA, "Understanding mlx5 ethtool counters" (a timeout stalls a
 #: queue for milliseconds, too many retries break it); EC2 user guide, "Monitor an EFA" (a connection without a response is
 #: dropped).
-_ALLOWED = {
+ALLOWED = {
     "link_downed": 0,
     "link_error_recovery": 0,
     "local_link_integrity_errors": 0,
@@ -35,6 +35,8 @@ def judge(transport: Any) -> Check:
     events = transport.get("events") if isinstance(transport, dict) else None
     if not isinstance(events, list):
         return Check("ports", UNKNOWN, ("the line has no error counters of RDMA ports",))
+    if transport.get("counted_ports") == 0 and transport.get("hcas"):
+        return Check("ports", UNKNOWN, ("no error counter of any RDMA port could be read",))
     good = ("no error counter of an RDMA port grew more than in a healthy run",)
     return check("ports", list(_grown(events))[:_NAMED], good=good)
 
@@ -44,7 +46,7 @@ def _grown(events: list[Any]) -> Iterable[str]:
         if not isinstance(one, dict):
             continue
         counter, count = str(one.get("counter")), one.get("count")
-        allowed = _ALLOWED.get(counter)
+        allowed = ALLOWED.get(counter)
         if allowed is not None and isinstance(count, int) and count > allowed:
             port = f"{one.get('node')}: {counter} of {one.get('hca')}"
             yield f"{port} grew by {count} during the run; the limit for a healthy run is {allowed}"

@@ -129,6 +129,7 @@ class Transport(NamedTuple):
         counted_nodes: number of nodes whose rails were counted.
         through_host_memory: nodes where NCCL used no GPUDirect RDMA.
         steps: in a retest, names of the steps between the two readings of the counters.
+        counted_ports: number of RDMA devices, on all nodes together, of which an error counter could be read.
     """
 
     tx_bytes: Dict[str, Dict[str, int]]
@@ -141,6 +142,7 @@ class Transport(NamedTuple):
     counted_nodes: Optional[int] = None
     through_host_memory: Optional[List[str]] = None
     steps: Optional[List[str]] = None
+    counted_ports: Optional[int] = None
 
 
 class RailLine(NamedTuple):

@@ -209,7 +209,8 @@ def _efa_bytes(port: str, device: str, parts: Sequence[str]) -> Optional[int]:
 
 
 _EVENT = re.compile(
-    r"unresponsive|impaired|err|discard|drop|cnp|ecn|out_of|retrans|timeout|link_downed|recover|pause|xmit_wait", re.IGNORECASE
+    r"unresponsive|impaired|err|discard|drop|cnp|ecn|out_of|retrans|retries|timeout|link_downed|recover|pause|xmit_wait",
+    re.IGNORECASE,
 )
 
 

@@ -44,6 +44,7 @@ def between(
         nvlink_tx_bytes=NvlinkBytes(min(nvlink.values()), len(nvlink)) if nvlink else None,
         counted_nodes=sum(bool(set(rails or counted) & set(counted)) for counted in sent.values()),
         through_host_memory=unmapped[:_NODES_KEPT],
+        counted_ports=sum(_has_events(old, new, hca) for old, new in zip(before, after) for hca in new["hca"]),
     )
 
 
@@ -89,6 +90,12 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
         if sum(one.counter == event.counter for one in kept) < _PORTS_KEPT:
             kept.append(event)
     return kept[:_EVENTS_KEPT]
+
+
+def _has_events(old: Dict[str, Any], new: Dict[str, Any], hca: str) -> bool:
+    """Tell whether an error counter of a device was read in both inventories."""
+    then = old["hca"].get(hca, {}).get("events", {})
+    return any(value is not None and then.get(counter) is not None for counter, value in new["hca"][hca]["events"].items())
 
 
 def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]]:

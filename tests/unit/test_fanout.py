@@ -200,5 +200,11 @@ def test_the_bytes_moved_are_the_difference_of_counters_present_before_and_after
 def test_port_events_are_the_counters_that_grew_sorted_by_growth():
     before = [facts(0, discards=1, cnp=5, resets=None), facts(0, discards=1)]
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
-    found = traffic.between(NODES, before, after, ["m0"]).events
-    assert [(one.node, one.counter, one.count) for one in found] == [("b", "discards", 7), ("a", "discards", 2)]
+    found = traffic.between(NODES, before, after, ["m0"])
+    assert [(one.node, one.counter, one.count) for one in found.events] == [("b", "discards", 7), ("a", "discards", 2)]
+    assert found.counted_ports == 2
+
+
+def test_a_port_whose_error_counters_were_not_read_both_times_is_not_counted():
+    before, after = [facts(0, discards=None), facts(0)], [facts(0, discards=3), facts(0, discards=8)]
+    assert traffic.between(NODES, before, after, ["m0"]).counted_ports == 0

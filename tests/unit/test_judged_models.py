@@ -125,6 +125,13 @@ def test_a_line_without_port_counters_is_unknown(events):
     assert state(line, "ports") == "unknown"
 
 
+@pytest.mark.parametrize(("hcas", "expected"), [(["mlx5_6"], "unknown"), ([], "pass")])
+def test_ports_of_which_no_error_counter_could_be_read_are_unknown(hcas, expected):
+    line = document()
+    line["transport"] |= {"events": [], "hcas": hcas, "counted_ports": 0}
+    assert state(line, "ports") == expected
+
+
 # Siblings
 
 SIXTEEN = Asked(PLAN, H100, 16)

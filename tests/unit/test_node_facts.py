@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import rdma_trees
 
+from benchmarks.judge.port_events import ALLOWED
 from benchmarks.runner import node_facts
 
 #: Output of driver 580.159.04 for two H100s, without the query's first two columns (model and driver).
@@ -50,3 +52,13 @@ def test_a_devices_pcie_link_is_reported_if_the_kernel_knows_it(tmp_path, speed,
     (tmp_path / "device" / "current_link_speed").write_text(speed + "\n")
     (tmp_path / "device" / "current_link_width").write_text(width + "\n")
     assert node_facts.hca(str(tmp_path))["pcie"] == said
+
+
+def test_every_counter_that_is_judged_is_read_from_the_devices_that_have_it(tmp_path):
+    found = set()
+    for device in sorted(path.stem for path in rdma_trees.LISTS.glob("*.txt")):
+        rdma_trees.make(tmp_path, device)
+        its = {name.rpartition("/")[2] for name in rdma_trees.files(device) if "counters/" in name} & set(ALLOWED)
+        assert its <= set(node_facts.hca(str(tmp_path / device))["events"])
+        found |= its
+    assert found == set(ALLOWED)
