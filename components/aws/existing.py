@@ -111,5 +111,5 @@ def _rule(name: str) -> GroupRule:
         out=found.is_egress,
         protocol=found.ip_protocol,
         ports=(int(found.from_port or 0), int(found.to_port or 0)),
-        peer=found.cidr_ipv4 or ("" if "/" in group else group),
+        peer=found.cidr_ipv4 or found.cidr_ipv6 or ("" if "/" in group else group),
     )

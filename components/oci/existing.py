@@ -120,5 +120,4 @@ def _rules(lists: Iterable[Any]) -> Iterator[SecurityRule]:
 def _rule(rule: Any, peer: str, kind: str, *, out: bool) -> SecurityRule:
     options = (*(rule.tcp_options or ()), *(rule.udp_options or ()))
     ports = next(((int(one.min), int(one.max)) for one in options if one.max), None)
-    is_ipv4 = kind in {"", "CIDR_BLOCK"} and ":" not in peer
-    return SecurityRule(out, rule.protocol, ports, peer if is_ipv4 else "")
+    return SecurityRule(out, rule.protocol, ports, peer if kind in {"", "CIDR_BLOCK"} else "")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+from config.networks import covers
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,8 @@ class GroupRule:
         out: whether it lets traffic out; otherwise in.
         protocol: `tcp`, `udp` ..., `-1` for all.
         ports: first and last port; meaningless if the protocol is `-1`.
-        peer: id of the group, or the IPv4 network, on the other side; empty for peers that are not judged (prefix lists, IPv6,
-            groups of other accounts).
+        peer: id of the group, or the network, on the other side; empty for peers that are not judged (prefix lists, groups of
+            other accounts).
     """
 
     out: bool
@@ -128,10 +129,9 @@ class SecurityGroup:
         With `port` None, all traffic of all protocols must pass.
         """
         serving = [rule for rule in self.rules if rule.out == out and _serves(rule, protocol, port)]
-        open_to = list(ipaddress.collapse_addresses(ipaddress.IPv4Network(one.peer) for one in serving if "/" in one.peer))
-        for peer in peers:
-            if "/" in peer and any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to):
-                return True
+        open_to = [rule.peer for rule in serving if "/" in rule.peer]
+        if any(covers(open_to, peer) for peer in peers if "/" in peer):
+            return True
         return any(rule.peer in peers for rule in serving if rule.peer)
 
 

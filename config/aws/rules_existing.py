@@ -12,6 +12,7 @@ from config import slurm_rules
 from config.aws.facts import Facts, SecurityGroup, Subnet
 from config.aws.model import Aws, ExistingNetwork, OwnGroups
 from config.model import key_of
+from config.networks import WORLD
 from config.rule import ERROR, Breach, known, rule
 
 _AT = "aws.network.existing"
@@ -214,16 +215,17 @@ def _side(path: str, name: str, cidr: str, group: SecurityGroup) -> slurm_rules.
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
-    """A login node's group that lets in SSH from the whole Internet although allowWorld is not set; IPv6 is not judged."""
+    """A login node's group that lets in SSH from the whole Internet although allowWorld is not set."""
     groups = wanted.network.groups
     if groups is None or wanted.access.allow_world:
         return
     login = known(facts.security_groups, groups.login, "security group")
-    if login is not None and login.lets([_WORLD], out=False, port=_SSH):
+    open_to = [world for world in WORLD if login is not None and login.lets([world], out=False, port=_SSH)]
+    if open_to:
         yield Breach(
             f"{_GROUPS}.login",
-            f"is {groups.login}, which allows SSH from {_WORLD}, the whole Internet; close it, or set aws.access.allowWorld: "
-            "true if you mean it",
+            f"is {groups.login}, which allows SSH from {' and '.join(open_to)}, the whole Internet; close it, or set "
+            "aws.access.allowWorld: true if you mean it",
         )
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from config.networks import covers
 from config.rule import NotAskedError
 
 _TCP = "6"
@@ -36,7 +36,7 @@ class SecurityRule:
         out: whether it lets traffic out; otherwise in.
         protocol: `all`, `6` (TCP), `17` (UDP) ...
         ports: first and last destination port; None for all.
-        peer: the IPv4 network on the other side; empty for an IPv6 network, and for one of the vendor's services.
+        peer: the network on the other side; empty for one of the vendor's services.
     """
 
     out: bool
@@ -78,8 +78,7 @@ class Subnet:
             NotAskedError: the known rules do not let it, but a security list that could not be read might.
         """
         serving = [rule for rule in self.rules if rule.out == out and rule.peer and _serves(rule, port)]
-        open_to = ipaddress.collapse_addresses(ipaddress.IPv4Network(rule.peer) for rule in serving)
-        if any(ipaddress.IPv4Network(peer).subnet_of(network) for network in open_to):
+        if covers((rule.peer for rule in serving), peer):
             return True
         if self.unread:
             raise NotAskedError(f"the rules of {', '.join(self.unread)}, which are not in the compartment of their subnet")

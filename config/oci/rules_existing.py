@@ -9,6 +9,7 @@ from catalogue.oci.ports import NFS_TCP_PORTS
 from catalogue.package_ports import PORTS
 from config import slurm_rules
 from config.model import key_of
+from config.networks import WORLD
 from config.oci.facts import Facts, Subnet
 from config.oci.model import Oci
 from config.rule import ERROR, Breach, known, rule
@@ -185,16 +186,14 @@ def _side(one: _Named) -> slurm_rules.Side:
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A public subnet open to SSH from the whole Internet, like OCI's default security list, although allowWorld is not set.
-
-    Rules for IPv6 are not judged.
-    """
-    named = _named(wanted, facts)
-    if named and named.public.facts.lets(_WORLD, out=False, port=_SSH) and not wanted.access.allow_world:
+    """A public subnet open to SSH from the whole Internet, like OCI's default security list, although allowWorld is not set."""
+    named = None if wanted.access.allow_world else _named(wanted, facts)
+    open_to = [world for world in WORLD if named and named.public.facts.lets(world, out=False, port=_SSH)]
+    if named and open_to:
         yield Breach(
             named.public.path,
-            f"is {named.public.ocid}, whose security lists allow SSH from {_WORLD}, the whole Internet; close it, or set "
-            "oci.access.allowWorld: true if you mean it",
+            f"is {named.public.ocid}, whose security lists allow SSH from {' and '.join(open_to)}, the whole Internet; close "
+            "it, or set oci.access.allowWorld: true if you mean it",
         )
 
 

@@ -444,18 +444,29 @@ def test_existing_security_groups_are_used_unchanged_for_machines_and_file_syste
     assert (home["subnetIds"], home["securityGroupIds"]) == (["subnet-2"], ["sg-3"])
 
 
-def test_a_rule_that_names_a_group_of_another_account_does_not_stop_the_judgement_of_the_others():
+def with_rule(**its: Any) -> dict[str, Any]:
+    """Return the answers for an existing network in which every group has one more rule, which lets traffic in."""
     answers = network_of()
     listed, one = answers["getSecurityGroupRules"], answers["getSecurityGroupRule"]
 
     def rules(args: dict[str, Any]) -> dict[str, Any]:
-        return {"ids": [*listed(args)["ids"], "peered"]}
+        return {"ids": [*listed(args)["ids"], "more"]}
 
     def rule(args: dict[str, Any]) -> dict[str, Any]:
-        peered = {"ipProtocol": "-1", "isEgress": False, "referencedSecurityGroupId": "111122223333/sg-9"}
-        return peered if args["securityGroupRuleId"] == "peered" else one(args)
+        more = {"ipProtocol": "-1", "isEgress": False} | its
+        return more if args["securityGroupRuleId"] == "more" else one(args)
 
-    assert owned(existing(groups=OWN_GROUPS), getSecurityGroupRules=rules, getSecurityGroupRule=rule)[0].made
+    return {"getSecurityGroupRules": rules, "getSecurityGroupRule": rule}
+
+
+@pytest.mark.parametrize("rule", [{"referencedSecurityGroupId": "111122223333/sg-9"}, {"cidrIpv6": "fd00:10::/48"}])
+def test_a_rule_for_a_group_of_another_account_or_for_ipv6_does_not_stop_the_judgement_of_the_others(rule):
+    assert owned(existing(groups=OWN_GROUPS), **with_rule(**rule))[0].made
+
+
+def test_a_login_nodes_group_that_is_open_to_the_whole_internet_over_ipv6_is_refused():
+    with pytest.raises(pulumi.RunError, match=r"groups\.login is sg-2, which allows SSH from ::/0, the whole Internet"):
+        owned(existing(groups=OWN_GROUPS), **with_rule(cidrIpv6="::/0"))
 
 
 def mounted(**systems: Any) -> dict[str, Any]:

@@ -349,14 +349,18 @@ def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses
     assert looked == {"theirs"}, "the network may be in another compartment than the machines"
 
 
-def test_rules_for_ipv6_do_not_disturb_the_check_of_existing_subnets(asked):
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [("fd00:10::/48", ""), ("::/0", f"publicSubnet is {PUBLIC}, whose security lists allow SSH from ::/0, the whole Internet")],
+)
+def test_rules_for_ipv6_are_judged_for_ssh_from_the_whole_internet_and_disturb_no_other_check(asked, source, sentence):
     own = network_of()
     for one in own["getSecurityLists"]["securityLists"]:
         every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}
-        one["ingressSecurityRules"].append(every | {"source": "::/0", "sourceType": "CIDR_BLOCK"})
+        one["ingressSecurityRules"].append(every | {"source": source, "sourceType": "CIDR_BLOCK"})
         one["egressSecurityRules"].append(every | {"destination": "::/0", "destinationType": "CIDR_BLOCK"})
     _, refused = asked(account(**own), **OWN)
-    assert refused == ""
+    assert (sentence in refused) if sentence else refused == ""
 
 
 def test_what_a_security_list_in_another_compartment_allows_is_noted_as_unchecked_and_not_refused(asked, monkeypatch):

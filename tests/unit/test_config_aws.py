@@ -267,7 +267,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             EXISTING,
             also(LOGIN, GroupRule(False, "tcp", (0, 1024), "0.0.0.0/0")),
             f"{OWN}.groups.login is sg-2, which allows SSH from 0.0.0.0/0, the whole Internet",
-        )
+        ),
+        (
+            EXISTING,
+            also(LOGIN, *(GroupRule(False, "tcp", (22, 22), half) for half in ("::/1", "8000::/1"))),
+            f"{OWN}.groups.login is sg-2, which allows SSH from ::/0, the whole Internet",
+        ),
     ],
     "existing-storage": [
         (

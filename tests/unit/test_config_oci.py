@@ -602,7 +602,12 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
             OWN,
             own(PUBLIC, rules=(rule_of("0.0.0.0/0", "6", 22), OUT)),
             f"{AT}.publicSubnet is {PUBLIC}, whose security lists allow SSH from 0.0.0.0/0, the whole Internet",
-        )
+        ),
+        (
+            OWN,
+            own(PUBLIC, rules=(rule_of("0.0.0.0/0"), rule_of("::/0", "6", 22), OUT)),
+            f"{AT}.publicSubnet is {PUBLIC}, whose security lists allow SSH from 0.0.0.0/0 and ::/0, the whole Internet",
+        ),
     ],
     "limit": [
         (
