@@ -1,4 +1,4 @@
-"""The AWS cluster on a recording engine: the account that answers it, and variations of stack files for tests."""
+"""Runs the AWS cluster on a recording engine, with an account that answers its look-ups, and varies stack files for tests."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Cloud(pulumi.runtime.Mocks):
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # whoever owns them
+        if kinds and not asked:  # asks for machines of any owner: there are none
             return {"ids": []}
         found = {
             name: tags
@@ -185,7 +185,10 @@ def existing(**changes: Any) -> dict[str, Any]:
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return an account's answers about the existing VPC, or functions that give them, by look-up; `changes` replace some."""
+    """Return, for each look-up, the account's answer about the existing VPC, or a function that gives it.
+
+    `changes` replace some of them.
+    """
     subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
     ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
     every = {"ipProtocol": "-1", "fromPort": -1, "toPort": -1}

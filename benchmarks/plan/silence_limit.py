@@ -19,8 +19,9 @@ _SLOWEST = 150
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
-#: Collectives whose prediction replaces a missing one, because they move at least as many bytes over each link: alltoall
-#: between nodes; all_reduce inside a machine, where no bound of alltoall is known.
+#: If a step's collective has no prediction, the prediction of the first of these that has one is used. Each moves at least as
+#: many bytes over each link as the step's collective: alltoall between nodes; all_reduce inside a machine, where alltoall has
+#: no known bound.
 _INSTEAD = ("alltoall", "all_reduce")
 
 

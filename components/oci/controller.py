@@ -97,7 +97,7 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
     # These differ from the tags of the stack's own machines: otherwise a preview would count Slurm's machines among those.
-    # The user's tags are apart: they may change, and the controller must still find the machines that run with the old ones.
+    # The user's tags are passed separately: they may change, and the controller must still find machines with the old tags.
     tags = {OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
     given = {"compartment": wanted.compartment, "tags": tags, "more_tags": wanted.tags}
     cloud = pulumi.Output.all(region=controller.region, subnet=subnet_id).apply(lambda its: {**given, **its})
