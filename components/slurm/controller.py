@@ -20,7 +20,7 @@ from scheduler import accounting, programs, units
 from scheduler.cluster import Cluster, Hardware, NodeSet, Queue, Topology
 from scheduler.elastic.controller import KEY
 from scheduler.elastic.entry import GRACE_S
-from scheduler.elastic.settings import FOLDER, LaunchSet
+from scheduler.elastic.settings import CONFIGURATION, FOLDER, LaunchSet
 from scheduler.files import files
 from scheduler.slurm_conf import MARK
 from scheduler.slurm_facts import uses_cgroups
@@ -67,8 +67,8 @@ class DynamicSet:
 class Controller(pulumi.ComponentResource):
     """The login node as Slurm's controller.
 
-    Creates: a copy of the programs, and a Command that creates the controller's key. `install` creates a Command that starts
-    Slurm, and a Command whose deletion terminates all machines that Slurm started.
+    Creates: a copy of the programs, and a Command that creates the controller's key. `install` creates a Command whose deletion
+    terminates all machines that Slurm started, and a Command that starts Slurm.
     Outputs: `public_key`, which dynamic nodes must accept; `region`, from the machine's metadata.
     """
 
@@ -142,17 +142,19 @@ class Controller(pulumi.ComponentResource):
             ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
         text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
-        installed = self._command("install", f"{_ROOT} {self._program} install", text, needed)
-        # This Command's inputs do not depend on the cluster, so it is never replaced: its deletion would end running jobs.
-        remote.Command(
+        # This Command exists before Slurm can start a machine: wherever an update ends, the stack has a resource whose deletion
+        # terminates all machines. Its inputs do not depend on the cluster, so it is never replaced: its deletion would end
+        # running jobs.
+        sweep = remote.Command(
             f"{self._name}-sweep",
             connection=self._connection,
-            create=f"{_ROOT} test -x {programs.ARCHIVE}",
-            delete=f"{_ROOT} {_PYTHON} {programs.ARCHIVE} sweep",
+            create=f"{_ROOT} true",
+            delete=f"if {_ROOT} test -e {CONFIGURATION}; then {_ROOT} {_PYTHON} {programs.ARCHIVE} sweep; fi",
             logging=remote.Logging.STDERR,
             add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[installed, *needed]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(needed)),
         )
+        installed = self._command("install", f"{_ROOT} {self._program} install", text, [sweep, *needed])
         return after(self._machine, installed.stdout)
 
     def _document(  # noqa: PLR0913 - what the cluster is made of, by name

@@ -103,7 +103,7 @@ def install(text: str, own: str) -> None:
         why = join.login_node(given["settings"]["join"], machine, address, given["files"])
         if why:
             sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
-    # Last: if this program fails, the stack has no resource yet whose deletion terminates the machines that a timer starts.
+    # Last: an installation that fails starts no machine.
     _start_timers()
 
 

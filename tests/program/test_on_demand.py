@@ -20,6 +20,7 @@ from oci_account import OWN, account, asking, network_of
 
 from benchmarks.launch.protocol import EntryTest, data, load
 from rehearsal.image import internet, signing_keys
+from scheduler.elastic.settings import CONFIGURATION
 
 FACTS = {
     "lacks": [],
@@ -236,8 +237,24 @@ def test_a_changed_idle_time_changes_the_controllers_settings_but_replaces_nothi
 
 def test_a_destroy_first_terminates_the_machines_that_slurm_started(on_demand):
     sweep = given(on_demand, "cluster-slurm-sweep")
-    assert sweep["delete"].endswith("elastic.pyz sweep")
+    assert "elastic.pyz sweep" in sweep["delete"]
     assert "triggers" not in sweep, "replacing the sweep would end running jobs"
+
+
+def test_an_update_that_ends_between_any_two_resources_leaves_one_that_terminates_slurms_machines(on_demand):
+    names = [name for _, name, _ in on_demand.resources]
+    assert names.index("cluster-slurm-sweep") < names.index("cluster-slurm-install")
+
+
+@pytest.mark.parametrize("configured", [True, False])
+def test_a_destroy_asks_for_no_machines_on_a_controller_that_was_never_set_up(on_demand, tmp_path, configured):
+    settings, asked = tmp_path / "elastic.json", tmp_path / "asked"
+    if configured:
+        settings.touch()
+    shell = given(on_demand, "cluster-slurm-sweep")["delete"].replace("sudo -n ", "").replace(CONFIGURATION, str(settings))
+    done = subprocess.run(["sh", "-c", re.sub(r"python3 -IS \S+ sweep", f"touch {asked}", shell)], timeout=10, check=False)
+    assert done.returncode == 0
+    assert asked.exists() == configured
 
 
 def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_one_asks_again():
