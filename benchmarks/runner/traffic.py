@@ -13,7 +13,8 @@ _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
 #: How many different sentences of each kind are kept from NCCL's log.
 _SENTENCES_KEPT = 32
-#: How many ports are kept for each counter name, and how many events in total.
+#: How many ports are kept for each counter name, and how many events in total; but every counter keeps its worst port, even if
+#: there are more counters than events (an mlx5 port has about 30).
 _PORTS_KEPT = 4
 _EVENTS_KEPT = 64
 #: How many warnings are kept per node and in total, and how many characters of each.
@@ -85,11 +86,16 @@ def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequ
                 if value is not None and then.get(counter) is not None and value > then[counter]:
                     grown.append(PortEvents(node.name, hca, counter, value - then[counter]))
     grown.sort(key=lambda event: -event.count)
-    kept = []  # type: List[PortEvents]
-    for event in grown:  # a counter with many ports must not crowd out the single link that went down
-        if sum(one.counter == event.counter for one in kept) < _PORTS_KEPT:
-            kept.append(event)
-    return kept[:_EVENTS_KEPT]
+    # Counters with many ports, or with large numbers, must not crowd out the single link that went down.
+    names = len({event.counter for event in grown})
+    most = max(1, min(_PORTS_KEPT, _EVENTS_KEPT // max(names, 1)))
+    kept = {}  # type: Dict[str, int]
+    found = []  # type: List[PortEvents]
+    for event in grown:
+        if kept.setdefault(event.counter, 0) < most:
+            kept[event.counter] += 1
+            found.append(event)
+    return found
 
 
 def _has_events(old: Dict[str, Any], new: Dict[str, Any], hca: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from fake_cluster import DECIDING, LOOKS, NODES, Cluster, row, run
 
-from benchmarks.launch.protocol import Evidence
+from benchmarks.launch.protocol import Evidence, Node
 from benchmarks.runner import fanout, retest_run, traffic
 from benchmarks.runner.refusal import Refusal
 
@@ -203,6 +203,15 @@ def test_port_events_are_the_counters_that_grew_sorted_by_growth():
     found = traffic.between(NODES, before, after, ["m0"])
     assert [(one.node, one.counter, one.count) for one in found.events] == [("b", "discards", 7), ("a", "discards", 2)]
     assert found.counted_ports == 2
+
+
+def test_a_link_that_went_down_once_is_kept_beside_any_number_of_larger_counters():
+    names = [f"counter{number}" for number in range(40)]
+    before = [facts(0, link_downed=0, **dict.fromkeys(names, 0))] * 3
+    after = [facts(0, link_downed=1, **dict.fromkeys(names, 10**6))] * 3
+    found = traffic.between([Node(name, name) for name in "abc"], before, after, ["m0"]).events
+    assert len(found) <= 64
+    assert {one.counter for one in found} == {*names, "link_downed"}
 
 
 def test_a_port_whose_error_counters_were_not_read_both_times_is_not_counted():
