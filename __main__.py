@@ -29,7 +29,7 @@ _SHOWN = 32
 
 
 def main() -> None:
-    """Register everything.
+    """Register the resources of the stack and export the outputs.
 
     Raises:
         pulumi.RunError: a refusal, with one sentence for each cause.

@@ -36,5 +36,5 @@ def digest(data: bytes) -> str:
 
 
 def file_name(data: bytes) -> str:
-    """Return the file name of the runner `data`, the same on every machine."""
+    """Return the file name of the runner whose bytes are `data`; the name is the same on every machine."""
     return f"busbar-runner-{digest(data)}.pyz"
