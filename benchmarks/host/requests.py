@@ -51,17 +51,17 @@ if TYPE_CHECKING:
     from catalogue.containers import Container
 
 _BUILD_TIMEOUT_S = 1800
-#: For an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
+#: This timeout allows for an image of 10 GB or more, which is fetched, packed, copied to every node and unpacked there.
 _CONTAINER_TIMEOUT_S = 5400
 #: Daemons start in seconds; a node that cannot join the cluster reports the reason long before this timeout.
 _SCHEDULE_TIMEOUT_S = 180
-#: A trial of the search runs at no less than this many times the smallest size of the strictest gate.
+#: A trial of the search has a message of at least this many times the smallest size of the strictest gate, if the plan has one.
 _SEARCH_SIZES = 2
 #: Time that the search Command may need beyond its budget: the last round, and waiting for another measurement to finish.
 _SEARCH_GRACE_S = 900
 
-#: In a Slurm job mpirun's daemons must stay children of the srun that started them, because Slurm kills what a step leaves
-#: behind. The first name is Open MPI 4's (orterun(1), --leave-session-attached), the second PRRTE's.
+#: In a Slurm job mpirun's daemons must stay children of the srun that started them, because Slurm kills what a job step
+#: leaves behind. The first name is Open MPI 4's (orterun(1), --leave-session-attached), the second PRRTE's.
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
 #: Used in place of the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
@@ -92,8 +92,8 @@ def build(  # noqa: PLR0913, PLR0917 - everything that a build depends on
 ) -> str:
     """Return the request that builds all programs of the plan from `source`.
 
-    With `container` they are built in that image, against its libraries, because many images contain no nccl-tests, or a
-    version that is too old for the plan's options.
+    With `container`, the programs are built in that image, against the image's libraries, because many images contain no
+    nccl-tests, or a version of nccl-tests that is too old for the plan's options.
     """
     programs = sorted({collective(step.collective).program for step in steps(asked.plan, asked.shape, asked.nodes)})
     image = None
@@ -130,7 +130,7 @@ def refused(stdout: str) -> str:
 
 
 def schedule(nodes: Sequence[Node], asked: Asked, queue: str, reasons: Sequence[str]) -> str:
-    """Return the request that makes a Slurm cluster of `nodes`, the first of them its controller."""
+    """Return the request that makes a Slurm cluster of `nodes`, with the first node as the controller."""
     return _named(Schedule("", _SCHEDULE_TIMEOUT_S, list(nodes), queue, asked.shape.gpu, asked.shape.gpus), *reasons)
 
 
@@ -139,7 +139,7 @@ def place(  # noqa: PLR0913, PLR0917 - everything that decides where a plan runs
 ) -> Place:
     """Return where the plan runs after the build that printed `stdout`.
 
-    `queue` is the Slurm partition, if ranks run in one; `remote_shell` is the program that replaces ssh, if there is one.
+    `queue` is the Slurm partition that ranks run in, or empty; `remote_shell` is the program that replaces ssh, or empty.
     """
     why = refused(stdout)
     programs = _NOTHING_BUILT if why else built(stdout)
@@ -170,7 +170,7 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
     reasons: Sequence[str],
     container: Container | None = None,
 ) -> str:
-    """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is where its result is kept.
+    """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is the folder for its result.
 
     With `container` the job builds and runs in that image.
 
@@ -243,7 +243,8 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
         logs=where.logs,
         gpu=shape.gpu,
         gpu_pcie=list(gpus.pcie_link(shape.gpu) or ()),
-        # The devices of a network plugin may report another rate: older EFA drivers report 100 Gb/s for every device.
+        # The devices of a network plugin may report a rate other than the shape's: older EFA drivers report 100 Gb/s for every
+        # device.
         port_gbit_s=shape.rdma.port_gbit_s if shape.rdma and asked.nodes > 1 and not _by_gpu(shape) else 0,
         # The build unpacked the image, so no file in `binaries` has the image's sha256.
         programs={name: hashed for name, hashed in where.built.hashes.items() if name != "image"},
@@ -255,7 +256,8 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
 def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]) -> Measure | None:
     """Return the retest of what is short; None if nothing is measured again.
 
-    Its run id does not depend on the search's budget or trials, so a change of these does not repeat the retest.
+    The retest's run id does not depend on the search's budget or trials, so a change of budget or trials does not repeat the
+    retest.
     """
     names = retest.steps_of(judged, asked)
     chosen = [repeated(step) for step in steps(asked.plan, asked.shape, asked.nodes) if step.name in names]
@@ -274,8 +276,8 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
     """Return the request that measures again what `judged` finds slow, and searches for the cause of slowness or of a dead run.
 
-    If nothing is slow or dead, the request has no nodes, no retest and no trials. On one node, and with a budget of 0 s, it
-    has no trials.
+    If nothing is slow or dead, the request has no nodes, no retest and no trials. On one node, or with a budget of 0 s, the
+    request has no trials.
     """
     slow = any(one.state == SHORT and one.name.split(" ")[0] in _SLOW_CHECKS for one in judged.checks)
     needed = (slow or judged.died) and asked.nodes > 1 and budget_s > 0
@@ -298,7 +300,7 @@ def _trials(where: Place, asked: Asked, judged: Judgement) -> Trials:
 
 
 def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
-    """Return how pairs of machines are tried; the busbw that they must reach is left out."""
+    """Return how pairs of machines are tried; the busbw that the pairs must reach is left out."""
     program = f"{where.built.binaries}/{collective('all_reduce').program}"
     return Trials(
         gpus=asked.shape.gpus,
@@ -312,7 +314,7 @@ def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
 
 
 def rails(shape: Shape) -> list[list[str]]:
-    """Return the lists of RDMA devices that a search can try separately: every rail, or the rails near each GPU.
+    """Return lists of RDMA devices, each of which a search can try alone: one rail, or all rails near one GPU.
 
     NCCL accepts a list of HCAs. A network plugin does not; it assigns each GPU the devices near that GPU.
     """

@@ -1,4 +1,4 @@
-"""Generates the JSON schema of the messages between the operator's machine and the runner from their types.
+"""Generates a JSON schema from the types of the messages between the operator's machine and the runner.
 
 python -m benchmarks.host.schema > docs/runner.schema.json
 """

@@ -18,12 +18,12 @@ _TOLERANCE, _ROUNDING = 0.01, 2e-6
 
 
 def problems(rows: Iterable[dict[str, Any]], name: str, ranks: int) -> Iterable[str]:
-    """Yield a sentence for each placement in `rows` whose numbers contradict each other.
+    """Yield a sentence for each placement (out of place or in place) in `rows` whose numbers contradict each other.
 
     Args:
         rows: {size_bytes, out_of_place, in_place}, as `benchmarks.judge.measurement` reads them.
         name: the collective that ran.
-        ranks: ranks in one group, which determine the factor.
+        ranks: number of ranks in one group, which determines the factor.
     """
     test = collective(name)
     expected = test.busbw_factor(ranks)

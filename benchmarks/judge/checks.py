@@ -20,9 +20,9 @@ class Check:
 
     Attributes:
         name: what was checked, usually one word.
-        state: pass, short, unknown, or skipped if the check could not be made. `upgrade` is also skipped if the number is lower
-            than before a change, because the number alone does not show the cause.
-        why: sentences on what is wrong, on the evidence that nothing is, or on why the check was skipped.
+        state: pass, short, unknown, or skipped if the check could not be made. The check `upgrade` is also skipped if the
+            measured number is lower than before a change, because the number alone does not show the cause.
+        why: sentences on what is wrong, on the evidence that nothing is wrong, or on why the check was skipped.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Check:
 
 
 def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[str, ...] = ()) -> Check:
-    """Return a check whose state is `bad` if there are reasons; without reasons it passes."""
+    """Return a check whose state is `bad` if there are reasons; without reasons the check passes."""
     found = tuple(reasons)
     return Check(name, bad, found) if found else Check(name, PASS, good)
 
@@ -39,7 +39,8 @@ def check(name: str, reasons: Iterable[str], *, bad: str = SHORT, good: tuple[st
 def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str, tuple[str, ...]]:
     """Return the verdict of all `checks`, and the verdict's reasons.
 
-    An unknown check always prevents a pass. A skipped check does so, too, unless `allow_skipped` names it or it is advisory.
+    An unknown check always prevents a pass. A skipped check prevents a pass, too, unless `allow_skipped` names that check or
+    the check is advisory.
     """
     asked = tuple(checks)
     states = {one.state for one in asked}

@@ -1,6 +1,6 @@
-"""Judges what the gate does not: the floors of the other collectives, and each collective's curve and in-place result.
+"""Judges what the gate does not judge: the floors of the other collectives, and each collective's curve and in-place result.
 
-Other collectives matter because a ring uses few paths between leaf switches; all-to-all loads the spine.
+Collectives other than the gate's matter because a ring uses few paths between leaf switches; all-to-all loads the spine.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _MIB = 1024**2
 #: Latency no longer dominates at these sizes and above. The first size is for real machines. The second is for a rehearsal,
-#: whose sizes are first multiplied by its scale: its wires are slower, but its latencies are not longer. Each of its wires is
-#: a token bucket, and the bucket's burst carries much of a run below this size.
+#: whose sizes are first multiplied by the rehearsal's scale: rehearsed wires are slower than real ones, but rehearsed latencies
+#: are not longer. Each rehearsed wire is a token bucket, and the bucket's burst carries much of a run below this size.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
 #: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.
@@ -37,11 +37,11 @@ _DIP = 0.5
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield a check of the floor of each collective that is not the gate's, and of every collective's curve."""
+    """Yield one check for the floor of each collective except the gate's, and one check for every collective's curve."""
     for name in asked.plan.collectives:
         run = found.runs.get(name)
         if run is None or not run.rows or run.failed:
-            continue  # the check `collectives` reports it
+            continue  # the check `collectives` reports such a run
         if name != asked.plan.collective:
             yield from _floor(run, asked, found.scale)
         judged = len(_beyond_bursts(run, found.scale))
@@ -50,7 +50,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
 
 
 def is_a_burst(size_bytes: int, scale: int) -> bool:
-    """Tell whether a rehearsed message is so small that the tokens saved up by its wires carry much of it."""
+    """Tell whether a rehearsed message is so small that its wires' saved-up tokens (token bucket) carry much of the message."""
     return scale != 1 and size_bytes * scale < _FROM_REHEARSED_BYTES
 
 
@@ -79,7 +79,7 @@ def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
 
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
-    """Yield a reason for the first size that is far too slow, and one if the largest size is far slower in place."""
+    """Yield a reason for the first size that is far too slow, and a reason if in place is far slower than out of place."""
     rows = _beyond_bursts(run, scale)
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if _is_one_rehearsed_node(asked, scale) else _predicted(run.name, asked, sizes)
@@ -101,7 +101,7 @@ def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
 
 
 def _beyond_bursts(run: Run, scale: int) -> list[dict[str, Any]]:
-    """Return the rows that are judged: those with messages large enough to show a wire's rate."""
+    """Return the rows that are judged: the rows with messages large enough to show a wire's rate."""
     rows = [row for row in run.rows if not is_a_burst(row["size_bytes"], scale)]
     return [row for row in rows if row["size_bytes"] * scale >= _FROM_BYTES]
 

@@ -1,7 +1,7 @@
 """Reads from NCCL's log whether the HCAs access GPU memory directly (GPUDirect RDMA).
 
-Without it every byte goes through host memory, on all nodes and rails alike: counters look normal, no pair is slower than
-another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
+Without GPUDirect RDMA every byte goes through host memory, on all nodes and rails alike: counters look normal, no pair is
+slower than another, and all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def told(moved: Mapping[str, Any], shape: Shape) -> Told:
     """Return what NCCL's log reports about its channels between nodes; empty for shapes that need no GPUDirect RDMA.
 
-    Machines with NVLink need it: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin, NCCL logs
-    GPUDirect RDMA in the same form (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"), and a p4d whose log does not
-    show it is slow (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
+    Machines with NVLink need GPUDirect RDMA: their GPU and HCA (or EFA device) are behind one PCIe switch. With EFA's plugin,
+    NCCL logs GPUDirect RDMA in the same form (NVIDIA/nccl issue 527: "via NET/AWS Libfabric/0/GDRDMA"). A p4d is slow if its
+    log does not show GPUDirect RDMA (aws/aws-ofi-nccl issue 64: "via NET/AWS Libfabric/0").
     """
     if shape.rdma is None or shape.nvlink_gbytes_per_s is None:
         return Told()

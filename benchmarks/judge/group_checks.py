@@ -1,4 +1,7 @@
-"""Judges groups that ran at once (inside each node, or per GPU index over the rails) by line rate and against each other."""
+"""Judges groups of ranks that ran at once (inside each node, or per GPU index over the rails).
+
+Each group is compared with its line rate and with the other groups.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,7 @@ def judge(run: Run, asked: Asked, step: Step, scale: int) -> Check:
 
 
 def _by_wire(found: Groups, asked: Asked, step: Step) -> tuple[Groups, list[str]]:
-    """Return the groups that are judged, and a name for each; groups of GPUs that share a rail are merged into one.
+    """Return the groups that are judged, and a name for each group; groups of GPUs that share a rail are merged into one.
 
     Two GPUs may split their rail 55 to 45 although both are healthy. If the line lists only the slowest groups, none is merged.
     """
@@ -74,7 +77,7 @@ def _wire(asked: Asked, step: Step, groups: int, scale: int) -> tuple[float | No
 def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks: float | None) -> Iterable[str]:
     """Yield a sentence for each of the slowest groups below the required share of the bound.
 
-    If all groups are below it, yield one sentence for all of them.
+    If all groups are below that share, yield one sentence for all groups.
     """
     if bound is None or asks is None:
         return

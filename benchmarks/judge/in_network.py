@@ -1,7 +1,7 @@
 """Judges a deciding all-reduce that the switches between the nodes reduced (SHARP).
 
-The rails then carry half of a ring's bytes. So at half their rate, the all-reduce is still as fast as a healthy ring and would
-meet the ring's gate.
+The rails then carry half of a ring's bytes. So with rails at half their rate, such an all-reduce is still as fast as a healthy
+ring and would meet the ring's gate.
 """
 
 from __future__ import annotations

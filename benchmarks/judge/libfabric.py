@@ -1,6 +1,7 @@
-"""Compares the log of NCCL's network plugin with the shape: which provider it selected, and how many devices it found.
+"""Compares the log of NCCL's network plugin with the shape: which provider the plugin selected, and how many devices.
 
-If the plugin is missing or selects another provider, NCCL falls back to sockets at a small part of the rails' rate.
+If the plugin is missing or selects a provider other than the shape's, NCCL falls back to sockets at a small part of the rails'
+rate.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 @dataclass(frozen=True)
 class Told:
-    """What NCCL's log shows: what is `wrong`, `proof` that nothing is, or what is `missing`; empty if no check is needed."""
+    """What NCCL's log shows: what is `wrong`, `proof` that nothing is wrong, what is `missing`; empty if no check is needed."""
 
     wrong: tuple[str, ...] = ()
     proof: tuple[str, ...] = ()

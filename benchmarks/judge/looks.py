@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Measurement
     from benchmarks.plan.asked import Asked
 
-#: A share of slow looks that is tolerated, and one that is refused; then the probabilities of refusing the first share and of
-#: accepting the second.
+#: A share of slow looks that is tolerated, and a share that is refused. The next line has the probabilities of refusing the
+#: tolerated share and of accepting the refused share.
 TOLERATED, REFUSED = 0.02, 0.20
 _FALSE_ALARM, _MISSED = 0.005, 0.04
 _SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))
@@ -43,7 +43,7 @@ _WHERE = {DECIDING: "in the deciding run", EARLY: "right after it", LATE: "at th
 
 @dataclass(frozen=True)
 class Place:
-    """Looks at one place of the plan: its name, how many were slow, and what each reached (GB/s), in order."""
+    """Looks at one place of the plan: its name, the number of slow looks, and what each look reached (GB/s), in order."""
 
     name: str
     slow: int
@@ -55,11 +55,11 @@ class Looks:
     """The joint result of several looks.
 
     Attributes:
-        slow: how many were slow.
-        of: how many there were.
-        answer: pass, short, or empty while more looks could change it.
+        slow: number of slow looks.
+        of: number of all looks.
+        answer: pass or short; empty if more looks are needed to decide.
         carried: evidence of slowness from the previous run on the same machines, as a log-likelihood ratio; 0 for none.
-        places: the looks at each place of the plan.
+        places: the looks at each place of the plan where looks are taken.
     """
 
     slow: int
@@ -70,12 +70,12 @@ class Looks:
 
     @property
     def is_intermittent(self) -> bool:
-        """Whether more looks were slow than a disturbance explains, but not almost all of them."""
+        """Whether more looks were slow than a disturbance explains, but not almost all looks."""
         return self.answer == SHORT and 0 < self.slow < _ALWAYS * self.of
 
 
 def weigh(slow: int, of: int, carried: float = 0.0) -> Looks:
-    """Return the result of `slow` slow looks among `of`, given the evidence `carried` over from the previous run."""
+    """Return the result of `slow` slow looks among `of` looks, given the evidence `carried` over from the previous run."""
     ratio = carried + slow * _SLOW + (of - slow) * _FINE
     if ratio <= _ACCEPT or (of >= MOST and ratio <= 0):
         return Looks(slow, of, PASS, carried)
@@ -93,7 +93,7 @@ def carry(slow: int, of: int) -> float:
 
 
 def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
-    """Tell for each look (GB/s) whether it is slow: below `limit`, or far below the median of all."""
+    """Tell for each look (GB/s) whether it is slow: below `limit`, or far below the median of all looks."""
     least = max(limit, _OF_MEDIAN * median(looks)) if looks else limit
     return [reached < least for reached in looks]
 
@@ -101,7 +101,7 @@ def are_slow(looks: Sequence[float], limit: float) -> list[bool]:
 def of(found: Measurement, asked: Asked, limit: float | None) -> Looks | None:
     """Return the result of a measurement's looks.
 
-    It is None if the plan has none, if a look or its number is missing, or if there is no limit.
+    The result is None if the plan takes no looks, if a look or its number is missing, or if there is no limit.
     """
     if not asked.plan.looks or limit is None:
         return None
@@ -141,7 +141,7 @@ def judge(looks: Looks | None, asked: Asked) -> Check:
 
 
 def _where(looks: Looks) -> str:
-    """Name the places in the plan whose looks were slow; empty if no look was slow, or all were."""
+    """Name the places in the plan whose looks were slow; empty if no look was slow, or if all looks were slow."""
     slow = [one for one in looks.places if one.slow]
     if not slow or looks.slow == looks.of:
         return ""

@@ -38,15 +38,16 @@ class Run:
     """One run of one test program, as the line reports it.
 
     Attributes:
-        name: the name of its step.
+        name: the name of the step that ran.
         program: the collective that ran.
-        rows: {size_bytes, out_of_place, in_place}, each placement {time_us, algbw_gb_s, busbw_gb_s, wrong}; complete rows only.
-        listed: how many rows the line lists, complete or not; None if it has no list.
-        ranks, hosts: how many there were, as reported.
-        problems: what the runner found wrong; None if the line has no list.
+        rows: complete rows only, as {size_bytes, out_of_place, in_place}; the two placements are {time_us, algbw_gb_s,
+            busbw_gb_s, wrong}.
+        listed: how many rows the line lists, complete or not; None if the line has no list of rows.
+        ranks, hosts: numbers of ranks and of hosts, as reported.
+        problems: what the runner found wrong; None if the line has no list of problems.
         failed: why the run returned nothing.
-        groups: the numbers of its groups, as reported.
-        spread: times of individual operations, as reported.
+        groups: the busbw of its groups of ranks, as reported.
+        spread: how the times of individual operations vary, as reported.
         looks: busbw of each look in GB/s, as reported.
     """
 
@@ -69,7 +70,7 @@ class Run:
         return sum(int(placement.get("wrong") or 0) for placement in placements)
 
     def at(self, size_bytes: int) -> dict[str, Any] | None:
-        """Return the row of that size; None if there is none."""
+        """Return the row of that size; None if no row has that size."""
         return next((row for row in self.rows if row["size_bytes"] == size_bytes), None)
 
 
@@ -81,7 +82,7 @@ class Measurement:
         line: the line itself.
         runs: runs by the name of their step.
         scale: divisor of line rates that the run stated, 1 on real hardware.
-        differences: how nodes differ; None if the line does not compare them.
+        differences: how nodes differ; None if the line does not compare the nodes.
     """
 
     line: dict[str, Any] = field(default_factory=dict)
@@ -117,7 +118,7 @@ def read(text: str) -> Measurement:
     """Return the measurement in the last JSON line of `text`.
 
     Raises:
-        LineError: there is no such line, or it has another kind or version.
+        LineError: the last line is not JSON, or not a measurement of the version that this module reads.
     """
     line = last_json(text)
     if not isinstance(line, dict) or line.get("kind") != "measure" or line.get("schema") != LINE_SCHEMA:
@@ -195,7 +196,7 @@ def problems(  # noqa: PLR0913, PLR0917 - what a run must be
 ) -> Iterable[str]:
     """Yield the reasons why `run` is not a complete run of collective `name`.
 
-    A run without usable rows has no further reasons. Of contradictions in the rows, at most 4 are listed.
+    If the run has no usable rows, no further reasons follow. Of contradictions in the rows, at most 4 are listed.
 
     Args:
         run: the run, as reported.
@@ -251,9 +252,10 @@ def _run(step: dict[str, Any]) -> Run:
 
 @dataclass(frozen=True)
 class Groups:
-    """Results of groups that ran at once: their number, (index, GB/s) with the slowest first, and maximum, median, MAD in GB/s.
+    """Results of groups of ranks that ran at once: their number; the slowest groups; maximum, median and MAD in GB/s.
 
-    If there are many groups, only the slowest are listed.
+    `slowest` has (index, GB/s) of each group, the slowest group first. If there are many groups, only the slowest are listed.
+    MAD is the median absolute deviation.
     """
 
     count: int
@@ -264,7 +266,7 @@ class Groups:
 
 
 def groups(found: Any, count: int) -> Groups | None:
-    """Return what `count` groups reached; None if the line does not cover all of them."""
+    """Return what `count` groups reached; None if the line does not cover all groups."""
     if isinstance(found, list) and len(found) == count and all(is_number(one) for one in found) and found:
         return Groups(count, tuple(sorted(enumerate(found), key=lambda one: one[1])), max(found), *middle_of(found))
     if not isinstance(found, dict) or found.get("count") != count:

@@ -1,4 +1,4 @@
-"""Judges by how much the error counters of RDMA ports grew from the start of the measurement to the end of the deciding run."""
+"""Judges how much the error counters of RDMA ports grew from the start of the measurement to the end of the deciding run."""
 
 from __future__ import annotations
 

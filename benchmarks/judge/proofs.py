@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 #: Share of the line rate that ib_write_bw must reach. With an MTU of 1024, RoCE v2 carries 1024 payload bytes in 1106 bytes on
 #: the wire (82 are for Ethernet, IPv4, UDP, BTH and ICRC, preamble and gap): 0.926, as in IIJ's article (23.14 of 25 Gbit/s).
-#: With an MTU of 4096 it is 0.98.
+#: With an MTU of 4096 the share is 0.98.
 _SHARE = 0.9
 _NAMED = 16
 
 
 def judge(line: dict[str, Any], asked: Asked, scale: int) -> Check:
-    """Judge whether every rail was reached and carried its line rate; skipped if the rate could not be measured."""
+    """Judge whether every rail was reached and carried its line rate; the check is skipped if a rate could not be measured."""
     if asked.nodes == 1:
         return Check("proofs", PASS, ("there is one node, so no rail is between nodes",))
     said = line.get("proofs")
@@ -67,7 +67,7 @@ def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[st
 
 
 def _rate(one: dict[str, Any], asked: Asked, scale: int) -> float:
-    """Return the line rate (Gbit/s): the shape's, else the one that the port reports."""
+    """Return the line rate (Gbit/s): the rate of the shape, or else the rate that the port reports."""
     said = one.get("line_gbit_s")
     own = asked.shape.rdma.port_gbit_s if asked.shape.rdma else 0
     return float(own or (said if is_number(said) else 0) or 0) / scale

@@ -1,4 +1,4 @@
-"""Judges the run over NVLink between the nodes of a rack: NVLink switches may reduce, and the rails carry none of its bytes."""
+"""Judges the run over NVLink between the nodes of a rack: NVLink switches may reduce, and rails carry none of its bytes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield the check `nvl` if NVLink may join the nodes; if the run over it returned nothing, `collectives` reports that.
+    """Yield the check `nvl` if NVLink may join the nodes; if the run over NVLink returned nothing, `collectives` reports that.
 
-    A rehearsed run over NVLink is unknown, because a rehearsal has no NVLink; without such a run a rehearsal has no check. The
-    limit is far above the rate of all rails
-    together, so a result that meets it proves that NVLink was used, and no byte counter is needed.
+    A rehearsal has no NVLink. So a rehearsed run over NVLink is unknown, and a rehearsal without such a run has no check `nvl`.
+    The limit is far above the rate of all rails together, so a result that meets the limit proves that NVLink was used, and no
+    byte counter is needed.
     """
     run = found.runs.get(NVL)
     step = next((one for one in steps(asked.plan, asked.shape, asked.nodes) if one.name == NVL), None)
@@ -37,7 +37,8 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvl", UNKNOWN, ("no limit is known for this run over NVLink between nodes",))
         return
     reached = busbw(run.rows[-1])
-    # Switches that reduce halve what one GPU sends; in other tests, a GPU sends or receives all bytes that busbw counts.
+    # Switches that reduce halve what one GPU sends; in tests other than all_reduce, a GPU sends or receives all bytes that
+    # busbw counts.
     most = rate * 2 * (asked.ranks - 1) / asked.ranks if name == "all_reduce" else rate
     if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))

@@ -32,11 +32,11 @@ _LIMIT, _FLOOR, _CURVE = "limit ", "floor ", "curve "
 def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     """Return the names of the steps to measure again: those whose checks are short, or unknown because the machine was busy.
 
-    There are none if one of these checks does not judge speed, or if so many looks were slow that later ones cannot change the
-    result.
+    No step is measured again if one of these checks does not judge speed, or if so many looks were slow that later looks cannot
+    change the result.
     """
     said = {one.name: one.state for one in judged.checks}
-    # If a busy machine may explain the slow looks, their check is unknown instead of short, and a retest is worthwhile.
+    # If a busy machine may explain the slow looks, the check `looks` is unknown instead of short, and a retest is worthwhile.
     if said.get("looks") == SHORT and judged.looks is not None and looks.is_final(judged.looks):
         return ()
     short = [one.name for one in judged.checks if is_slow(one)]
@@ -44,7 +44,7 @@ def steps_of(judged: Judgement, asked: Asked) -> tuple[str, ...]:
     if None in named:
         return ()
     again = dict.fromkeys(name for name in named if name)
-    if asked.plan.collective in again and asked.plan.looks:  # many looks show whether it was chance
+    if asked.plan.collective in again and asked.plan.looks:  # many looks show whether the shortfall was chance
         again |= dict.fromkeys(LOOK_STEPS)
     return tuple(again)
 
@@ -88,7 +88,7 @@ def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement, with the looks of both measurements if only these together show an intermittent fabric.
+    """Return the first judgement, with the looks of both measurements if only all looks together show an intermittent fabric.
 
     The second judgement's looks include those of the first.
     """
@@ -105,16 +105,16 @@ def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
 
 
 def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the step that counts after the retest: the new one, with the earlier looks added to its own."""
+    """Return the step that counts after the retest: the retest's step if there is one, with the earlier looks added."""
     new = fresh.get(str(step.get("name")), step)
     seen = [one for looks in (step.get("looks_gb_s"), new.get("looks_gb_s")) if isinstance(looks, list) for one in looks]
     return new | {"looks_gb_s": seen} if new is not step and "looks_gb_s" in step else new
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
-    """Return why the retest does not count: the search found a culprit, or did not complete. Empty if neither is so."""
-    # A culprit `between` is about pairs that are slow only while other pairs run. It proves nothing about a ring, which uses
-    # few of the links that those pairs share.
+    """Return why the retest does not count: the search found a culprit, or did not complete. Empty if the retest counts."""
+    # A culprit `between` is about pairs that are slow only while other pairs run. Such a culprit proves nothing about a ring,
+    # which uses few of the links that those pairs share.
     named = searched.get("culprits") or []
     if not isinstance(named, list) or any(not isinstance(one, dict) or one.get("kind") != "between" for one in named):
         return ["the retest does not count, because the search found a culprit"]

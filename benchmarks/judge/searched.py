@@ -1,4 +1,4 @@
-"""Reads the search's line: a damaged line counts as an incomplete search, never as one that found no culprit."""
+"""Reads the search's line: a damaged line counts as an incomplete search, never as a search that found no culprit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _damage(line: dict[str, Any]) -> tuple[str, bool]:
-    """Return what cannot be read in a search's line (empty if all can be), and whether the runner refused to search."""
+    """Return what cannot be read in a search's line (empty if nothing is damaged), and whether the runner refused to search."""
     named = line.get("culprits", [])
     if not isinstance(named, list) or not all(map(_is_culprit, named)):
         return "the search's line contains a culprit that cannot be read", False

@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 
 #: Counters must show this share of the bytes that had to move; the rest is an allowance for inexact counters.
 _ENOUGH = 0.8
-#: A rail that carried less than this share of the busiest rail was not used like the others.
+#: A rail that carried less than this share of the busiest rail was not used like the other rails.
 _USED = 0.5
-#: NVLink must have sent this share of a ring's bytes, because reduction in its switch (NVLS) moves about half of them.
+#: NVLink must have sent this share of a ring's bytes. The share is below 0.5, because an NVLink switch that reduces (NVLS)
+#: moves about half of a ring's bytes.
 _NVLS_SHARE = 0.4
-#: Collectives in which a switch can copy one GPU's bytes to all (multicast). If NCCL may let it do so, a ring's bytes are
-#: divided by the ring's number of hops.
+#: Collectives in which a switch can copy one GPU's bytes to all GPUs (multicast). If NCCL may let a switch do so, a ring's
+#: bytes are divided by the ring's number of hops.
 _COPIED = frozenset({"all_gather", "broadcast"})
 #: Collectives in which each pair of GPUs exchanges its own bytes, which no switch reduces or copies.
 _PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
-#: From this NVLink generation on, switches join every pair of GPUs; before it (V100), some pairs have no NVLink.
+#: From this NVLink generation on, switches join every pair of GPUs; in earlier generations (V100), some pairs have no NVLink.
 _SWITCHED = 3
 #: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
@@ -45,7 +46,7 @@ _SWITCHES = re.compile(r"COLLNET/")
 
 
 def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
-    """Return whether the intended path carried the bytes of the deciding run (and of the rail-split run before it)."""
+    """Return whether the intended path carried the bytes of the deciding run, and of the step `rails` before that run."""
     moved = _mapping(line.get("transport"))
     plan, shape, nodes = asked.plan, asked.shape, asked.nodes
     if nodes == 1:
@@ -65,7 +66,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     # absent counter is not zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # `apart` has every name of the rails. Any other interface, such as the front end's, may have carried the bytes instead.
+    # `apart` has every name of the rails. Any other interface, such as the front end's, may have carried the bytes instead of
+    # the rails.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -89,7 +91,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
 
 
 def switches_may_reduce(moved: Any) -> bool:
-    """Tell whether NCCL connected to switches between the nodes that reduce; byte counters show whether it used them."""
+    """Tell whether NCCL connected to switches between the nodes that reduce; byte counters show whether NCCL used these."""
     return any(_SWITCHES.match(str(way)) for way in _ways(_mapping(moved)))
 
 
@@ -115,12 +117,12 @@ def _rails(asked: Asked) -> tuple[str, ...]:
 def least_bytes(
     plan: Measure, shape: Shape, nodes: int, counted: frozenset[str] | None = None, *, in_network: bool = False
 ) -> float:
-    """Return how many bytes each node must at least send to other nodes in the runs between the two counter readings.
+    """Return the least number of bytes that each node must send to other nodes in the runs between the two counter readings.
 
     These runs are the steps listed in `counted`; None means the deciding run and all steps before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm, or S where switches reduce
-    (`in_network`). Timed and checked operations of both placements count; warm-up operations do not.
+    (`in_network`). Timed and checked operations count, both out of place and in place; warm-up operations do not.
     """
     total = 0.0
     for step in steps(plan, shape, nodes):
@@ -140,7 +142,7 @@ def _counted(moved: dict[str, Any]) -> frozenset[str] | None:
 
 
 def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
-    """Return the share of a message that each node must send; switches that reduce can also copy one node's bytes to all."""
+    """Return the share of a message that each node must send; switches that reduce can also copy bytes to all nodes."""
     if in_network and name in {"all_reduce", "all_gather"}:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
@@ -178,7 +180,7 @@ def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
 
 
 def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
-    """Report the interface that carried the bytes; the shape expects no particular one."""
+    """Report the interface that carried the bytes; the shape expects no particular interface."""
     totals: dict[str, int] = {}
     for by in sent.values():
         for name, value in by.items():

@@ -30,7 +30,8 @@ __all__ = ["PASS", "SHORT", "SKIPPED", "UNKNOWN", "Judgement", "judge", "judged"
 
 #: At most this many of NCCL's warnings are reasons of a verdict.
 _WARNINGS = 8
-#: A healthy fabric's spread stays within these: coefficient of variation in percent, and p99 / p50 of individual operations.
+#: A healthy fabric's spread stays within these limits: coefficient of variation in percent, and p99 / p50 of individual
+#: operations.
 CV_LIMIT_PCT, TAIL_LIMIT = 5.0, 1.5
 
 
@@ -45,8 +46,8 @@ class Judgement:
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
         latency_us: out-of-place time at that collective's smallest size.
-        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by its scale. None if it is unknown, or on one
-            rehearsed node.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if it is
+            unknown, or on one rehearsed node.
         scale: divisor of line rates that the run stated, 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
@@ -125,7 +126,7 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)
     for step in planned:
         run = found.runs.get(step.name)
-        if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # otherwise `collectives` reports it
+        if step.stage in {NODE, RAILS} and run and run.rows and not run.failed:  # otherwise `collectives` reports the run
             yield group_checks.judge(run, asked, step, scale)
     if asked.past_unread:
         yield Check("history", SKIPPED, (asked.past_unread,))
@@ -169,7 +170,7 @@ def _warnings(said: Any) -> Iterable[str]:
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield a reason for each collective whose largest size exceeds what the wire allows.
 
-    Then another path was measured, or machines of another shape.
+    A number above that limit comes from another path, or from machines of another shape than requested.
     """
     ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
     for name in asked.plan.collectives:
@@ -193,7 +194,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches reduce; a ring does not use them."""
+    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches reduce; in a ring they do not."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:

@@ -65,7 +65,7 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
         # Groups are also compared with each other, and the slow groups may be those whose ranks waited. So each group gets a
-        # larger factor than the fastest one, but never more GB/s than the fastest one then has.
+        # larger factor than the fastest group, but never more GB/s than the fastest group then has.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 
