@@ -112,7 +112,7 @@ def _renewed(step: dict[str, Any], fresh: dict[str, dict[str, Any]]) -> dict[str
 
 
 def _doubt(searched: dict[str, Any]) -> list[str]:
-    """Return why the retest does not count: the search found a culprit, or did not complete. Empty if the retest counts."""
+    """Return why the retest does not count: the search found a culprit, or did not complete. Empty if neither happened."""
     # A culprit `between` is about pairs that are slow only while other pairs run. Such a culprit proves nothing about a ring,
     # which uses few of the links that those pairs share.
     named = searched.get("culprits") or []

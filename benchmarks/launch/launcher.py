@@ -23,7 +23,7 @@ def deciding(request: Measure) -> List[str]:
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts `contexts` on `nodes`.
+    """Return the command that starts the ranks in `contexts`, one item for each program, on `nodes`.
 
     Raises:
         ValueError: no launcher has the name `launch.kind`, or `launch` lacks something that the launcher needs.

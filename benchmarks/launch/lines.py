@@ -1,7 +1,7 @@
-"""Types of the runner's answers: one JSON line for each request. For Python 3.6 or later: the runner makes them on a node.
+"""Types of the runner's answers: one JSON line for each request.
 
-A field that is None and whose default is None is left out of the line. The judge treats a measurement's line as untrusted
-input (`benchmarks.judge.measurement`).
+This module needs only Python 3.6, because the runner imports it on a node. A field that is None and whose default is None is
+left out of the line. The judge treats a measurement's line as untrusted input (`benchmarks.judge.measurement`).
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional
@@ -50,7 +50,7 @@ class StepLine(NamedTuple):
         program: the collective that the program reports.
         ranks, hosts: number of ranks and of hosts that the program lists.
         problems: inconsistencies in the program's output and in its JSON file.
-        waited: in a rehearsal, the largest share of the time that a rank waited for a processor.
+        waited: in a rehearsal, the largest share of its own time that any rank waited for a processor.
         groups_gb_s: busbw of each group, by group number; for many groups {count, slowest, most, middle, mad}.
         looks_gb_s: busbw of each look.
     """
@@ -123,7 +123,7 @@ class Transport(NamedTuple):
     Attributes:
         tx_bytes: bytes sent, by node and device; of many nodes, only those that sent least or least evenly are listed.
         hcas: RDMA devices that were counted.
-        netdevs: the network interface of each device on the head node.
+        netdevs: on the head node, the network interface of each device.
         said: sentences of NCCL's log with their counts, by subject.
         network: the network that NCCL reports.
         counted_nodes: number of nodes whose rails were counted.
@@ -172,7 +172,7 @@ class ProofsLine(NamedTuple):
     Attributes:
         rails: how many rails were tried: the number of nodes times the rails of each.
         reached, measured: how many rails were reached, and for how many ib_write_bw gave a number.
-        worst: first the rails that were not reached, then those without a number, then the slowest; at most 16.
+        worst: first the rails that were not reached, then rails without a number, then the slowest rails; at most 16 in all.
     """
 
     rails: int
@@ -186,7 +186,7 @@ class MeasureLine(NamedTuple):
     """One measurement.
 
     Attributes:
-        started: RFC 3339, UTC.
+        started: the start time in RFC 3339, UTC.
         machines: id of each machine by node; for many machines {count, sha256}.
         gpu: the GPU model that the head node reports.
         earlier_looks: looks of the previous measurement on the same machines, in GB/s.

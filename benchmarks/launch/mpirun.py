@@ -1,4 +1,4 @@
-"""Starts ranks with Open MPI's mpirun over SSH; programs that run at once are one MPI job with an app context for each."""
+"""Starts ranks with Open MPI's mpirun over SSH; programs that run at once are one MPI job with one app context per program."""
 
 from typing import List, Sequence
 
@@ -6,7 +6,7 @@ from benchmarks.launch.protocol import Launch, Node, Ranks
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts `contexts` on `nodes`; it runs on the first node."""
+    """Return the command that starts the ranks in `contexts` on `nodes`; the command runs on the first node."""
     words = [launch.mpi_home + "/bin/mpirun"]
     words += ["--prefix", launch.mpi_home] if launch.prefix else []
     words += ["--bind-to", launch.bind_to]
@@ -31,7 +31,7 @@ def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
 def hostfile(nodes: Sequence[Node], slots: int) -> str:
     """Return the hostfile: one line for each node, with its number of slots.
 
-    A single node is called localhost, because possibly none of its interfaces has the address at which others reach it.
+    A single node is called localhost, because possibly none of its interfaces has the address at which other machines reach it.
     """
     addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
     return "".join(f"{address} slots={slots}\n" for address in addresses)

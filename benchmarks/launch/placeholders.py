@@ -1,4 +1,4 @@
-"""Placeholders for nodes and folders in the document of a job, until the job knows them.
+"""Placeholders in the document of a job, which stand for nodes and folders until the job knows these nodes and folders.
 
 Each placeholder is a text between two @ characters. No path, address or variable contains such a text. `filled` replaces each
 placeholder with its value.

@@ -1,7 +1,7 @@
-"""Types of the requests to the runner, and of its answers to a build and to a request that it refuses; all are JSON documents.
+"""Types of the requests to the runner, and of two answers: to a build, and to a request that the runner refuses.
 
-This module needs only Python 3.6, because the runner imports it on a node. `load` refuses a document that does not fit its
-type; `docs/runner.schema.json` is made from these types.
+All are JSON documents. This module needs only Python 3.6, because the runner imports it on a node. `load` refuses a document
+that does not fit its type; `docs/runner.schema.json` is made from these types.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, Union, cast, get_type_hints
@@ -91,12 +91,11 @@ class Launch(NamedTuple):
     """How ranks start.
 
     Attributes:
-        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm,
-            remote_shell or pyxis.
+        kind: the launcher, a module of `benchmarks.launch`: mpirun, enroot, containerd, slurm, remote_shell or pyxis.
         mpi_home: Open MPI's folder on every node; with containerd and Pyxis, in the image.
         bind_to: the unit that mpirun binds each rank to.
         mca: Open MPI's parameters by name.
-        prefix: whether to give mpirun `mpi_home` with --prefix, because Open MPI was moved after it was built.
+        prefix: whether mpirun gets the option --prefix with `mpi_home`, because Open MPI was moved after it was built.
         hostfile: path of the hostfile on the head node.
         start: words that start a command inside the container; empty if ranks run on the nodes themselves.
         queue: the Slurm partition; empty without Slurm.
@@ -154,7 +153,7 @@ class Step(NamedTuple):
 
     Attributes:
         name: unique within its request.
-        stage: node, rails, all, spread, free, looks or nvl.
+        stage: node, rails, all, spread, free, looks or nvl (see `benchmarks.plan.steps.Step`).
         collective: the collective that runs.
         ranks: the ranks that run it.
         result: path of the JSON file that the first rank writes.
@@ -254,7 +253,8 @@ class Trials(NamedTuple):
         size_bytes: message size of a trial over all rails.
         iterations: number of timed operations in a trial.
         pair_limit_gb_s: busbw that a healthy pair must reach; None if unknown.
-        whole_gb_s: busbw that the full ring reached; None if another collective than all-reduce was measured, or nothing.
+        whole_gb_s: busbw that the full ring reached; None if another collective than all-reduce was measured, or if nothing was
+            measured.
         off_ring: whether an all-to-all is slow, so that pairs outside the ring are tried too.
     """
 
@@ -320,7 +320,7 @@ class EntryTest(NamedTuple):
     Attributes:
         timeout_s: after this time no round of trials begins.
         build, trials: how nccl-tests is built and how trials run, with placeholders for folders and without nodes.
-        limits: busbw that the best pair of each machine must reach, by message size.
+        limits: busbw that each machine must reach in its best pair, by message size.
     """
 
     run_id: str
@@ -355,8 +355,8 @@ class BuildLine(NamedTuple):
         shared: path, in ssh's notation, of the sockets of SSH connections that the runner keeps open; empty if it keeps none.
         binaries: folder of the programs on every node.
         hashes: sha256 of each file in that folder, and of the image if there is one, by name.
-        mpi_home, cuda_home, nccl_home: folders that were found. If there is an image, they are inside it; with enroot, MPI's is
-            on the nodes.
+        mpi_home, cuda_home, nccl_home: folders that were found. If there is an image, these folders are inside the image, but
+            with enroot MPI's folder is on the nodes.
         versions: versions of nccl-tests, MPI, CUDA and other components, by the component's name.
     """
 

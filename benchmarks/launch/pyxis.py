@@ -1,4 +1,4 @@
-"""Starts the ranks of a Slurm job in containers: one `srun` starts all ranks, and Slurm's plugin Pyxis puts each in the image.
+"""Starts the ranks of a Slurm job in containers: one `srun` starts all ranks, and the plugin Pyxis puts each rank in the image.
 
 There is no mpirun: the ranks find each other through Slurm's PMIx server.
 """
@@ -12,7 +12,7 @@ _DAEMONS = ("plm_", "oob_", "orte_", "prte_")
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts the ranks of one program on all nodes of the job; it runs on the first node."""
+    """Return the command that starts the ranks of one program on all nodes of the job; the command runs on the first node."""
     if "srun" not in launch.start:
         raise ValueError("launch.start has no srun; pyxis needs the words that start tasks in the container")
     if len(contexts) != 1 or contexts[0].nodes is not None:

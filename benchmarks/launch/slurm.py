@@ -1,7 +1,7 @@
 """Starts ranks in a Slurm job: `salloc` waits for nodes, on which mpirun starts its daemons through Slurm instead of SSH.
 
 `sbatch` cannot be used: it writes a job's output on the job's first node, which may not be the head node, but the runner must
-read each line as it is printed. Slurm runs both kinds of job alike.
+read each line as it is printed. Slurm runs jobs of `salloc` and of `sbatch` alike.
 """
 
 from typing import List, Sequence
@@ -9,12 +9,12 @@ from typing import List, Sequence
 from benchmarks.launch import mpirun
 from benchmarks.launch.protocol import Launch, Node, Ranks
 
-#: How long a job waits for nodes that another job uses; after that `salloc` reports that it got none, and exits.
+#: How long a job waits for nodes that another job uses; after that `salloc` reports that it got no nodes, and exits.
 _QUEUED_S = 120
 
 
 def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) -> List[str]:
-    """Return the command that starts `contexts` on `nodes`; it runs on the controller."""
+    """Return the command that starts the ranks in `contexts` on `nodes`; the command runs on the controller."""
     if not launch.queue:
         raise ValueError("launch.queue is empty; slurm needs the partition that ranks run in")
     known = [node._replace(address=node.name) for node in nodes]  # inside a job Open MPI knows nodes by their Slurm names

@@ -31,12 +31,12 @@ _DIRECT = frozenset({"alltoall", "gather", "scatter", "sendrecv"})
 #: The busbw of a healthy ring all-reduce of large messages over RoCE, as a fraction of the ring's ceiling: a typical value of
 #: published results (OCI A100: 0.93, 0.93 and 0.95 on two nodes, about 1.0 on 64; DGX A100: 0.96; H200: 0.92).
 HEALTHY_FRACTION = 0.95
-#: The same on one node, as a fraction of one GPU's NVLink rate: up to generation 4 (A100: 235 of 300 GB/s; H200: 346 to 368 of
-#: 450), and for generation 5 (GB200: 680 of 900).
+#: The busbw of a healthy ring all-reduce on one node, as a fraction of one GPU's NVLink rate: up to generation 4 (A100: 235 of
+#: 300 GB/s; H200: 346 to 368 of 450), and for generation 5 (GB200: 680 of 900).
 HEALTHY_NVLINK_FRACTION = 0.78
 _HEALTHY_NVLINK_5_FRACTION = 0.75
 _NEWEST_NVLINK = 5
-#: From this generation on, NVSwitch can reduce data itself (NVLink SHARP, NVLS).
+#: From this NVLink generation on, NVSwitch can reduce data itself (NVLink SHARP, NVLS).
 _NVLS_FROM = 4
 
 
@@ -54,8 +54,8 @@ def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     """Return the highest busbw in GB/s if the GPUs of a node combine their data before it leaves the node (Tree, NVLSTree).
 
-    It is higher than the ring's, most of all for few nodes. For k nodes with g GPUs each, it is the ring's times (gk - 1) / (g
-    (k - 1)): 1.875 times for two nodes of eight GPUs.
+    This bound is higher than the ring's, most of all for few nodes. For k nodes with g GPUs each, it is the ring's bound times
+    (gk - 1) / (g (k - 1)): 1.875 times for two nodes of eight GPUs.
     """
     ring = ring_gb_s(shape, nodes, scale)
     if ring is None:
@@ -84,7 +84,7 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 
 
 def collective_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | None:
-    """Return the highest busbw in GB/s of `name` over all rails; None without rails, or if the rails do not limit it."""
+    """Return the highest busbw in GB/s of `name` over all rails; None without rails, or if they do not limit `name`."""
     ring = ring_gb_s(shape, nodes, scale)
     share = collective(name).wire_share
     return None if ring is None or share is None else ring * share(nodes * shape.gpus, shape.gpus)
@@ -137,9 +137,9 @@ def bound_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1) -> float | N
 
 
 def most_gb_s(name: str, shape: Shape, nodes: int, scale: int = 1, *, ring: bool) -> float | None:
-    """Return the highest busbw in GB/s of any algorithm on `shape`, or of a ring if `ring` is true (NCCL must use one).
+    """Return the highest busbw in GB/s of any algorithm on `shape`, or of a ring if `ring` is true (NCCL must use a ring).
 
-    It is None if no such bound is known, and on one rehearsed node, where memory replaces NVLink.
+    The result is None if no such bound is known, and on one rehearsed node, where memory replaces NVLink.
     """
     ranks = nodes * shape.gpus
     if nodes == 1:
@@ -173,7 +173,7 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
     """Return the predicted busbw in GB/s of a healthy run of `name`, by message size in bytes; empty if none is known.
 
     A message takes T + x + sqrt(T x), where T is the latency and x the transfer time at the predicted busbw of large messages.
-    From 1 MiB up, this differs by at most a sixth from two real transcripts (2 H200 over NVLink; 16 A100 over RoCE).
+    From 1 MiB up, the prediction differs by at most a sixth from two real transcripts (2 H200 over NVLink; 16 A100 over RoCE).
     """
     healthy = predicted_gb_s(shape, nodes, name)
     if healthy is None:
@@ -190,7 +190,7 @@ def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name
 def predicted_gb_s(shape: Shape, nodes: int, name: str = "all_reduce") -> float | None:
     """Return the predicted busbw in GB/s of a healthy run of large messages on real hardware; None if no ceiling is known.
 
-    It is also None on one node for tests whose GPUs send directly to each other: no such results are published.
+    The result is also None on one node for tests whose GPUs send directly to each other: no such results are published.
     """
     if nodes == 1 and name in _DIRECT:
         return None

@@ -85,7 +85,7 @@ COLLECTIVES = {
         Collective("scatter", _others, _rooted, shared=True),
         # A message leaves each node once, over one GPU's rails, so the node's rails together do not limit it.
         Collective("sendrecv", _one, None, shared=False),
-        # Its GetBw counts only what a rank receives from others.
+        # GetBw of hypercube counts only what a rank receives from other ranks.
         Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True, algbw_share=_others),
     )
 }

@@ -17,7 +17,8 @@ Rows = tuple[tuple[int, float], ...]
 
 _MIB = 1024**2
 #: Share of the rails' ring ceiling, for all-reduce: below every healthy published row of RoCE, InfiniBand and EFA except those
-#: that NVLink limits, and far above every broken one (TCP fallback 0.16, congestion 0.40, one rail of four 0.41).
+#: that NVLink limits, and far above every published row of a broken fabric (TCP fallback 0.16, congestion 0.40, one rail of
+#: four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
 #: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
 #: nodes. Each share is 6 to 9 % below the lowest value of one machine in `catalogue.published`; comments give published shares.

@@ -51,8 +51,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
         shape: the lowest of its links' limits applies: rails, NVLink or PCIe. A limit of the slowest link must be published.
         nodes: number of machines. The ring's ceiling applies to any number of them. On fewer than 4, the plan forces the ring
             unless the stack sets NCCL_ALGO.
-        scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as one of 4
-            GiB over real ones, so sizes count as multiplied by the scale.
+        scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as a message
+            of 4 GiB over real rails, so sizes count as multiplied by the scale.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.
     """
     size, name = plan.sizes_bytes[-1], plan.collective
@@ -83,7 +83,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
 
 def nvls_unknown(shape: Shape, plan: Measure) -> str:
-    """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if one does."""
+    """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if a published busbw does."""
     if nvls_gb_s(shape, plan) is None:
         return (
             f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
@@ -96,7 +96,7 @@ def nvls_unknown(shape: Shape, plan: Measure) -> str:
 
 
 def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:
-    """Return the smallest message size, on real rails, for which a rule gives a gate for `plan`; None if there is none."""
+    """Return the smallest message size, on real rails, for which a rule gives a gate for `plan`; None if no rule does."""
     parts = ceiling.parts(plan.collective, shape, nodes)
     rows = published(plan.collective, min(parts, key=lambda one: one[1])[0], shape) if parts else ()
     return rows[-1][0] if rows else None

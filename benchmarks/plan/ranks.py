@@ -62,7 +62,7 @@ class Place:
 
 
 def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) -> str:
-    """Return the algorithm that ranks on `nodes` nodes must use; empty leaves the choice to NCCL."""
+    """Return the algorithm that ranks must use, given the stack's variables `own`; empty leaves the choice to NCCL."""
     said = (own or {}).get("NCCL_ALGO")
     if said is not None:
         return said
@@ -89,7 +89,7 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
     if algorithm(shape, nodes, own):
         variables["NCCL_ALGO"] = algorithm(shape, nodes, own)
     if not place.start:  # a container does not have the node's folders
-        # The tests were linked against these folders, and the node's loader may not search them.
+        # The tests were linked against the libraries in these folders, and the node's loader may not search the folders.
         built = place.built
         libraries = [f"{home}/{folder}" for home in (built.mpi_home, built.nccl_home) for folder in ("lib", "lib64")]
         variables["LD_LIBRARY_PATH"] = ":".join([*libraries, f"{built.cuda_home}/lib64"])
@@ -101,7 +101,7 @@ def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | Non
 def launch(place: Place, shape: Shape, own: Mapping[str, str] | None = None) -> Launch:
     """Return how ranks start at `place`: binding, and the network that MPI itself uses.
 
-    An Open MPI that was moved after it was built needs OPAL_PREFIX in `own`, and the same path on the other nodes.
+    An Open MPI that was moved after it was built needs OPAL_PREFIX in `own`, and must have the same path on all nodes.
     """
     environment = ENVIRONMENTS[shape.environment or GENERIC]
     mca = dict(environment.mca)

@@ -1,4 +1,4 @@
-"""Computes how long a step may print nothing before it counts as hung, from its slowest row on a healthy fabric."""
+"""Computes how long a step may print nothing before it counts as hung, from the step's slowest row on a healthy fabric."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _SLOWEST = 150
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
-#: If a step's collective has no prediction, the prediction of the first of these that has one is used. Each moves at least as
-#: many bytes over each link as the step's collective: alltoall between nodes; all_reduce inside a machine, where alltoall has
-#: no known bound.
+#: If the collective of a step has no prediction, the first collective of this list that has a prediction is used. It moves at
+#: least as many bytes over each link as the step's collective: alltoall between nodes; all_reduce inside a machine, where
+#: alltoall has no known bound.
 _INSTEAD = ("alltoall", "all_reduce")
 
 

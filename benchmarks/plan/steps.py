@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 RING_BELOW_NODES = 4
 #: Message size of the run inside each node: large enough for NVLink's full rate, small enough to finish quickly.
 _NODE_BYTES = 1024**3
-#: Number of timed operations that the median of a group or of a trial needs, because a busy processor disturbs individual ones.
+#: Number of timed operations that the median of a group or of a trial needs, because a busy processor disturbs individual
+#: operations.
 MEDIAN_ITERATIONS = 12
 #: GPUs on a full board with NVLink switches.
 _BOARD = 8
@@ -30,14 +31,14 @@ NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "
 #: NCCL's variable that enables NVLink between nodes (multi-node NVLink). Published results over it use messages of 16 GB.
 MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
-#: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives it a gate on real hardware, and
-#: plans that small are usually a rehearsal's.
+#: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives such a plan a gate on real hardware,
+#: and plans that small are usually a rehearsal's.
 _LEAST_FOR_NVL_BYTES = 512 * 1024**2
 #: Names of the two steps that take looks (short measurements of the deciding size): one early, one at the end.
 LOOK_STEPS = (f"{LOOKS}_early", f"{LOOKS}_late")
 #: At most this many operations are timed in one look.
 _LOOK_ITERATIONS = 5
-#: A retest takes this many times as many looks.
+#: A retest takes this many times as many looks as the first measurement.
 _MORE_LOOKS = 3
 
 
@@ -151,7 +152,10 @@ def _inside_nodes(plan: Measure, shape: Shape, nodes: int) -> Step:
 
 
 def _by_rail(plan: Measure, shape: Shape) -> Step:
-    """Return the step with one group per GPU index. A group has only its share of the rails, so its messages are smaller."""
+    """Return the step with one group per GPU index.
+
+    A group has 1/gpus of the rails, so a message has 1/gpus of the plan's size.
+    """
     size = max(plan.end_bytes // shape.gpus // _FLOAT_BYTES, 1) * _FLOAT_BYTES
     split = f"MOD {shape.gpus}"
     return Step(RAILS, RAILS, "all_reduce", size, size, split, shape.gpus, plan.iterations, plan.warmup, one_by_one=True)
