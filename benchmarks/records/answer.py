@@ -19,7 +19,7 @@ _MADE_FROM = "made-from.txt"
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the answer to `request`; errors of a disk, a store or a key are part of it."""
+    """Return the answer to `request`; errors of a disk, a store or a key are part of the answer."""
     if request.get("schema") != SCHEMA or request.get("kind") not in _WORK:
         return {"schema": SCHEMA, "failed": "records: the request has an unknown kind or version"}
     return {"schema": SCHEMA, "kind": request["kind"]} | _WORK[request["kind"]](request)
@@ -49,7 +49,7 @@ def _keep(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record | None, list[str]]:
-    """Add the run to the history; return the previous run and what changed since."""
+    """Add the run to the history; return the previous run and what changed since that run."""
     if request["record"] is None:
         return None, []
     try:
@@ -64,7 +64,7 @@ def _added(request: dict[str, Any], warnings: list[str]) -> tuple[history.Record
 
 
 def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
-    """Copy all transcripts of the run from the head node to the history; return the path of the copy of the deciding one."""
+    """Copy all transcripts of the run from the head node to the history; return the deciding transcript's copy."""
     if not request["evidence"] or not request["history"]:
         return None
     way = {name: value for name, value in request["evidence"].items() if name != "evidence"}

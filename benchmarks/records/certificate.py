@@ -1,4 +1,4 @@
-"""Attests a pass: an in-toto statement about a cluster, signed with an ed25519 key.
+"""Attests a pass with an in-toto statement about a cluster, signed with an ed25519 key.
 
 The same measurement gives the same bytes: the time of issue is the start of the run. `benchmarks.records.verify` checks such a
 certificate.
@@ -39,8 +39,9 @@ class Acceptance:
 
     Attributes:
         stack: the stack that owns the machines, as organization/project/stack.
-        cluster: identity of machines, image and shape; a digest of it is the first subject.
-        nodes: identity by node name, such as the machine's id or its address; their digests are the other subjects.
+        cluster: identity of machines, image and shape; a digest of this identity is the statement's first subject.
+        nodes: identity by node name, such as the machine's id or its address; digests of these identities are the other
+            subjects.
         target: kind of cluster, such as oci.
         shape: the vendor's name of the nodes' shape.
         versions: versions of software, by name.
@@ -56,10 +57,10 @@ class Acceptance:
         scale: divisor of line rates, 1 on real hardware.
         run_id: id of the measurement.
         started: UTC, such as 2025-11-21T04:49:00Z.
-        checks: state of each check by its name; a skipped one proves nothing.
-        own_gate: whether the limit was the stack's own and not the rule's.
-        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each in GB/s; if a
-            place has more than 128, with their number and digest. None if there were none.
+        checks: state of each check by its name; a skipped check proves nothing.
+        own_gate: whether the stack's own limit applied, and not the limit of a rule.
+        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each look in GB/s; for
+            a place with more than 128 looks, with their number and digest instead. None if the looks were not judged.
         retested: whether a retest of short results led to the pass.
         asked: digest of what was requested, as in the outputs.
         valid_days: period of validity.
@@ -99,7 +100,7 @@ def statement(one: Acceptance) -> dict[str, Any]:
     """Return the in-toto statement of a pass.
 
     Raises:
-        CertificateError: it was no pass, or a required fact is missing.
+        CertificateError: the measurement was no pass, or a required fact is missing.
     """
     if one.verdict != "pass" or one.busbw_gb_s is None:
         raise CertificateError(f"the verdict is {one.verdict}; only a measured pass is attested")

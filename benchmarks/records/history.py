@@ -1,8 +1,9 @@
-"""Keeps runs, sets a limit from earlier runs of the same kind, and reports what changed since the last of these.
+"""Keeps runs, sets a limit from earlier runs of the same kind, and reports what changed since the last such run.
 
-Passes with the same plan and versions set a limit; a run below it is short. Until there are enough of them, passes with other
-versions set a limit, too. A run below that one is not short: its check `upgrade` is skipped and names the differences, and the
-verdict is unknown unless the stack allows that. There is one file for each run; files are only added.
+Passes with the same plan and versions set a limit; a run below this limit is short. Until there are enough such passes, passes
+with other versions help to set the limit. A run below a limit that other versions helped to set is not short: its check
+`upgrade` is skipped and names the differences, and the verdict is unknown unless the stack allows a skipped `upgrade`. There is
+one file for each run; files are only added.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ if TYPE_CHECKING:
 
 #: Version of a record.
 SCHEMA = 1
-#: With fewer passes, there is no limit.
+#: With fewer passes than this, there is no limit.
 NEEDED = 5
-#: A run is compared with this many of the last passes, and with the first `NEEDED`; with all if these are fewer than 10.
+#: A run is compared with this many of the last passes, and with the first `NEEDED` passes; if there are fewer than 10 passes,
+#: with all of them.
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
@@ -71,7 +73,7 @@ class Record:
     Attributes:
         run_id: letters and digits, as the runner names it.
         started: UTC, such as 2025-11-21T04:49:00Z.
-        key: what comparable runs have in common with it.
+        key: what comparable runs have in common with this run.
         verdict: pass, short or unknown.
         busbw_gb_s: busbw at the gate's size, as measured; None if it was not measured.
         peak_busbw_gb_s: highest busbw of the gate's collective.
@@ -117,7 +119,7 @@ class Record:
         """Read a record back.
 
         Raises:
-            HistoryError: it is not a record; the message gives the reason.
+            HistoryError: `document` is not a record; the message gives the reason.
         """
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise HistoryError(f"it is not a record of version {SCHEMA}")
@@ -154,8 +156,8 @@ class Limit:
 
     Attributes:
         busbw_gb_s: GB/s as measured.
-        source: which passes they are.
-        since: what changed since then, so that a lower number may not be the fabric's fault; empty if nothing did.
+        source: in words, the passes that set the limit.
+        since: what changed since those passes, so that a lower number may not be the fabric's fault; empty if nothing did.
     """
 
     busbw_gb_s: float
@@ -212,7 +214,7 @@ def append(folder: str, one: Record) -> bool:
     A record that already exists is not changed.
 
     Raises:
-        HistoryError: it could not be written.
+        HistoryError: the record could not be written.
     """
     data = json.dumps(one.document(), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
@@ -224,9 +226,10 @@ def append(folder: str, one: Record) -> bool:
 
 
 def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
-    """Return the runs of `key` that precede `before` (start and run id); of very many, the first `OLDEST` and last `NEWEST`.
+    """Return the runs of `key` that precede `before` (start and run id).
 
-    Later runs are ignored, so judging a run again gives the same result.
+    If there are very many such runs, only the first `OLDEST` and the last `NEWEST` are returned. Runs after
+    `before` are ignored, so judging a run again gives the same result.
 
     Raises:
         HistoryError: the folder cannot be reached; a folder that does not exist counts as empty.
@@ -253,8 +256,8 @@ def load(folder: str, key: Key, before: tuple[str, str]) -> Past:
 def limit(records: Sequence[Record], versions: Mapping[str, str], plan: Mapping[str, str]) -> Limit | None:
     """Return the limit for a run with `versions` and `plan` from earlier passes; None with fewer than `NEEDED` passes.
 
-    Passes with the same versions and plan decide. If there are too few, all passes that have the same plan or state no plan
-    decide, because otherwise each upgrade would hide earlier decay.
+    Passes with the same versions and plan decide. If there are too few such passes, all passes that have the same plan or state
+    no plan decide, because otherwise each upgrade would hide earlier decay.
     """
     passed = [one for one in records if one.verdict == "pass" and one.busbw_gb_s is not None]
     passed = [one for one in passed if not one.plan or one.plan == plan]

@@ -1,7 +1,7 @@
 """Creates the requests to the records stage and reads its answers.
 
-Pure functions, because a verdict must follow only from the stack's state. `benchmarks.records.answer`, which a Command runs,
-accesses files, stores and keys.
+This module has only pure functions, because a verdict must follow only from the stack's state. `benchmarks.records.answer`,
+which a Command runs, accesses files, stores and keys.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Kept:
     Attributes:
         certificate: the signed envelope; None if nothing was signed.
         report: path of the page; None if none was drawn.
-        evidence: path or URL of the transcript's copy in the history; None if there is none.
+        evidence: path or URL of the transcript's copy in the history; None if there is no copy.
         changes: sentences on what changed since the previous run.
         warnings: sentences on what could not be read, written, signed or drawn.
     """
@@ -74,7 +74,7 @@ class Kept:
 
 
 def look_up(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> str:
-    """Return the request for the runs before `found`; it is empty if there is no run to compare."""
+    """Return the request for the runs before `found`; the request is empty if there is no run to compare."""
     one = _record(found, asked, keeping, where)
     if one is None:
         return nothing()
@@ -112,7 +112,7 @@ def keep(  # noqa: PLR0913, PLR0917 - everything that is kept of a run
 ) -> str:
     """Return the request that adds the run to history with its transcript, signs a pass and draws the report of `outputs`.
 
-    `stack` is organization/project/stack. Without a `way`, the transcript is not requested.
+    `stack` is organization/project/stack. Without a `way` to read the head node's files, the transcript is not requested.
     """
     one = _record(found, asked, keeping, where)
     attested = None
@@ -225,7 +225,7 @@ def _acceptance(  # noqa: PLR0913, PLR0917 - what is attested
 
 
 def _looks(found: Judgement) -> dict[str, Any] | None:
-    """Return the busbw of every look, the number of slow ones at each place of the plan, and the previous run's looks."""
+    """Return the busbw of every look, the number of slow looks at each place of the plan, and the previous run's looks."""
     if found.looks is None:
         return None
     places = {one.name: {"slow": one.slow, "gb_s": _listed(one.gb_s)} for one in found.looks.places}
@@ -244,7 +244,7 @@ def _listed(looks: Sequence[float]) -> Any:
 def _inside(found: Judgement, asked: Asked) -> list[float]:
     """Return busbw inside each node (GB/s); empty if the line does not list all nodes, or if a node has no number.
 
-    It is also empty in a rehearsal, where memory replaces NVLink.
+    The result is also empty in a rehearsal, where memory replaces NVLink.
     """
     listed = found.line.get("steps")
     for step in listed if isinstance(listed, list) and found.scale == 1 else []:

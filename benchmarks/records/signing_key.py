@@ -1,4 +1,4 @@
-"""Finds out whether the stack's key can sign, before anything is rented and measured for its certificate."""
+"""Finds out whether the stack's key can sign, before anything is rented and measured for a certificate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def unusable(records: Records) -> Iterator[str]:
-    """Yield what is wrong with the signing key of `records`, in a sentence that begins with its configuration key."""
+    """Yield what is wrong with the signing key of `records`, in a sentence that begins with the path of the setting."""
     if not records.certificate.key:
         return
     from benchmarks.records import certificate  # noqa: PLC0415 - costs a tenth of a second, which most updates can save

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Larger files count as unreadable, and larger records are not written.
+#: Files larger than this count as unreadable, and records larger than this are not written.
 MAX_BYTES = 4 * 1024 * 1024
 #: Timeout of one call to a URL, in s.
 TIMEOUT_S = 30.0
@@ -107,7 +107,7 @@ class _Remote:
         self._fs, self._root = self._bounded("reach", self._connect)
 
     def _connect(self) -> tuple[Any, str]:
-        import fsspec  # noqa: PLC0415 - most histories are a local folder, which does not need it
+        import fsspec  # noqa: PLC0415 - most histories are a local folder, which does not need fsspec
 
         fs, root = fsspec.core.url_to_fs(self._url)
         return fs, str(root).rstrip("/")

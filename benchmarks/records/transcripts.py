@@ -1,4 +1,4 @@
-"""Copies a measurement's transcript from the head node to the history, where it remains as evidence without the cluster."""
+"""Copies a measurement's transcript from the head node to the history, where the copy outlives the cluster as evidence."""
 
 from __future__ import annotations
 
@@ -42,17 +42,19 @@ class TranscriptError(RuntimeError):
 def bring(
     shell: str, known_hosts: str, evidence: dict[str, str], history: str, read: Callable[[str, str, str], bytes] | None = None
 ) -> str:
-    """Copy the transcript `evidence` to the history, for a retest with that of the first measurement; return the copy's path.
+    """Copy the transcript `evidence` to the history; return the copy's path.
+
+    With the transcript of a retest, the transcript of the first measurement is copied, too.
 
     Args:
         shell: the command that opens a shell on the head node; it begins with ssh.
         known_hosts: lines that pin the host keys of the machines on the way.
         evidence: the path on the head node, and the sha256 of the text.
         history: a path or a URL that fsspec knows. Transcripts that it already has are not copied again.
-        read: replaces ssh; takes shell, known_hosts and path.
+        read: a function that replaces ssh; its arguments are shell, known_hosts and path.
 
     Raises:
-        TranscriptError: it was not copied.
+        TranscriptError: the transcript was not copied.
     """
     name = _name(evidence["sha256"])
     try:

@@ -3,8 +3,8 @@
     python -m benchmarks.records.verify CERT.json --key KEY.pub [--inputs-digest HEX] [--allow-rehearsed] [--json]
 
 CERT.json is the stack output `measured.certificate` (`-` reads standard input). Exit status: 0 if the certificate holds, 1 if
-it does not, 2 if it could not be checked. This file needs only the standard library and `cryptography`, so that others can copy
-it beside their program.
+it does not, 2 if it could not be checked. This file needs only the standard library and `cryptography`, so that other projects
+can copy this file beside their program.
 
 Formats: in-toto Statement v1 in a DSSE envelope v1, ed25519.
 """

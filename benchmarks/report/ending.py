@@ -29,7 +29,7 @@ class Next:
         report: path of the report's page; None if there is none.
         run: `measure.run` of this measurement.
         rented: the machines that keep running, such as `2 x BM.GPU4.8`; empty where the stack rents none.
-        price: what they cost, in words; empty if unknown.
+        price: what these machines cost, in words; empty if unknown.
         job: the command that submits the test job, if jobs start the machines.
     """
 
@@ -42,7 +42,7 @@ class Next:
 
     @classmethod
     def of(cls, asked: Asked, own_price: Price | None, ssh: str, report: str | None, *, rents: bool, job: str = "") -> Next:  # noqa: PLR0913 - by name
-        """Return the next steps after a measurement of `asked`; `rents`: whether the stack rents the machines."""
+        """Return the next steps after a measurement of `asked`; `rents` says whether the stack rents the machines."""
         costs = outputs.cost(asked, own_price) if rents else None
         price = f"{costs['usd_per_hour']:g} USD an hour ({costs['source']})" if costs else ""
         when = " while jobs need them" if job else ""
@@ -123,7 +123,7 @@ def _without(node: str, following: Next, *, rehearsed: bool) -> str:
 
 
 def _onward(judged: Judgement, following: Next, node: str, *, refused: bool) -> list[str]:
-    """Return one line for each thing that a person may want to do now; in a rehearsal these are targets of the Makefile."""
+    """Return one line for each thing that a person may want to do now; in a rehearsal the lines show `make` targets."""
     rehearsed = judged.scale != 1
     again = f"pulumi config set --path measure.run {following.run + 1} && pulumi up"
     first = f"{following.job}; then " if following.job else ""

@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from catalogue import Price
 
-#: Only this many sizes of the plan are shown, the largest ones.
+#: Only this many of the plan's largest sizes are shown.
 _SHOWN_SIZES = 6
 
 
 def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     """Return the lines of a preview: what a good run looks like and what it costs.
 
-    In a rehearsal, they have the numbers that the update will show and require: rates are divided by the scale that the
-    stack states. `rents`: whether the stack rents the nodes; if it does, an unknown price is mentioned too.
+    In a rehearsal, the lines have the numbers that the update will show and require: rates are divided by the scale that the
+    stack states. `rents` says whether the stack rents the nodes; if the stack does, an unknown price is mentioned, too.
     """
     name, scale = asked.plan.collective, asked.accept.scale
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)

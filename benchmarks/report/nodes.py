@@ -1,4 +1,4 @@
-"""The table of nodes: what each one reached, what it sent, and whether it is to blame."""
+"""The table of nodes: what each node reached, what it sent, and whether it is to blame."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class NodeRow:
         middle_pair_gb_s: the median busbw of its pairs.
         sent_gb: decimal GB that its rails sent from the start of the measurement to the end of the deciding run.
         least_rail_gb: decimal GB that its least used rail sent in the same time.
-        is_blamed: whether the search blames it, by itself or with other nodes. A rail that is slow on all nodes, or a path that
-            pairs share, blames none.
+        is_blamed: whether the search blames the node, alone or with other nodes. A rail that is slow on all nodes blames no
+            node, and neither does a slow path that pairs share.
     """
 
     name: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from catalogue import Price
 
 SCHEMA = 1
-#: The record when nothing was measured. Each record has every field, because it replaces the previous one completely.
+#: The record when nothing was measured. Each record has every field, because it replaces the previous record completely.
 _NOTHING: dict[str, Any] = {
     "pool": None,
     "run": None,
@@ -54,7 +54,7 @@ def nothing_measured(pool: str, why: str) -> dict[str, Any]:
 
 
 def flat(expected: dict[str, Any], record: dict[str, Any]) -> dict[str, Any]:
-    """Return expected and measured values in one mapping, as the report page reads it."""
+    """Return expected and measured values in one mapping, as the report page reads them."""
     return record | {"shape": expected["shape"], "predicted_results": expected["curve"], "cost": expected["cost"]}
 
 
@@ -246,9 +246,9 @@ def _text(value: Any) -> str | None:
 
 
 def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the paths on the head node of the transcript that decided and of the others; no copy is known yet.
+    """Return the paths on the head node of the transcript that decided and of the other transcripts; no copy is known yet.
 
-    If there were two measurements, one decides; the other is the first one, or the retest that did not count.
+    If there were two measurements, only one decides. The other is the first measurement, or a retest that did not count.
     """
     found = _mapping(line.get("evidence"))
     if not found:

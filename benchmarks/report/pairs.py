@@ -1,4 +1,4 @@
-"""The matrix of pairs: what each pair reached, which were not measured, and which are to blame."""
+"""The matrix of pairs: what each pair reached, which pairs were not measured, and which pairs are to blame."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
 #: Without an all_reduce gate, a pair below this share of a healthy pair is red.
 _OF_HEALTHY = 0.9
-#: With more nodes, names or numbers would overlap.
+#: With more nodes than this, names or numbers would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
 
 
@@ -111,12 +111,12 @@ def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
     """Tell whether `pair` contains the culprit: a single node, or both ends where several nodes are blamed together."""
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") == "rail_plane":
-        return False  # it affects every pair
+        return False  # such a culprit affects every pair
     return bool(nodes & pair) if len(nodes) == 1 else pair <= nodes
 
 
 def _colours(found: Pairs) -> LinearSegmentedColormap:
-    """Return red up to the limit and blue above it, so that no pair below the limit looks healthy."""
+    """Return a colour map: red up to the limit and blue above it, so that no pair below the limit looks healthy."""
     at = min(max(found.limit_gb_s / found.ceiling_gb_s, 0.001), 0.999)
     stops = [(0.0, _SHORT[0]), (at, _SHORT[1]), (at, _FINE[0]), (1.0, _FINE[1])]
     return LinearSegmentedColormap.from_list("pairs", stops, N=1024)

@@ -12,8 +12,8 @@ from matplotlib.ticker import LogLocator
 
 mpl.use("Agg")  # no display is needed
 
-#: The deciding collective stands out; the others use the palette of Okabe and Ito, which people with any colour vision can tell
-#: apart.
+#: The deciding collective stands out; the other collectives use the palette of Okabe and Ito, whose colours people with any
+#: colour vision can tell apart.
 _DECIDING = "#0b5394"
 _OTHERS = ("#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#b8a800", "#7a7a7a", "#8c564b", "#5b5bd6")
 _CEILING, _GATE, _PAST = "#444444", "#c1121f", "#b5b5b5"

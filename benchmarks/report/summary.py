@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def table(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return sizes, times and bandwidths of the deciding collective, the others at their largest size, and the verdict."""
+    """Return sizes, times and bandwidths of the deciding collective, the others' largest sizes, and the verdict."""
     lines = [*rows(judged), sentence(judged)]
     lines += [f"  - {one.name}: {why}" for one in judged.checks for why in one.why if why.startswith(retest.NOTE)]
     lines += skipped(judged)
@@ -32,7 +32,7 @@ def skipped(judged: Judgement) -> list[str]:
 
 
 def rows(judged: Judgement) -> list[str]:
-    """Return the lines of the table: every size of the deciding collective, and the largest of each other one."""
+    """Return the lines of the table: every size of the deciding collective, and the largest size of each other collective."""
     unit = "GB/s" if judged.scale == 1 else f"GB/s, rehearsed at 1/{judged.scale}"
     lines = [
         f"{judged.gate.collective}, out of place, {unit}:",

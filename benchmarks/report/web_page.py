@@ -2,8 +2,9 @@
 
     python -m benchmarks.report.web_page OUTPUTS.json FOLDER [LAST.json]
 
-writes into FOLDER: `report.html`; `busbw.png`, if a size was measured; `pairs.png`, if pairs were measured. OUTPUTS.json is
-what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the page.
+This command writes into FOLDER: `report.html`; `busbw.png`, if a size was measured; `pairs.png`, if pairs were measured.
+OUTPUTS.json is what `pulumi stack output --json` prints; these outputs do not contain the stack's name, so neither does the
+page.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _PAIRS = (
 
 
 def html(outputs: dict[str, Any], past: dict[str, Any] | None = None, changes: tuple[str, ...] = ()) -> str:
-    """Return the page for `outputs`; `past` is the record of the last comparable run, `changes` lists what changed since."""
+    """Return the page for `outputs`; `past` is the last comparable run's record, `changes` says what changed since that run."""
     return _page(outputs, _figures(outputs, past), changes)
 
 
@@ -170,7 +171,7 @@ def _number(value: Any) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Render from files; return the exit status."""
+    """Write the page from the files that the arguments name; return the exit status."""
     if len(argv) not in {2, 3}:
         sys.stderr.write(f"{__doc__}\n")
         return 2

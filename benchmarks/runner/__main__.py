@@ -5,7 +5,7 @@
     submit         `run` without waiting
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
-    worker FOLDER  the detached work itself (started by `run`)
+    worker FOLDER  do the work of the request in FOLDER; `run`, `ask` and `submit` start this command, detached
     entry FILE     test the machines listed on standard input in pairs before they become nodes, as the document FILE describes
     job FILE       build and measure in the Slurm job that runs this command, as the document FILE describes
 
@@ -24,7 +24,8 @@ from benchmarks.runner.refusal import Refusal
 
 #: At most this many characters of a refusal go into a line.
 _SENTENCE = 4000
-#: Modules by kind of request and by command. The runner is not compiled on nodes, so each start imports only the one it needs.
+#: Modules by kind of request and by command. The runner is not compiled on nodes, so each start imports only the module that it
+#: needs.
 _MODULES = {
     "build": "build", "schedule": "schedule", "measure": "measure", "search": "search_run",
     "job": "slurm_job", "entry": "entry_test",

@@ -1,6 +1,6 @@
 """Compares what a run reports twice: text with JSON, closing lines with rows, elements with bytes, ranks with GPUs.
 
-nccl-tests writes text and JSON from the same variables, so a difference means that one of them was damaged.
+nccl-tests writes text and JSON from the same variables, so a difference means that the text or the JSON was damaged.
 """
 
 from typing import Iterator, List, Optional
@@ -10,7 +10,7 @@ from benchmarks.runner.transcript import Device, Placement, Row, Transcript
 #: Differences that rounding explains, as a number and as a share: nccl-tests prints text with two decimals (times of 100,000 us
 #: and more with none), but JSON with six.
 _PRINTED, _SHARE = 0.011, 0.005
-#: The only data type that the runner measures, as nccl-tests names it, and its size.
+#: The only data type that the runner measures, as nccl-tests names it, and the size of one element.
 _FLOAT, _FLOAT_BYTES = "float", 4
 #: Tests that nccl-tests does not check in place, because they cannot send from and receive into one buffer (see their InitData
 #: functions).

@@ -1,7 +1,7 @@
 """Builds nccl-tests once on the head node, and copies the binaries to every node, which checks their checksums.
 
 The source archive must have the sha256 that the request gives. If ranks run in a container, the build also runs in the
-container, against its libraries.
+container, against the container's libraries.
 """
 
 import hashlib
@@ -92,7 +92,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the node's folders, and the image if ranks run in one; with an image, the node itself needs at most mpirun."""
+    """Return the node's folders, and the image if ranks run in an image; then the node itself needs at most mpirun."""
     if not request.container:
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":
@@ -115,7 +115,7 @@ def _versions(found: Dict[str, str]) -> Dict[str, str]:
 
 
 def efa_versions(path: str) -> Dict[str, str]:
-    """Return the versions of EFA's installer and of NCCL's plugin from the installer's file; empty if there is none."""
+    """Return the versions of EFA's installer and of NCCL's plugin from the installer's file; empty without this file."""
     try:
         with open(path, encoding="utf-8", errors="replace") as source:
             text = source.read(65536)

@@ -18,8 +18,8 @@ from benchmarks.runner import fanout, installed, jobs
 from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
-#: Prefixes of the variables that MPI and NCCL read. No other variable of the node enters the container, in particular not its
-#: LD_LIBRARY_PATH.
+#: Prefixes of the variables that MPI and NCCL read. No other variable of the node enters the container, in particular not the
+#: node's LD_LIBRARY_PATH.
 _PASSED = ("NCCL_", "FI_", "UCX_", "HCOLL_", "CUDA_", "OMPI_", "PMIX_", "PRTE_MCA_")
 _ASK_TIMEOUT_S = 300
 _CHUNK_BYTES = 1 << 20
@@ -118,7 +118,7 @@ def _place(wanted: Image) -> str:
 
 
 def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tuple[str, str]:
-    """Return the path of the image's file on this node and its sha256; it is imported first if it is in a registry.
+    """Return the path of the image's file on this node and its sha256; an image in a registry is imported first.
 
     Raises:
         Refusal: there is no such file, it is not the pinned one, or the import failed.
@@ -139,7 +139,7 @@ def _given(wanted: Image) -> Tuple[str, str]:
 
 
 def _imported(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tuple[str, str]:
-    """Import the image unless its file is complete; every import makes a different file, so an existing one is kept."""
+    """Import the image unless its file is complete; every import makes a different file, so an existing file is kept."""
     file = _place(wanted)
     if wanted.shared:
         _own(os.path.dirname(os.path.dirname(file)), os.path.dirname(file))
@@ -180,7 +180,7 @@ def _own(*folders: str) -> None:
     """Create `folders`, each in the previous one, accessible only to the login user, because the file system is shared.
 
     Raises:
-        Refusal: another user created one of them first or can write to it, and so could put another image into it.
+        Refusal: another user created one of these folders first or can write to it, and so could put another image there.
     """
     os.makedirs(os.path.dirname(folders[0]), exist_ok=True)
     for folder in folders:
@@ -271,7 +271,7 @@ def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
 def libraries(homes: Dict[str, str]) -> str:
     """Return the shell command by which a program in the image finds MPI, NCCL and CUDA.
 
-    The image's own LD_LIBRARY_PATH comes first, because that is what training in it uses.
+    The image's own LD_LIBRARY_PATH comes first, because training in the image uses that path.
     """
     folders = [f"{homes[key]}/{folder}" for key in ("MPI_HOME", "NCCL_HOME") if key in homes for folder in ("lib", "lib64")]
     folders += [homes["CUDA_HOME"] + "/lib64"] if "CUDA_HOME" in homes else []
