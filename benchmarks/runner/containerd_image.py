@@ -1,7 +1,8 @@
-"""Installs a container image on this node with containerd: pulls it, checks that it sees the GPUs, writes its start script.
+"""Installs a container image on this node with containerd: pulls the image, checks it for the GPUs, writes a start script.
 
-sudo starts nerdctl, because containerd belongs to root; processes in the container run as this user. The image's own mpirun
-starts the ranks, so the node needs only the GPU driver. The image's entry point is not run: NVIDIA's prints a page of text.
+sudo starts nerdctl, because containerd belongs to root; processes in the container run as the user of this program. The image's
+own mpirun starts the ranks, so the node needs only the GPU driver. The image's entry point is not run, because NVIDIA's entry
+point prints a page of text.
 Sources: nerdctl 2.2.0, docs/command-reference.md; ocitutorials, benchmark/run-nccltests (the options of `nerdctl run`).
 """
 
@@ -28,9 +29,9 @@ _OWN, _LEVELS = "level=", ("fatal", "error")
 
 
 def commands(request: Build, make: List[str]) -> List[str]:
-    """Return what a person would type on the node to get the image and to build in it."""
+    """Return what a person would type on the node to get the image and to build programs in the image."""
     image = _reference(request)
-    # Shell variables in `make` are unquoted, because the folders are known only inside the image.
+    # Shell variables in `make` are not quoted: they name folders that are known only inside the image.
     return [_typed([*_nerdctl(), "pull", image]), _typed(_run(image)) + " " + " ".join(make)]
 
 
@@ -66,7 +67,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _nerdctl() -> List[str]:
-    """Return the prefix that runs nerdctl as root, by path, because Oracle Linux's sudo does not search /usr/local/bin."""
+    """Return the words that run nerdctl as root; nerdctl's full path is used, as Oracle Linux's sudo skips /usr/local/bin."""
     return ["sudo", "-n", shutil.which("nerdctl") or "/usr/local/bin/nerdctl"]
 
 
@@ -93,7 +94,7 @@ def _run(image: str) -> List[str]:
 
 
 def _script(image: str, found: Dict[str, str]) -> str:
-    """Return the script that runs its arguments in the image; first it removes the container that a killed run has left."""
+    """Return a script that runs its arguments in the image; first, the script removes a container that a killed run left."""
     quoted = _typed([*_run(image), "sh", "-c", libraries(found) + '; exec "$@"', "sh"])
     return f"""#!/bin/sh
 # Runs a command in the container image: as this user, with every GPU by CDI, on the node's own network.
@@ -163,7 +164,7 @@ def _said(words: List[str]) -> Tuple[int, List[str]]:
 
 
 def _cause(said: List[str]) -> str:
-    """Return nerdctl's own reason for failing: a line that logrus marks fatal or error, otherwise its last line."""
+    """Return nerdctl's reason for failing: a line of its log marked fatal or error, otherwise the last line that it printed."""
     lines = [line.strip() for line in said if line.strip()]
     telling = [line for line in lines if any(f"{_OWN}{level}" in line for level in _LEVELS)]
     line = (telling or lines[-1:] or ["it printed nothing"])[0]

@@ -18,17 +18,17 @@ from benchmarks.launch.protocol import EntryTest, Node, PairLimit, Search, Trial
 from benchmarks.runner import build, jobs, search_run
 from benchmarks.runner.refusal import Refusal
 
-#: Environment variable with the token and the machines, for the second start of this program.
+#: Environment variable that passes the token and the machines to this program when the program restarts itself.
 _GIVEN = "BUSBAR_ENTRY_TEST"
-#: Number of partners that each machine is tested with, if there are enough.
+#: Number of partners that each machine is tested with, if there are enough machines.
 _PARTNERS = 2
-#: As in `benchmarks.plan.fractions`: a rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although
-#: 4000 MiB are 2 % less.
+#: Factor for message sizes in a rehearsal, whose scale is not a power of two: at scale 4000, 1 MiB counts as 4 GiB although
+#: 4000 MiB are 2 % less than 4 GiB. `benchmarks.plan.fractions` uses the same factor.
 _ROUNDING = 1.03
 
 
 def main(path: str) -> int:
-    """Run the test that the document at `path` describes on the machines that standard input lists; print its line.
+    """Run the test that the document at `path` describes, and print the result as a line; standard input lists the machines.
 
     Raises:
         Refusal: the machines cannot reach each other, or nccl-tests cannot be built.
@@ -47,9 +47,9 @@ def main(path: str) -> int:
 
 
 def _again(given: Dict[str, Any], shared: str) -> None:
-    """Start this program again with a program that replaces ssh, and put that program into `shared`, a folder of all machines.
+    """Write a program that replaces ssh into `shared`, a folder that all machines mount, and restart this program with it.
 
-    Open MPI's daemons look for that program on every machine. Files in `shared` outlive the machines.
+    Open MPI's daemons look for the replacement of ssh on every machine. Files in `shared` outlive the machines.
     """
     if not str(given["token"]).isalnum():
         raise Refusal("the token is invalid: only letters and digits are allowed")
@@ -102,7 +102,10 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
 
 
 def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
-    """Return the GB/s of a healthy pair at `size_bytes` on rails `scale` times slower; None below the size of every limit."""
+    """Return the GB/s that a healthy pair reaches at `size_bytes` on rails that are `scale` times slower than real rails.
+
+    None means that every limit is for larger messages than `size_bytes`.
+    """
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]
     return max(found, default=None)
@@ -111,8 +114,8 @@ def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[
 def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Optional[float]) -> EntryLine:
     """Return which nodes have not passed, according to the search's `line`.
 
-    A node passes if it was tried with two others (fewer if there are fewer), its best pair reached the limit, and it is not
-    blamed.
+    A node passes if it was tried with two other nodes (or with the only other node), its best pair reached the limit, and the
+    search does not blame the node.
     """
     best = {}  # type: Dict[str, Dict[str, float]]
     for first, second, busbw_gb_s in line.get("pairs") or []:

@@ -1,4 +1,4 @@
-"""Keeps what the steps of a measurement printed, and their exact results, in one file that is named by its hash."""
+"""Keeps what the steps of a measurement printed, and the steps' exact results, in one file named by the hash of its text."""
 
 import gzip
 import hashlib
@@ -22,7 +22,7 @@ _PUBLIC = (
 
 
 def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str = "") -> Evidence:
-    """Compress the steps' outputs into a file named by its text's hash; outputs of `failed` steps also stay as text files."""
+    """Compress the steps' outputs into a file named by the text's hash; outputs of `failed` steps also stay as text files."""
     text = head + "".join(f"# busbar step {name}\n{printed}" for name, printed in texts.items())
     data = text.encode()
     digest = hashlib.sha256(data).hexdigest()
@@ -36,7 +36,7 @@ def keep(here: str, texts: Dict[str, str], failed: Iterable[str] = (), head: str
 
 
 def printed_by(here: str, name: str) -> str:
-    """Return the end of what a failed step printed; empty if its output was not kept."""
+    """Return the end of what a failed step printed; empty if the step's output was not kept."""
     path = os.path.join(here, name + ".txt")
     if not os.path.exists(path):
         return ""
@@ -45,7 +45,7 @@ def printed_by(here: str, name: str) -> str:
 
 
 def without_environment(text: str) -> str:
-    """Return nccl-tests' `-J` document on one line, with the fields that version 2.19.6 writes except a rank's environment.
+    """Return nccl-tests' `-J` document on one line: only fields that version 2.19.6 writes, without a rank's environment.
 
     A document that cannot be parsed gives an empty text, because its content is unknown.
     """

@@ -1,7 +1,7 @@
 """Runs a command on many nodes at once, with a limit on connections and on time; failures are returned as data.
 
-A command goes over SSH, or, in pods and Slurm jobs, through the program that replaces ssh. Over SSH it shares a connection
-that `keep` opened, or opens its own.
+A command goes over SSH, or, in pods and Slurm jobs, through the program that replaces ssh. Over SSH, the command shares a
+connection that `keep` opened, or opens a new connection.
 """
 
 import os
@@ -14,24 +14,24 @@ from typing import BinaryIO, List, NamedTuple, Sequence, Union
 from benchmarks.launch import placeholders
 from benchmarks.launch.protocol import Node
 
-#: Connections at once. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated by default) does not limit
-#: them; the head node's own processes do.
+#: How many connections are open at the same time. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated
+#: connections by default) sets no limit; the number of processes on the head node does.
 WINDOW = 32
-#: Python on any node, without the user's environment and site packages: they must not change results, and loading the packages
-#: takes a third of the start-up time.
+#: Command that starts Python on any node, without the user's environment and site packages: environment and packages must not
+#: change results, and loading the packages takes a third of the start-up time.
 PYTHON = "python3 -IS"
-#: The program that takes ssh's place; its arguments are an address and a command. Pods have one (manifests/ranks.py), and so do
-#: Slurm jobs (slurm_job.py).
+#: The program that replaces ssh; its arguments are an address and a command. Pods have such a program (manifests/ranks.py), and
+#: so do Slurm jobs (slurm_job.py).
 _OWN_SHELL = os.environ.get(placeholders.REMOTE_SHELL, "")
 _PERSIST_S = 60
 _KEEP_TIMEOUT_S = 20
 
 
 def shared() -> str:
-    """Return the path, in ssh's notation, of the sockets of connections that are kept open; empty if none are kept.
+    """Return the path, in ssh's notation, of the sockets of connections that are kept open; empty if none are kept open.
 
-    None are kept without ssh, or where the path would be too long: the limit is 104 bytes on some systems, %C expands to 40,
-    and ssh adds 17 while it creates the socket.
+    No connection is kept open if a program replaces ssh, or if the socket's path would be too long. The limit is 104 bytes on
+    some systems; ssh expands %C to 40 bytes, and adds 17 bytes while it creates the socket.
     """
     folder = "~/.busbar/ssh"
     if _OWN_SHELL:
@@ -43,14 +43,14 @@ _SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
-    # A machine image's ssh_config may set /dev/null here (oci-hpc-images does), but first contact wrote the keys to this file.
+    # A machine image's ssh_config may set /dev/null here (oci-hpc-images does), but the nodes' host keys are in this file.
     *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),
     *("-o", "ServerAliveCountMax=4"),
     *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
-#: The part of a remote command before the address and the command itself.
+#: The words before the address and the command when a command runs on another node.
 SSH = (_OWN_SHELL,) if _OWN_SHELL else _SSH
 
 
@@ -69,9 +69,9 @@ class Answer(NamedTuple):
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every node except the first. Later commands and mpirun share it; it closes after an idle minute.
+    """Open a connection to every node except the first; later commands to the node, and mpirun, share this connection.
 
-    Failures are ignored: the next command to such a node reports them.
+    A connection closes after an idle minute. Failures are ignored, because the next command to that node reports them.
     """
     if not shared():
         return
@@ -93,7 +93,7 @@ def keep(nodes: Sequence[Node]) -> None:
 
 
 def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) -> List[Answer]:
-    """Run the shell `command` on every node with `stdin`; return one answer for each, in order. The first node is this one."""
+    """Run the shell `command` with `stdin` on every node, of which the first is this machine; return the answers in order."""
     local = nodes[0].address
 
     def ask(node: Node) -> Answer:
@@ -106,17 +106,17 @@ def each(nodes: Sequence[Node], command: str, stdin: bytes, timeout_s: float) ->
 
 
 def beginnings(nodes: Sequence[Node], code: str) -> List[List[str]]:
-    """Return, for each node, the command that runs the Python `code` there, unbuffered; the first node is this one."""
+    """Return, for each node, the command that runs the Python `code` there, unbuffered; the first node is this machine."""
     remote = f"{PYTHON} -u -c {shlex.quote(code)}"
     local = [*PYTHON.split(), "-u", "-c", code]
     return [local if index == 0 else [*SSH, node.address, remote] for index, node in enumerate(nodes)]
 
 
 def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> List[Answer]:
-    """Copy the file `path` to the same path on every node that has no file there with the sha256 `digest`.
+    """Copy the file `path` to the same path on every node, except where a file with the sha256 `digest` is already there.
 
-    Return one answer for each node, in order. The file appears complete or not at all. It is not read into memory: an
-    image is many GB.
+    Return one answer for each node, in order. The file appears complete or not at all. It is not read into memory, because
+    a container image has many GB.
     """
     there = shlex.quote(path)
     check, check_part = (
@@ -124,7 +124,7 @@ def send(nodes: Sequence[Node], path: str, digest: str, timeout_s: float) -> Lis
         for name in (path, path + ".part")
     )
     part = shlex.quote(path + ".part")
-    # If the connection breaks, `cat` ends as if the file were complete, so the part is checked before it gets its name.
+    # If the connection breaks, `cat` ends as if the file were complete, so the copy is checked before it gets its final name.
     take = f"mkdir -p {shlex.quote(os.path.dirname(path))} && cat > {part} && {check_part} && mv {part} {there}"
     local = nodes[0].address
     deadline = time.monotonic() + timeout_s
@@ -148,7 +148,7 @@ def on(address: str, command: str, stdin: bytes, timeout_s: float) -> Answer:
 
 
 def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> Answer:
-    """Run `argv` with `stdin`, bytes or an open file."""
+    """Run `argv` with `stdin`, which is bytes or an open file."""
     began = time.monotonic()
     given, source = (stdin, subprocess.PIPE) if isinstance(stdin, bytes) else (None, stdin.fileno())
     process = subprocess.Popen(argv, stdin=source, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -162,6 +162,6 @@ def _ask(argv: List[str], stdin: Union[bytes, BinaryIO], timeout_s: float) -> An
 
 
 def source_of(module: object) -> bytes:
-    """Return the source text of one of the runner's modules, to run it on a node with `python3 -`."""
+    """Return the source text of one of the runner's modules, to run the module on a node with `python3 -`."""
     name = module.__name__  # type: ignore[attr-defined]
     return str(module.__loader__.get_source(name)).encode()  # type: ignore[attr-defined]

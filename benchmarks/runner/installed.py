@@ -1,6 +1,7 @@
-"""Finds the folders of MPI, CUDA and NCCL on this node or in a container: the newest match of the first matching glob.
+"""Finds the folders of MPI, CUDA and NCCL on this node or in a container.
 
-A folder counts only if it contains the file that proves it complete.
+For each folder, globs are tried in order; of the folders that match the first successful glob, the newest version counts. A
+folder matches only if it contains a file that proves that the installation is complete.
 """
 
 import glob
@@ -10,14 +11,15 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. For MPI, it is mpirun on the node, where mpirun must start, but a header in a container.
+#: The file that a folder must contain. For MPI, this file is mpirun on the node, because mpirun starts there; in a container,
+#: the file is a header.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
 
 
 def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)) -> Dict[str, str]:
-    """Return the folder of each of `keys` on this node.
+    """Return, for each key such as MPI_HOME, its folder on this node.
 
     Raises:
         Refusal: one of the folders does not exist.
@@ -39,7 +41,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
 
 
 def script(patterns: Dict[str, List[str]]) -> str:
-    """Return a shell script for a container that prints every folder from which `inside` chooses."""
+    """Return a shell script that prints, inside a container, every folder from which `inside` chooses."""
     lines = [
         f'for p in {pattern}; do [ -e "$p/{proof}" ] && echo "{_MARK} {key} {place} $p"; done'
         for key, proof in _PROOFS_INSIDE.items()
@@ -49,7 +51,7 @@ def script(patterns: Dict[str, List[str]]) -> str:
 
 
 def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
-    """Return the folders inside a container from what `script` printed there.
+    """Return the folders inside a container; `printed` is what the script printed there.
 
     Raises:
         Refusal: one of the folders does not exist.
@@ -69,17 +71,17 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
 
 
 def newest(paths: Sequence[str]) -> str:
-    """Return the path of the highest version."""
+    """Return the path that contains the highest version number."""
     return max(paths, key=_version_key)
 
 
 def with_mpirun(home: str) -> str:
-    """Return `home` if its bin contains mpirun, otherwise /usr; other nodes must have MPI's daemon in the same folder."""
+    """Return the folder whose bin contains mpirun: `home` or /usr. On other nodes, MPI's daemon must be in the same folder."""
     return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 
 def _holds(path: str, proof: str) -> bool:
-    """Tell whether a folder is complete; Debian's Open MPI keeps its programs in /usr/bin."""
+    """Tell whether a folder is complete; for Debian's Open MPI, a header counts, because its programs are in /usr/bin."""
     debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
 

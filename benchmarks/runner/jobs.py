@@ -1,4 +1,4 @@
-"""Runs detached work under a run id: the work starts once, is found again after a lost connection, and its result is kept.
+"""Runs work detached from SSH, under a run id: the work starts once, outlives a lost connection, and its result is kept.
 
 The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
 holds a lock as long as it lives, so nobody waits for a dead worker.
@@ -18,10 +18,10 @@ from benchmarks.runner.refusal import Refusal
 
 #: Longest line that a runner may print: the line goes into Pulumi's state files and messages.
 LINE_LIMIT_BYTES = 64 * 1024
-#: How long to keep waiting after the worker's own time limit.
+#: How long to keep waiting for a result after the worker's time limit has passed.
 _GRACE_S = 300
 _POLL_S = 0.05
-#: Bytes to write when checking for free disk space: more than any file of a run except its evidence.
+#: Bytes to write when checking for free disk space: more than any file of a run except the run's evidence.
 ROOM_BYTES = 1 << 20
 Say = Callable[[str], None]
 
@@ -68,7 +68,7 @@ def submit(request: protocol.Request) -> None:
 def work(here: str, module_of: Callable[[str], Any]) -> None:
     """Do the work of the request in folder `here`, in the detached process; the files there record the outcome.
 
-    `module_of` returns the module that does a kind of work, with its function `work`.
+    `module_of` returns the module for a kind of request; the function `work` of that module does the work.
     """
     with text(os.path.join(here, "request.json")) as source:
         request = protocol.request(json.load(source))
@@ -95,20 +95,20 @@ def _line(result: Dict[str, Any]) -> str:
 
 
 def wait(run_id: str, timeout_s: Optional[float]) -> int:
-    """Show progress on standard error until the run finishes, then print its line; return the exit status.
+    """Show progress on standard error until the run finishes, then print the run's line; return the exit status.
 
     Raises:
-        Refusal: the run failed, its worker died, or it takes too long.
+        Refusal: the run failed, its worker died, or the run takes too long.
     """
     here = folder(run_id)
     if not os.path.isdir(here):
         raise Refusal(f"no run {run_id} is known on this node")
     bound_s = timeout_s or _requested_timeout_s(here)
-    # The worker may wait for another measurement on this node as long as it may measure.
+    # The worker may use its time limit twice: once to wait for another measurement on this node, then to measure.
     deadline = time.monotonic() + 2 * bound_s + _GRACE_S
     shown = 0
     while True:
-        running = _running(here)  # read before the files, so that the worker's last files are not missed
+        running = _running(here)  # the lock is read before the files, so that the worker's last files are not missed
         shown = _show(os.path.join(here, "progress.log"), shown)
         if os.path.exists(os.path.join(here, "line.json")):
             print(_read(os.path.join(here, "line.json")))
@@ -163,7 +163,7 @@ def find_room(path: str) -> None:
 
 
 def _cause(here: str) -> str:
-    """Return why a worker ended, as far as is known: on a full disk it could not write the reason."""
+    """Return why a worker ended, as far as is known: on a full disk, the worker could not write the reason."""
     try:
         find_room(os.path.join(here, "room"))
     except OSError as error:

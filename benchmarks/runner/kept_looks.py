@@ -1,4 +1,7 @@
-"""Keeps the looks of the last measurement on the same machines and ranks, so that a new measurement adds to them."""
+"""Keeps the looks of a measurement, so that the next measurement on the same machines can use them as evidence.
+
+A look is one short measurement; many looks, spread over time, reveal a fabric that is slow at times.
+"""
 
 import hashlib
 import json
@@ -12,9 +15,9 @@ _KEPT = 128
 
 
 def key(request: Measure, machines: Sequence[str]) -> str:
-    """Return a name for these machines and what a look runs; other machines, programs, sizes or variables have another name.
+    """Return the name under which looks are kept: it depends on the machines, and on a look's program, size and variables.
 
-    The numbers of looks and of operations do not change the name.
+    The name does not depend on the number of looks or on the number of operations in a look.
     """
     looks = [step for step in request.steps if step.stage == "looks"]
     ran = [[step.ranks.program, step.ranks.size, step.ranks.environment] for step in looks[:1]]
@@ -23,7 +26,7 @@ def key(request: Measure, machines: Sequence[str]) -> str:
 
 
 def earlier(name: str) -> List[float]:
-    """Return the looks that were kept under `name`, in GB/s; empty if there are none."""
+    """Return the looks that were kept under `name`, in GB/s; empty if none were kept."""
     try:
         with jobs.text(_path(name)) as source:
             found = json.load(source)
@@ -33,9 +36,9 @@ def earlier(name: str) -> List[float]:
 
 
 def keep(name: str, steps: Sequence[Dict[str, Any]], beside: Sequence[float] = ()) -> None:
-    """Replace the looks under `name` with `beside` followed by those of `steps`; if `steps` has none, change nothing.
+    """Replace the looks under `name` with `beside` followed by the looks of `steps`; if `steps` has no looks, change nothing.
 
-    In a retest, `beside` has the looks that the first measurement kept. At most 128 looks are kept, the last ones.
+    In a retest, `beside` has the looks that the first measurement kept. Only the last 128 looks are kept.
 
     Looks of a rehearsal are kept as if no rank had waited for a processor, because the load of this machine may be different
     during the next measurement.

@@ -17,7 +17,8 @@ _NAMED = 16
 def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "") -> List[str]:
     """Return a sentence for each rank that is halted or lags, and for each node that does not answer or lacks ranks.
 
-    `program` is the program's path. NCCL's client `ncclras` is the one in `nccl_home` or, if there is none, on the PATH.
+    `program` is the path of the program that the ranks run. NCCL's client `ncclras` is taken from `nccl_home`, or from the PATH
+    if `nccl_home` has none.
     """
     words = [os.path.basename(program), *([os.path.join(nccl_home, "bin/ncclras")] if nccl_home else []), "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))
@@ -30,7 +31,7 @@ def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "
         said = json.loads(answer.out.splitlines()[-1])
         found.extend(_of(node.name, said["ranks"], per_node))
         told.extend(said["ras"])
-    # NCCL knows all ranks on every node, so most nodes report the same.
+    # On every node, NCCL knows the state of all ranks, so most nodes report the same lines.
     return [*found, *(f"NCCL says: {line}" for line in dict.fromkeys(told))][:_NAMED]
 
 

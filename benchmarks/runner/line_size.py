@@ -1,4 +1,4 @@
-"""Keeps a measurement's line below its size limit for any number of nodes."""
+"""Shortens the JSON line that reports a measurement, so that it stays below the size limit for any number of nodes."""
 
 import hashlib
 import json
@@ -9,7 +9,8 @@ from benchmarks.runner import jobs, traffic
 
 #: How many of the slowest groups stay in a line that is too long.
 _GROUPS_KEPT = 16
-#: How many nodes keep their byte counts: the one that sent least, and the one whose rails are least even.
+#: How many nodes' byte counts stay in a line that is too long: the node that sent least, and the node whose rails sent least
+#: evenly.
 _NODES_KEPT = 2
 
 
@@ -20,7 +21,10 @@ def bulk(machines: Dict[str, str], steps: Sequence[Dict[str, Any]]) -> str:
 
 
 def fitting(line: Dict[str, Any], rails: Sequence[str]) -> Dict[str, Any]:
-    """Return the line; if it is too long, leave out what is also in the evidence, and the bytes of all but the worst nodes."""
+    """Return the line, shortened only if it is too long.
+
+    First the parts that are also in the evidence are left out, then the byte counts of all nodes except the worst.
+    """
     for shorten in (_without_machines, _slowest_groups, lambda long: _worst_nodes(long, rails)):
         if len(json.dumps(line).encode()) <= jobs.LINE_LIMIT_BYTES:
             return line

@@ -1,7 +1,7 @@
 """Runs the steps of a plan over all nodes, and returns one JSON line with rows, ranks, versions and byte counters.
 
-If a step dies or hangs, the line marks it as failed. If it hung, the line also names the ranks that had exited, were stopped or
-lagged. NCCL's warnings from all nodes are in the line if the deciding step ran.
+If a step dies or hangs, the line marks the step as failed. If a step hung, the line also names the ranks that had exited, were
+stopped or lagged. NCCL's warnings from all nodes are in the line if the deciding step ran.
 """
 
 import contextlib
@@ -40,7 +40,7 @@ _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
 #: At most this many processes that already use GPUs, or nodes with changed programs, are listed.
 _NAMED = 8
-#: The line has at most this many problems of a run, each with at most this many characters; the transcript has them all.
+#: The line has at most this many problems of a run, each with at most this many characters; the transcript has all problems.
 _PROBLEMS, _SENTENCE = 20, 300
 #: Used in place of the transcript of a deciding step that returned nothing.
 _NOTHING = transcript.Transcript(None, (), (), None, None, None, None, None, None, ())
@@ -54,10 +54,11 @@ def commands(request: Measure) -> List[str]:
 
 
 def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Measure; return the line.
+    """Carry out the measurement that was requested, and return its line.
 
     Raises:
-        Refusal: a node cannot be reached, is busy or differs, or a node does not answer after the deciding run.
+        Refusal: a node cannot be reached, is busy, or differs from its shape or from the first node; or a node does not answer
+            after the deciding run.
     """
     with measurement_lock(request, say):
         return _work(request, here, say)
@@ -65,7 +66,7 @@ def work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 @contextlib.contextmanager
 def measurement_lock(request: Union[Measure, Search], say: jobs.Say) -> Iterator[None]:
-    """Hold the head node's lock: two simultaneous measurements would share the rails, and both would be short."""
+    """Hold the head node's lock: two simultaneous measurements would share the rails, and both would be too slow."""
     deadline = time.monotonic() + request.timeout_s
     with open(os.path.join(jobs.root(), "measure.lock"), "w") as lock:
         said = False
@@ -136,10 +137,15 @@ def _differences(request: Measure, before: List[Dict[str, Any]], asked_at: List[
 
 
 class Ran(NamedTuple):
-    """The request's steps as the line lists them, and the texts for the evidence, by the name of the step.
+    """The results of a request's steps.
 
-    For the deciding step: its transcript, the inventories after it, and the names of all steps up to it. `scale` comes from
-    any step that states one.
+    Attributes:
+        steps: the steps, as the line lists them.
+        texts: the texts for the evidence, by the name of the step.
+        deciding: the transcript of the deciding step; None if that step returned nothing.
+        after: the inventories after the deciding step.
+        counted: names of all steps up to and including the deciding step.
+        scale: the scale that a step states, in a rehearsal; None if no step states a scale.
     """
 
     steps: List[Dict[str, Any]]
@@ -156,7 +162,7 @@ class Ran(NamedTuple):
 
 
 def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str, Any]], began: float) -> Ran:
-    """Run the request's steps within its time limit since `began`; take inventory again after the deciding one.
+    """Run the request's steps, and take inventory again after the deciding step; the time limit counts from `began`.
 
     Raises:
         Refusal: a node does not answer after a deciding step that returned a result.
@@ -193,7 +199,7 @@ def carry_out(request: Measure, here: str, say: jobs.Say, before: List[Dict[str,
 def _after(
     request: Measure, failed: bool, before: List[Dict[str, Any]], say: jobs.Say
 ) -> Tuple[List[Dict[str, Any]], List[str]]:
-    """Return the inventories after the deciding step and, if it failed, what was lost during it: a node, or its rails."""
+    """Return the inventories after the deciding step; if that step failed, also the nodes or rails that were lost meanwhile."""
     try:
         after = inventories(request.nodes, "--harvest " + shlex.quote(request.logs))[0]
     except Refusal as refusal:
@@ -205,7 +211,7 @@ def _after(
 
 
 def lay_hostfile(request: Measure) -> None:
-    """Write this request's host file, because a measurement of another cluster from this head node may have replaced it."""
+    """Write this request's host file, because another cluster's measurement on this head node may have replaced the file."""
     for folder in (os.path.dirname(request.launch.hostfile), request.results):
         os.makedirs(folder, exist_ok=True)
     with jobs.text(request.launch.hostfile, "w") as target:
@@ -213,9 +219,9 @@ def lay_hostfile(request: Measure) -> None:
 
 
 def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Take every node's inventory; check at the same time that each node has the programs as built and reaches two nodes.
+    """Take every node's inventory; check meanwhile that each node has the programs as built and reaches two other nodes.
 
-    A node must reach the first node and the node that follows itself in the list; the last one is followed by the first.
+    Each node must reach the first node and the next node in the list; after the last node comes the first.
 
     Whatever would make MPI fail is refused, and so are GPUs in use and programs that differ from the build.
     """
@@ -231,7 +237,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory, and for each of them this machine's clock before the first and after the last one."""
+    """Return every node's inventory and, for each node, when this machine asked for inventories and had the last answer."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
@@ -241,7 +247,10 @@ def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]]
 
 
 def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Measure) -> None:
-    """Refuse nodes with another number of GPUs or another driver: mpirun's own error mentions neither."""
+    """Refuse a node with more or fewer GPUs than its shape, or with another driver than the first node.
+
+    Otherwise mpirun would fail with an error that mentions neither GPUs nor driver.
+    """
     for node, its in zip(nodes, found):
         if len(its["gpus"]) != request.gpus:
             raise Refusal("{} shows {} GPUs, but its shape has {}".format(node.name, len(its["gpus"]), request.gpus))
@@ -252,7 +261,7 @@ def _refuse_unequal(nodes: List[Node], found: List[Dict[str, Any]], request: Mea
 
 
 def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
-    """Refuse to measure while another job uses the GPUs: the job would be disturbed, and its load taken for a fault."""
+    """Refuse to measure while another job uses the GPUs: the job would be disturbed, and its load would look like a fault."""
     busy = [f"{node.name}: {sentence}" for node, its in zip(nodes, found) for sentence in its.get("busy", [])]
     if busy:
         raise Refusal(f"the GPUs are in use, so nothing was started: {_named(busy)}")
@@ -293,7 +302,7 @@ def _argv(request: Measure, step: Step) -> List[str]:
 
 
 def _unpinned(step: Step) -> Step:
-    """Return the step without NCCL_SOCKET_IFNAME: where an interface in it is absent, NCCL fails.
+    """Return the step without NCCL_SOCKET_IFNAME: NCCL fails where an interface that this variable names is absent.
 
     Without the variable, NCCL chooses an interface.
     """
@@ -327,7 +336,7 @@ def _step(
 
 
 def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[str, Any]:
-    """Return the line's fields of a finished run: a step of `stage`, in `groups` groups, over `ranks` ranks."""
+    """Return the line's fields for a finished run of a step of `stage`, whose `ranks` ranks ran in `groups` groups."""
     its = run.transcript
     found = {
         "rows": [_row(row) for row in its.rows],
@@ -368,7 +377,7 @@ def _placement(placement: Optional[transcript.Placement]) -> Optional[List[Any]]
 
 
 def _groups(row: transcript.Row, stage: str, count: int, ranks: int) -> Optional[List[float]]:
-    """Return the all-reduce busbw of each of `count` groups (GB/s), by its slowest rank's median time."""
+    """Return the all-reduce busbw (GB/s) of each of `count` groups, from the median time of the group's slowest rank."""
     times = row.out_of_place_spread.rank_us if row.out_of_place_spread else ()
     if len(times) != ranks:
         return None

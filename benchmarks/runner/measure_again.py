@@ -1,6 +1,7 @@
-"""Writes a shell script that measures a culprit again, and healthy parts for comparison, so that a person sees the fault.
+"""Writes a shell script that measures a slow part again, and healthy parts for comparison, so that a person sees the fault.
 
-Counters and states do not show a rail that is slow but up. A culprit's next command runs this script on the head node.
+Counters and port states do not show that a rail is up but slow. For each part that the search blames, the search's line has a
+command that runs this script on the head node.
 """
 
 import os
@@ -10,7 +11,7 @@ from typing import Dict, List, NamedTuple
 from benchmarks.runner import jobs
 
 _TIMEOUT_S = 120
-#: The script computes busbw from the row's time, because the printed busbw has only two decimals.
+#: The script computes busbw from the time in nccl-tests' row, because the printed busbw has only two decimals.
 _SCRIPT = """#!/bin/sh
 # Measures the parts that are to blame and, for comparison, healthy parts; GB/s are busbw as nccl-tests defines it.
 cd
@@ -25,7 +26,7 @@ measured() { # WHAT RANKS COMMAND...
 
 
 class Run(NamedTuple):
-    """One run: what it measures, its number of ranks, its command, and variables of its environment."""
+    """One run of the script: what the run measures, its number of ranks, its command, and its environment variables."""
 
     what: str
     ranks: int

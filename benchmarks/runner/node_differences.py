@@ -1,6 +1,6 @@
-"""Finds how nodes differ from each other or from their shape, one sentence each.
+"""Finds how nodes differ from each other or from their shape, and returns a sentence for each difference.
 
-It compares GPUs, their power and clock limits, rails, link rates, PCIe links, MTUs and the machines' clocks.
+The module compares GPUs, their power and clock limits, rails, link rates, PCIe links, MTUs and the machines' clocks.
 """
 
 import re
@@ -10,7 +10,8 @@ from typing import Any, Collection, Dict, List, Sequence, Tuple
 from benchmarks.launch.protocol import Node
 from benchmarks.runner import pcie_links
 
-#: With clocks further apart, log lines and certificates of different nodes contradict each other.
+#: A node's clock may differ from the head node's by this much; beyond that, times in logs and certificates of different nodes
+#: contradict each other.
 CLOCK_LIMIT_S = 5.0
 #: At most this many differences are listed; a fabric that differs everywhere would fill the line.
 _NAMED = 32
@@ -40,11 +41,11 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     Args:
         nodes: the nodes.
         found: one inventory for each node.
-        asked_at: for each node, this machine's clock before and after its inventory was taken; the range may be wider.
+        asked_at: for each node, two times on this machine's clock: one before and one after the node's inventory was taken.
         hcas: the rails of the shape; empty if unknown.
         gpu: the GPU model of the shape; empty if unknown.
         port_gbit_s: line rate of the shape's rails; 0 if unknown.
-        gpu_pcie: generation and lanes of the GPUs' PCIe link by their data sheet; empty if unknown.
+        gpu_pcie: generation and lanes of a GPU's PCIe link in the GPU's data sheet; empty if unknown.
     """
     sentences = []  # type: List[str]
     for node, its, (before, after) in zip(nodes, found, asked_at):
@@ -90,7 +91,7 @@ def _first(sentences: List[str], what: str) -> List[str]:
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
-    """Return a sentence if a rail runs at a lower rate than its shape's; comparing nodes misses this if all rails do."""
+    """Return a sentence if a rail is slower than its shape's rails; a comparison of nodes would not find this in all rails."""
     found = re.match(r"\d+", rate)
     if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
         return []
@@ -100,9 +101,10 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, alike: Collection[str]
 ) -> List[str]:
-    """Return a sentence for each device whose `key` differs from the most frequent value among devices of its name.
+    """Return a sentence for each device whose property `key` differs from the most frequent value among devices of its name.
 
-    All devices in `alike` count as having one name. Of two nodes, neither value is usual, but a difference is reported, too.
+    All devices in `alike` are compared as if they had the same name. Two values may be equally frequent, for instance with two
+    nodes; then a difference is reported, too.
     """
     sentences = []
     values = {}  # type: Dict[str, Counter[Any]]
@@ -110,7 +112,7 @@ def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
         for name, device in its.get(kind, {}).items():
             if device.get(key) not in (None, ""):
                 values.setdefault("" if name in alike else name, Counter())[device[key]] += 1
-    # Of two equally frequent values, one is chosen by its text: the sentences must not depend on the order of the nodes.
+    # Of equally frequent values, the first in alphabetical order is used: sentences must not depend on the order of the nodes.
     usual = {name: min(seen, key=lambda value: (-seen[value], str(value))) for name, seen in values.items()}
     for node, its in zip(nodes, found):
         for name in sorted(its.get(kind, {})):

@@ -1,7 +1,8 @@
 """Prints a node's devices and counters as JSON; every node runs this module through `python3 - [FOLDER]`.
 
-It lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest FOLDER` reads
-NCCL's transport from these files, deletes the folder, and lists only the counters: a query to a driver takes up to a second.
+The JSON lists every interface, RDMA device and counter of the node. FOLDER is created for NCCL's log files. `--harvest FOLDER`
+reads from these files which transport NCCL used, deletes the folder, and lists only the counters, because a query to a driver
+takes up to a second.
 """
 
 import json
@@ -16,17 +17,17 @@ import sys
 import time
 from typing import Any, Dict, List, Optional, Sequence
 
-#: Lines that NCCL logs with NCCL_DEBUG=INFO, by the key that they are kept under.
+#: Lines that NCCL logs with NCCL_DEBUG=INFO, by the key under which the lines are kept.
 _SAID = (
     ("networks", re.compile(r"NCCL INFO Using network (.*\S)")),
     ("devices", re.compile(r"NCCL INFO (NET/\S+ : Using .*\S)")),
     ("devices", re.compile(r"NCCL INFO (?:NET/OFI )?(Selected [Pp]rovider is .*\S)")),
-    # NCCL's graph/topo.cc and transport/net.cc: a channel's line ends in /GDRDMA if the HCA reaches the GPU's memory itself.
+    # NCCL's graph/topo.cc and transport/net.cc: a channel's line ends in /GDRDMA if the HCA accesses the GPU's memory directly.
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via NET/.*/(GDRDMA)\b")),
     ("gpudirect", re.compile(r"NCCL INFO Channel .* via (NET)/(?!.*GDRDMA)")),
     ("warnings", re.compile(r"NCCL WARN (.*\S)")),
-    # NCCL's transport/coll_net.cc: in such a channel switches may reduce ("Coll" before 2.8). A plugin that merely supports
-    # this logs no such line.
+    # NCCL's transport/coll_net.cc: in a channel with such a line, switches may reduce ("Coll" before NCCL 2.8). A plugin that
+    # supports reduction in switches but does not use it logs no such line.
     ("channels", re.compile(r"NCCL INFO Coll(?:Net)? [0-9]+\S* : .* via (COLLNET/[A-Za-z0-9]+)")),
     ("channels", re.compile(r"NCCL INFO Channel .* via ([A-Z][A-Za-z0-9]*(?:/(?:AWS )?[A-Za-z][A-Za-z0-9]*)?(?:/[0-9]+)?)")),
 )
@@ -36,8 +37,8 @@ _LOG_LIMIT_BYTES = 4 << 20
 _IDLE_MIB, _IDLE_PCT = 4096, 20
 _BUSY_KEPT = 8
 _QUERY = "--query-gpu=name,driver_version,index,memory.used,utilization.gpu"
-#: Fields for a GPU's limits and its PCIe link, by the key of the inventory. They are read and never set. Current values are not
-#: read, because an idle GPU runs its clocks and its link slower.
+#: nvidia-smi's fields for a GPU's limits and PCIe link, by their key in the inventory. The limits are read and never set.
+#: Current values are not read, because an idle GPU runs its clocks and its link more slowly.
 _LIMITS = (
     ("power_limit_w", "enforced.power.limit"),
     ("clock_limit_mhz", "clocks.max.sm"),
@@ -48,7 +49,7 @@ _LIMITS = (
 
 def inventory() -> Dict[str, Any]:
     """Return this node's GPUs, their limits, the driver, the clock, the processes that use the GPUs, and the counters."""
-    # If a driver does not know one of the fields, it returns none of them.
+    # A driver that does not know one of the fields returns no field at all; then the query is repeated without the limits.
     rows = _rows(",".join([_QUERY, *(field for _, field in _LIMITS)])) or _rows(_QUERY)
     gpus = [row for row in rows if len(row) > 1]
     return dict(
@@ -67,9 +68,9 @@ def inventory() -> Dict[str, Any]:
 
 
 def limits(rows: List[List[str]]) -> Dict[str, Dict[str, str]]:
-    """Return each GPU's limits as the driver prints them, by `gpu` and its index; values that the driver lacks are left out.
+    """Return each GPU's limits as the driver prints them, by a key such as gpu0; values that the driver lacks are left out.
 
-    `rows` have the index, memory and utilisation of each GPU, then its limits if the driver knows these fields.
+    Each row is about one GPU: index, memory and utilisation, followed by the limits if the driver knows these fields.
     """
     return {
         "gpu" + row[0]: {key: said for (key, _), said in zip(_LIMITS, row[3:]) if said[:1].isdigit()} for row in rows if row[3:]
@@ -86,10 +87,10 @@ def counters() -> Dict[str, Any]:
 
 
 def busy(used: List[List[str]]) -> List[str]:
-    """Return a sentence for each process that computes on a GPU here; if none is visible, return one for each busy GPU.
+    """Return a sentence for each process that computes on a GPU of this node or, if no process is visible, for each busy GPU.
 
-    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not listed, but
-    its memory counts. An idle MPS server does not count as work.
+    `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not visible,
+    but the memory that it uses is. An MPS server does not count as a process that computes, because it may be idle.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
@@ -106,7 +107,7 @@ def busy(used: List[List[str]]) -> List[str]:
 
 
 def is_virtual(cpuinfo: str) -> Optional[bool]:
-    """Tell whether a hypervisor runs this node, by its processors' flags; None if the kernel lists no flags (Arm)."""
+    """Tell from the processors' flags whether this node is a virtual machine; None if the kernel lists no flags (Arm)."""
     flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     return "hypervisor" in flags.group(1).split() if flags else None
 
@@ -174,7 +175,7 @@ def hca(base: str) -> Dict[str, Any]:
     if _is_efa(base):
         found["tx_bytes"] = _efa_bytes(port, "tx_bytes", ("send_bytes", "rdma_write_bytes", "rdma_read_resp_bytes"))
         found["rx_bytes"] = _efa_bytes(port, "rx_bytes", ("recv_bytes", "rdma_write_recv_bytes", "rdma_read_bytes"))
-    # Errors, drops, marks and pauses by the driver's names; an absent counter is not zero.
+    # Counters of errors, drops, marks and pauses are listed under the driver's names; an absent counter is not listed as zero.
     found["events"] = {
         counter: _number(folder + "/" + counter)
         for folder in (port + "/counters", port + "/hw_counters")
@@ -185,7 +186,7 @@ def hca(base: str) -> Dict[str, Any]:
 
 
 def _pcie(device: str) -> str:
-    """Return speed and width of a device's PCIe link, as "16.0 GT/s x16"; empty if the kernel does not report both."""
+    """Return speed and width of a device's PCIe link, such as "16.0 GT/s x16"; empty if the kernel does not report both."""
     speed, width = _read(device + "/current_link_speed"), _read(device + "/current_link_width")
     return "{} x{}".format(speed.replace(" PCIe", ""), width) if speed[:1].isdigit() and width.strip("0") else ""
 
@@ -227,13 +228,13 @@ def _read(path: str) -> str:
 
 
 def _number(path: str) -> Any:
-    """Return a counter; None if the file is absent."""
+    """Return the number in the file `path`; None if the file is absent or contains no number."""
     text = _read(path)
     return int(text) if text.isdigit() else None
 
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
-    """Return NCCL's warnings and messages about its transport, each with its count, from the logs in `folder`; delete these."""
+    """Return NCCL's warnings and messages about its transport, each with its count, from the logs in `folder`; delete it."""
     said = {key: {} for key, _ in _SAID}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():

@@ -3,21 +3,22 @@
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-#: Share of the bits that carry data: 128 of 130 from 8 GT/s on, 8 of 10 below (PCI Express base specification).
+#: Share of a link's bits that carry data: 128 of 130 at 8 GT/s and more, 8 of 10 at less (PCI Express base specification).
 _CODED_FROM_GT_S, _CODED, _CODED_BEFORE = 8.0, 128 / 130, 0.8
 
 
 def slow(name: str, its: Dict[str, Any], gpu_pcie: Sequence[int], hcas: Sequence[str], port_gbit_s: int) -> List[str]:
-    """Return a sentence for each link of node `name` that is slower than its shape's.
+    """Return a sentence for each PCIe link of node `name` that is slower than the node's shape requires.
 
-    A virtual machine shows only what its hypervisor passes on, so it is skipped, and so is a node that may be virtual.
+    A virtual machine shows only what its hypervisor passes on. Virtual machines are skipped, and so are nodes that may be
+    virtual.
 
     Args:
         name: the node.
         its: the node's inventory.
-        gpu_pcie: generation and lanes of the GPUs' link by their data sheet; empty if unknown.
+        gpu_pcie: generation and lanes of a GPU's PCIe link in the GPU's data sheet; empty if unknown.
         hcas: the rails of the shape.
-        port_gbit_s: line rate of a rail, which its device's link must carry; 0 if unknown.
+        port_gbit_s: line rate of a rail, which the PCIe link of the rail's device must carry; 0 if unknown.
     """
     if its.get("virtual") is not False:
         return []
@@ -42,7 +43,7 @@ def slow(name: str, its: Dict[str, Any], gpu_pcie: Sequence[int], hcas: Sequence
 
 
 def gbit_s(link: str) -> Optional[float]:
-    """Return the rate in Gbit/s of a link such as "16.0 GT/s x16" in one direction; None if it is unknown."""
+    """Return the Gbit/s that a link such as "16.0 GT/s x16" carries in one direction; None for text of another form."""
     found = re.match(r"(\d+(?:\.\d+)?) GT/s x(\d+)$", link)
     if not found:
         return None

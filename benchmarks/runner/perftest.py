@@ -3,7 +3,7 @@
 import re
 from typing import List, NamedTuple, Optional
 
-#: A field that perftest prints between its lines of dashes: `Mtu             : 1024[B]`, one or two per line.
+#: A field that perftest prints between its lines of dashes, such as `Mtu             : 1024[B]`; a line has one or two fields.
 _SAID = re.compile(r"([A-Za-z][\w./*-]*(?: [\w./*-]+)*) *: (\S+)")
 _HEAD = re.compile(r"^ *#bytes +#iterations +BW peak\[(\S+)\] +BW average\[(\S+)\]", re.MULTILINE)
 _ROW = re.compile(r"^ *(\d+) +(\d+) +([\d.]+) +([\d.]+)(?: +([\d.]+))? *$")
@@ -19,8 +19,8 @@ class Bandwidth(NamedTuple):
         device: the RDMA device.
         link: Ethernet or IB.
         mtu_bytes: path MTU of the connection; None if it is not printed.
-        size_bytes, iterations: of the last row.
-        average_gbit_s: payload rate of that row, in Gbit/s.
+        size_bytes, iterations: message size and number of iterations in the last row.
+        average_gbit_s: average payload rate in the last row, in Gbit/s.
     """
 
     device: str
@@ -32,10 +32,10 @@ class Bandwidth(NamedTuple):
 
 
 def bandwidth(text: str) -> Bandwidth:
-    """Return the run in `text`, with the last row of its table.
+    """Return the run that `text` reports, with the last row of its table.
 
     Raises:
-        ValueError: the text has no table of perftest, no row, or another unit.
+        ValueError: the text has no table of perftest, or the table has no row or an unknown unit.
     """
     head = _HEAD.search(text)
     if head is None:
@@ -59,7 +59,7 @@ def bandwidth(text: str) -> Bandwidth:
 
 
 def pings(text: str) -> List[int]:
-    """Return the numbers of the messages that rping received back intact, which it prints with -v."""
+    """Return the numbers of the messages that rping received back intact; rping prints these numbers with -v."""
     return [int(number) for number in _PING.findall(text)]
 
 

@@ -1,4 +1,4 @@
-"""Runs one test program with a time limit, then reads its rows and compares text and JSON.
+"""Runs one test program with a time limit, then reads the program's rows and compares its printed text with its JSON file.
 
 The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has the other fields.
 """
@@ -17,15 +17,16 @@ from benchmarks.runner.child import bounded
 from benchmarks.runner.refusal import Refusal
 
 _FETCH_TIMEOUT_S = 60
-#: Exit statuses that do not mean a full disk: the command found enough space, or its node did not answer.
+#: Exit statuses of a check for disk space that do not mean a full disk: there is enough space, or the node did not answer.
 _UNKNOWN = (0, 124, 255)
-#: A run with wrong values completes, counts them in its rows, and then exits with an error.
+#: A run with wrong values completes, counts the wrong values in its rows, prints this line, and exits with an error.
 _WRONG = re.compile(r"# Out of bounds values : [1-9]\d* FAILED")
-#: Such a run exits with nccl-tests' own status (testNumResults, 7 in 2.19.6); from 128 on, a signal killed the program.
+#: A run with wrong values exits with a status of nccl-tests (testNumResults, 7 in version 2.19.6). A status from 128 on means
+#: that a signal killed the program.
 _SIGNALLED = 128
-#: Words in the line that most likely has the cause of a failure; nccl-tests writes "Test CUDA failure", Open MPI the others. If
-#: a rank was killed, only Open MPI reports it: "mpirun noticed that process rank 5 with PID 812 on node gpu-2 exited on signal
-#: 9".
+#: Words in the line that most likely has the cause of a failure. nccl-tests writes "Test CUDA failure"; Open MPI writes the
+#: other words. Only Open MPI reports a rank that was killed: "mpirun noticed that process rank 5 with PID 812 on node gpu-2
+#: exited on signal 9".
 _TELLING = ("failure", "failed", "error", "refused", "unable", "invalid")
 _KILLED = "exited on signal"
 
@@ -34,8 +35,8 @@ class Run(NamedTuple):
     """Result of one run.
 
     Attributes:
-        transcript: what was parsed from the run's JSON document, or from its text if the document cannot be used.
-        problems: inconsistencies in the text and the document.
+        transcript: what was parsed from the run's JSON document, or from the run's text if the document cannot be used.
+        problems: inconsistencies in the text, in the document, or between text and document.
         text: everything that the run printed.
         seconds: how long the run took.
         exact: the JSON document as the evidence has it; empty if it could not be read.
@@ -49,17 +50,17 @@ class Run(NamedTuple):
 
 
 class Job(NamedTuple):
-    """One run: its command, and where its first rank writes the JSON file.
+    """A run that is to be started: its command, and where its first rank writes the JSON file.
 
     Attributes:
-        name: the name of the file that keeps its output.
+        name: name of the run, and of the file that keeps the run's output.
         argv: the command.
         result: path of the JSON file.
-        timeout_s: limit on the run.
+        timeout_s: time limit of the run.
         cycles: how often each size is measured.
-        silence_s: how long the run may print nothing outside a rehearsal; in a rehearsal this is multiplied by the scale.
-        before_end: called before a limit stops the run, while its ranks still exist.
-        result_at: address of the first rank's node if that is not this node.
+        silence_s: how long the run may print nothing; in a rehearsal, this time is multiplied by the scale.
+        before_end: function that is called before a limit stops the run, while the run's ranks still exist.
+        result_at: address of the first rank's node; None if the first rank runs on this node.
     """
 
     name: str
@@ -73,10 +74,10 @@ class Job(NamedTuple):
 
 
 def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
-    """Run `job`; its output is kept in `here` while it runs, and every line is passed to `see`.
+    """Run `job`; while the job runs, write its output to a file in the folder `here`, and pass every line to `see`.
 
     Raises:
-        Refusal: it could not be started, did not finish in time or failed; the message has the likely cause.
+        Refusal: the job could not be started, did not finish in time or failed; the message has the likely cause.
         OSError: the disk of the JSON file is full, so that the file is missing or cut off.
     """
     result = _Result(job)
@@ -95,14 +96,14 @@ def run(job: Job, here: str, see: Callable[[str], None]) -> Run:
 
 
 class _Result:
-    """The JSON file of a run, on this node or on another."""
+    """The JSON file of a run, on this node or on another node."""
 
     def __init__(self, job: Job) -> None:
         self._path = job.result
         self._address = job.result_at
 
     def drop(self) -> None:
-        """Remove the file; on another node, also create a folder for it that only this user can read."""
+        """Remove the file; on another node, also create the file's folder, which only this user can read."""
         if self._address:
             folder, path = shlex.quote(os.path.dirname(self._path)), shlex.quote(self._path)
             fanout.on(self._address, f"umask 077; mkdir -p {folder}; rm -f {path}", b"", _FETCH_TIMEOUT_S)
@@ -124,7 +125,7 @@ class _Result:
         return answer.out
 
     def find_room(self) -> None:
-        """Check for free disk space by writing another file in the same folder and removing it.
+        """Check for free disk space by writing a second file into the folder of the JSON file and removing the second file.
 
         Raises:
             OSError: there is no space, so the full disk explains a missing or cut-off JSON file.
@@ -141,7 +142,7 @@ class _Result:
 
 
 def _is_whole(exact: Union[str, OSError]) -> bool:
-    """Tell whether a result was read and is one JSON document."""
+    """Tell whether a result was read and is one complete JSON document."""
     try:
         return not isinstance(exact, OSError) and json.loads(exact) is not None
     except (ValueError, RecursionError):
@@ -149,17 +150,17 @@ def _is_whole(exact: Union[str, OSError]) -> bool:
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
-    """Return mpirun's environment: without variables of SSH and Pulumi, with the MPI variables that ranks get."""
+    """Return mpirun's environment: this program's variables without those of SSH and Pulumi, and the MPI variables of ranks."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
     kept.update(added(argv))
     return kept
 
 
 def added(argv: List[str]) -> Dict[str, str]:
-    """Return the variables that mpirun gets besides a login's: the MPI variables of ranks, and consent to run as root."""
+    """Return the variables that mpirun needs besides a login's variables: MPI's for the ranks, and consent to run as root."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
-    if os.geteuid() == 0:  # logging in as root was the user's choice, but mpirun wants both variables
+    if os.geteuid() == 0:  # the user chose to log in as root, but mpirun runs as root only with both variables
         kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
     return kept
 
@@ -209,7 +210,7 @@ def _exact(result: _Result) -> Union[str, OSError]:
 
 
 def compared(text: str, exact: Union[str, OSError], name: str, cycles: int = 1) -> Tuple[transcript.Transcript, List[str]]:
-    """Return the run `name`, parsed from its program's output and JSON file, and the problems found in these two.
+    """Return the run `name`, parsed from its printed text and its JSON file, and the problems found in text and file.
 
     Raises:
         Refusal: the text does not contain exactly one run.

@@ -1,6 +1,6 @@
-"""Reports progress line by line: what is measured, its bandwidth, and the time left; no result depends on these lines.
+"""Reports progress line by line: what is measured, the bandwidth, and the time left; no result depends on these lines.
 
-The most important values come first, because terminals truncate long lines. Each step's own file has the complete rows.
+The most important values come first, because terminals truncate long lines. The file of a step's output has the complete rows.
 """
 
 import math
@@ -12,9 +12,9 @@ from benchmarks.runner import jobs, transcript
 
 #: Time to start a step: mpirun, connections, buffers.
 _START_S = 5.0
-#: Weight of the expected time relative to the time seen so far.
+#: Weight of the expected time, relative to the time that has passed, in the estimate of the time left.
 _TRUST = 0.1
-#: Shortest time between two reported rows; a row of the size that the step requests last is always reported.
+#: Shortest time between two reported rows; a row of the step's largest size is always reported.
 _APART_S = 1.0
 #: Below this size on real rails, latency dominates, and a share of the line rate is meaningless.
 _LARGE_BYTES = 64 << 20
@@ -40,7 +40,7 @@ class Progress:
         self._say(f"{self._place()} measuring: {step.collective} ({step.name}) on {self._nodes} nodes")
 
     def see(self, line: str) -> None:
-        """Report a row that the step has printed, if `line` is one."""
+        """Read a line that the step has printed; if the line is a row with a result, report the row."""
         self._scale = max(self._scale, transcript.scale_of(line))
         self._columns = transcript.columns_of(line) or self._columns
         row = transcript.row_of(line, self._columns)
@@ -62,7 +62,7 @@ class Progress:
         return f"{self._place()} {step.name} {rate}{self._left(row.size_bytes / largest)}"
 
     def _share(self, row: transcript.Row, busbw_gb_s: float) -> str:
-        """Return the share of the line rate that a large message reached; empty where that is meaningless."""
+        """Return the share of the line rate that a large message reached; empty where such a share is meaningless."""
         step = self._steps[self._number]
         if step.pace is None or not step.pace.wire_gb_s or row.size_bytes * self._scale < _LARGE_BYTES:
             return ""
@@ -71,7 +71,7 @@ class Progress:
         return f" ({busbw_gb_s * self._scale / step.pace.wire_gb_s:.0%} of the wire)"
 
     def _busbw_gb_s(self, row: transcript.Row) -> float:
-        """Return the row's busbw in GB/s; in a rehearsal it is computed, because the two printed decimals are too few."""
+        """Return the row's busbw in GB/s, computed from the time in a rehearsal, where two printed decimals are too few."""
         pace, timing = self._steps[self._number].pace, row.out_of_place
         assert timing is not None  # noqa: S101 - `see` has checked
         if self._scale == 1 or pace is None or not timing.time_us:
@@ -79,9 +79,9 @@ class Progress:
         return pace.busbw_factor * row.size_bytes / (timing.time_us * 1e3)
 
     def _left(self, share: float) -> str:
-        """Return how long the rest of the steps takes, from the expected time and the time of the part that is done.
+        """Return how long the remaining steps may take, from the expected time and the time that the finished part took.
 
-        `share` is the part of the step's cycle that is done, by message sizes.
+        `share` is the finished part of the current step's cycle, measured by message size.
         """
         transfers = [one.pace.seconds * self._scale if one.pace else 0.0 for one in self._steps]
         if not any(transfers):

@@ -1,7 +1,7 @@
-"""Prepares a container image for the ranks of a Slurm job: imports it once, checks it on every node, reads its versions.
+"""Prepares a container image for the ranks of a Slurm job: imports the image once, and checks its file on every node.
 
-Pyxis unpacks the image on each node when the first step starts there, and removes it when the job ends. As with other runtimes,
-an image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
+Pyxis unpacks the image on each node when the job's first step starts there, and removes the unpacked image when the job ends.
+As with other runtimes, an image's entry point is not run, because NVIDIA's entry points print a banner for each rank.
 """
 
 import os
@@ -18,13 +18,14 @@ from benchmarks.runner.refusal import Refusal
 #: Environment variable with the Slurm job's id.
 JOB = "BUSBAR_JOB"
 _ASK_TIMEOUT_S = 300
-#: Variables that enter the container: those that enroot's hook for GPUs reads, and two of the node's.
+#: Environment variables that enter the container: first the variables that enroot's hook for GPUs reads, then two variables of
+#: the node.
 _GPUS = {"NVIDIA_VISIBLE_DEVICES": "all", "NVIDIA_DRIVER_CAPABILITIES": "compute,utility"}
 _PASSED = ("HOME", "USER")
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto the job's file system, and read its versions.
+    """Get the image onto the job's file system, and read the versions of the software in the image.
 
     Raises:
         Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see it, or nothing
@@ -72,11 +73,11 @@ def _ask(inside: Inside, asking: str, script: str) -> str:
 
 
 def _srun(file: str, name: str, root: str) -> List[str]:
-    """Return the command that starts tasks in the image, without the number of tasks and the nodes."""
+    """Return the command that starts tasks in the image; the number of tasks and the nodes must be added."""
     return [
         *("env", *(f"{key}={value}" for key, value in _GPUS.items())),
         *("srun", "--jobid=" + os.environ[JOB], "--overlap", "--quiet", "--mpi=pmix", "--cpu-bind=none"),
-        # A pseudo-terminal, so that each row of the table arrives as soon as it is printed.
+        # --unbuffered gives tasks a pseudo-terminal, so that each row of the table arrives as soon as it is printed.
         *("--unbuffered", "--kill-on-bad-exit=1", "--export=" + ",".join([*_PASSED, *_GPUS])),
         *("--container-image=" + file, "--container-name=" + name, f"--container-mounts={root}:{root}"),
         *("--container-env=" + ",".join(_GPUS), "--no-container-entrypoint", "--no-container-mount-home"),

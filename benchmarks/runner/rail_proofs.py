@@ -1,4 +1,4 @@
-"""Tries every rail by itself between neighbours in the ring: tests whether it is reachable, and runs ib_write_bw over it.
+"""Tries every rail by itself between neighbours in the ring: tests whether the rail connects them, and runs ib_write_bw.
 
 All nodes try the same rail at once, each with the next node, so every rail sends and receives. If something cannot be tried,
 the result gives the reason and no number.
@@ -15,7 +15,8 @@ from benchmarks.launch.lines import ProofsLine, RailLine
 from benchmarks.launch.protocol import Node, Proofs
 from benchmarks.runner import fanout, jobs, perftest, rail_try, reachability
 
-#: Time limits besides the seconds that ib_write_bw sends: for each rail (start, rping, no answer), and once for the start.
+#: Time limits that are added to the seconds for which ib_write_bw sends: one for each rail (start, rping, time-outs), and one
+#: for the whole test.
 _EACH_S, _FIRST_S = 60, 30
 _WORST = 16
 _SENTENCE = 300
@@ -60,14 +61,14 @@ def tried(nodes: Sequence[Node], asked: Proofs, say: jobs.Say) -> Tried:
 
 
 class _Child:
-    """The program on one node; it reads questions and prints answers, one per line."""
+    """The program `rail_try` on one node; it reads questions and prints answers, one per line."""
 
     def __init__(self, argv: List[str]) -> None:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         self._process = subprocess.Popen(argv, encoding="utf-8", errors="replace", **pipes)  # type: ignore[call-overload]
 
     def send(self, text: str) -> None:
-        """Write a question; errors are ignored, because a lost node gives no answer later."""
+        """Write a question; errors are ignored here, because a lost node is noticed when it gives no answer."""
         try:
             self._process.stdin.write(text)
             self._process.stdin.flush()
@@ -87,7 +88,7 @@ class _Child:
         self._process.kill()
 
     def end(self) -> None:
-        """Close the program's input, so that it exits, and wait for that."""
+        """Close the program's input, so that the program exits, and wait for the exit."""
         try:
             self._process.communicate(timeout=10)
         except subprocess.TimeoutExpired:
@@ -111,11 +112,11 @@ def _all(children: Sequence[_Child], questions: Sequence[Dict[str, Any]]) -> Lis
 def _rail(
     nodes: Sequence[Node], children: Sequence[_Child], known: Sequence[Any], rail: str, proofs: Proofs
 ) -> List[Tuple[RailLine, str]]:
-    """Try one rail from every node to the next one; return the line's entry of each, and what was printed."""
+    """Try one rail from every node to the next node; return each node's entry in the line, and what the programs printed."""
     count = len(nodes)
     ends = [(known[at] or {}).get(rail) for at in range(count)]
     plans = [_plan(ends[at], ends[(at + 1) % count], proofs) for at in range(count)]
-    # Each node serves the previous one, with the programs that both have.
+    # Each node serves the previous node, with the programs that both nodes have.
     served = [plans[at - 1] for at in range(count)]
     ports = _all(children, [dict(served[at], do="listen", rail=rail) for at in range(count)])
     asked = [

@@ -1,7 +1,7 @@
-"""Runs on each node, sent over SSH: describes the node's rails, listens on one of them, and tries a neighbour over it.
+"""Describes a node's rails, listens on one rail, and tries to reach a neighbour over that rail.
 
-Each line of standard input is a question and each line of output is its answer, both in JSON. The answers contain the last
-8 KiB that rping and ib_write_bw printed.
+The head node sends this module to each node over SSH. Each line of standard input is a question and each line of output is its
+answer, both in JSON. The answers contain the last 8 KiB that rping and ib_write_bw printed.
 """
 
 import contextlib
@@ -18,18 +18,18 @@ from typing import Any, Dict, Iterator, List, Optional
 
 _RDMA, _VERBS, _NET = "/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/net"
 _DEVICES = "/dev/infiniband"
-#: Default ports of the two programs (rping.c, perftest_parameters.c).
+#: Default ports of rping and ib_write_bw (rping.c, perftest_parameters.c).
 _PING_PORT, _WRITE_PORT = "7174", "18515"
 _PINGS, _PING_S, _CONNECT_S, _START_S = 3, 15, 5.0, 20
-#: For a server that starts to listen only after the client connects: number of tries, and the pause between them (s).
+#: A client may start before its server listens: number of tries of the client, and the pause between two tries (s).
 _TRIES, _PAUSE_S = 4, 1.0
 _PRINTED_BYTES = 8192
-#: <linux/sockios.h>: the IPv4 address of an interface.
+#: Request for the IPv4 address of an interface (<linux/sockios.h>).
 _SIOCGIFADDR = 0x8915
 
 
 def about(rail: str, rdma: bool) -> Dict[str, Any]:
-    """Return a rail's address, its rate (Gbit/s), why its RDMA device is unusable, and the paths of the programs."""
+    """Return a rail's address, its rate (Gbit/s), why its RDMA device is unusable, and the paths of rping and ib_write_bw."""
     netdev = _first(f"{_RDMA}/{rail}/device/net") if rdma else rail
     return {
         "netdev": netdev,
@@ -90,7 +90,7 @@ def _read(path: str) -> str:
 
 @contextlib.contextmanager
 def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator[int]:
-    """Serve one rail while the context is open; the value is a TCP port on the rail's address, or 0 if it has no address."""
+    """Serve one rail while the context is open; yield a TCP port on the rail's address, or 0 if the rail has no address."""
     server, children = socket.socket(), []  # type: socket.socket, List[subprocess.Popen[bytes]]
     try:
         port = 0
@@ -104,7 +104,7 @@ def listening(rail: str, its: Dict[str, Any], asked: Dict[str, Any]) -> Iterator
         yield port
     finally:
         with contextlib.suppress(OSError):
-            server.shutdown(socket.SHUT_RDWR)  # otherwise a thread that waits in accept keeps it open
+            server.shutdown(socket.SHUT_RDWR)  # otherwise a thread that waits in accept keeps the socket open
         server.close()
         for child in children:
             child.kill()
@@ -118,17 +118,17 @@ def _accept(server: socket.socket) -> None:
 
 
 def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) -> List[List[str]]:
-    """Return the commands of one end of a rail, rping's first: the server's if `peer` is empty, otherwise the client's."""
+    """Return the commands for one end of a rail, rping before ib_write_bw: servers if `peer` is empty, otherwise clients."""
     found = []
     if asked["ping"]:
-        # If several rails share a network, the route would send all traffic over the first rail.
+        # -I selects the rail: if several rails share a network, the route would send all traffic over the first rail.
         end = (
             ["-c", "-a", peer, *(["-I", its["address"]] if asked["several"] else [])] if peer else ["-s", "-a", its["address"]]
         )
         found.append([its["rping"], *end, "-p", _PING_PORT, "-C", str(_PINGS), "-v"])
     if asked["write"]:
-        # With the rail's own address, which iWARP needs, the route selects the device. With several rails in a network, keys
-        # are exchanged over the front end's address, and -d selects the device.
+        # With -R, the ends connect over the rail's address, which iWARP needs, and the route selects the device. Without -R,
+        # the ends exchange keys over the nodes' front-end network, and -d selects the device even if rails share a network.
         by_address = ["-R"] if asked["by_address"] else []
         words = ["-d", rail, "--report_gbits", "-F", "-D", str(asked["seconds"]), "-p", _WRITE_PORT, *by_address]
         far = asked.get("front", "") if not asked["by_address"] else peer

@@ -18,13 +18,13 @@ _INTERVAL_S = 0.5
 _RAS_TIMEOUT_S = 10
 #: Environment variables in which Open MPI and PMIx give a process its rank.
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)")
-#: Headings of the last sections of NCCL's text, which name the ranks that lag; the sections before them only have totals.
+#: Headings of the last sections of NCCL's text. These sections name the ranks that lag; earlier sections only have totals.
 _HEADINGS = re.compile(r"^(?:Errors|Warnings)$")
 _RAS_LINES = 8
 
 
 def states(name: str) -> List[Dict[str, Any]]:
-    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is its processor time during half a second."""
+    """Return {pid, rank, state, cpu_s} of each process of program `name`; cpu_s is processor time used within half a second."""
     before = {pid: _stat(pid) for pid in _processes(name)}
     time.sleep(_INTERVAL_S)
     found = []
@@ -60,7 +60,7 @@ def _rank(pid: int) -> Optional[int]:
 def _ras(programs: List[str]) -> List[str]:
     """Return what NCCL's RAS service reports about ranks that lag; empty if the client or the service is missing.
 
-    From NCCL 2.28.7 on, `ncclras` can print JSON. Older clients refuse the option, so their text is read instead.
+    From NCCL 2.28.7 on, `ncclras` can print JSON. Older clients refuse the option for JSON, so their text is read instead.
     """
     program = next((one for one in programs if shutil.which(one)), None)
     if program is None:
@@ -84,7 +84,7 @@ def _output(argv: List[str]) -> str:
 
 
 def _lagging(report: Dict[str, Any]) -> List[str]:
-    """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than others in its group.
+    """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than others of its group.
 
     A group is a communicator. `report` has the fields that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1,
     src/ras/client_support.cc).

@@ -1,9 +1,9 @@
 """Checks that nodes can open TCP connections to each other; if not, mpirun and NCCL would hang without a message.
 
-Each node listens on one port, which its kernel chooses, as mpirun and NCCL do.
+Each node listens on one port that the node's kernel chooses, because mpirun and NCCL listen on such ports, too.
 
-This module also runs on each node, sent over SSH: it prints the port that it listens on, reads the addresses and ports to try
-from standard input, tries them and prints which failed.
+The head node also sends this module to each node over SSH. There, the module prints the port that it listens on, reads the
+addresses and ports to try from standard input, tries them and prints which failed.
 """
 
 import json
@@ -14,14 +14,15 @@ import threading
 import time
 from typing import Any, List, Sequence
 
-#: Long enough for three SYNs (0, 1 and 3 s): a rule that drops packets costs exactly this time.
+#: Time-out of a connection attempt. It is long enough for three SYNs (at 0, 1 and 3 s). If a firewall rule drops packets, the
+#: attempt takes exactly this time.
 _CONNECT_S = 5.0
 
 
 def listen_and_try() -> None:
-    """Do one node's part of the check."""
+    """Do one node's part of the check: listen on a port, and try to connect to other nodes."""
     server = socket.socket()
-    server.bind(("0.0.0.0", 0))  # noqa: S104 - other nodes must reach it; it sends nothing and exits soon
+    server.bind(("0.0.0.0", 0))  # noqa: S104 - other nodes must reach this port; the program sends nothing and exits soon
     server.listen(64)
     threading.Thread(target=_accept, args=(server,), daemon=True).start()
     print(server.getsockname()[1], flush=True)
@@ -32,7 +33,7 @@ def listen_and_try() -> None:
         except OSError as error:
             failures.append([address, port, str(error)])
     print(json.dumps(failures), flush=True)
-    sys.stdin.readline()  # the other nodes are still trying to connect
+    sys.stdin.readline()  # wait for the head node, because other nodes may still be trying to connect
 
 
 def _accept(server: socket.socket) -> None:
@@ -43,8 +44,8 @@ def _accept(server: socket.socket) -> None:
 def unreachable(nodes: Sequence[Any], start: Sequence[List[str]], timeout_s: float) -> List[str]:
     """Return a sentence for each pair of nodes that cannot connect, and for each node that does not answer.
 
-    Every node tries the head node and its own neighbour in the ring. `start` has one command for each node, which runs this
-    module on that node.
+    Every node tries to connect to the head node and to the next node in the ring. `start` has one command for each node, which
+    runs this module on that node.
     """
     deadline = time.monotonic() + timeout_s
     source = _sendable(_own_source())
@@ -92,7 +93,7 @@ def _sendable(source: str) -> str:
     return f"{len(source)}\n{source}"
 
 
-#: Reads a program of stated length from standard input and leaves the rest of the input to that program.
+#: Python code that reads a program from standard input, after its length, and runs it; the program reads the rest of the input.
 BOOT = "import sys; exec(compile(sys.stdin.read(int(sys.stdin.readline())), 'reach', 'exec'), {'__name__': '__main__'})"
 
 
@@ -101,7 +102,7 @@ def _send(child: "subprocess.Popen[str]", text: str) -> None:
         child.stdin.write(text)  # type: ignore[union-attr]
         child.stdin.flush()  # type: ignore[union-attr]
     except (BrokenPipeError, ValueError):
-        pass  # a node that is gone does not answer below
+        pass  # a node that is gone is noticed later, because it gives no answer
 
 
 def _line(child: "subprocess.Popen[str]") -> str:

@@ -1,7 +1,7 @@
-"""Measures again what was short.
+"""Runs a retest: measures a second time what was too slow in the first measurement.
 
-The result is kept under its own run id, so a later search for the same measurement uses this result and cannot repeat the
-retest until the result is better. `retest` raises no refusal: a failure is part of the result.
+The retest's result is kept under the retest's own run id. A later search for the same measurement uses this result, so nobody
+can repeat the retest until it happens to be fast. The function `retest` raises no refusal: a failure is part of the result.
 """
 
 import json
@@ -19,7 +19,7 @@ _KEPT = "second.json"
 
 
 def retest(asked: Measure, say: jobs.Say) -> Dict[str, Any]:
-    """Return the `RetestLine` of `asked` as plain data; the caller holds the measurement lock."""
+    """Carry out the retest `asked`, and return its `RetestLine` as plain data; the caller must hold the measurement lock."""
     here = jobs.folder(asked.run_id)
     path = os.path.join(here, _KEPT)
     if os.path.exists(path):

@@ -1,7 +1,7 @@
 """Sets up a Slurm cluster on the request's nodes: this node becomes its controller, and all nodes run its jobs.
 
-Nothing is installed. A machine in another Slurm cluster is not changed. Munge's key is created on this node and sent to the
-other nodes over SSH; no other machine has it.
+Nothing is installed. A machine that already belongs to another Slurm cluster is not changed. Munge's key is created on this
+node and sent to the other nodes over SSH; no other machine has the key.
 """
 
 import json
@@ -35,7 +35,7 @@ def work(request: Schedule, _here: str, say: jobs.Say) -> Dict[str, Any]:
     """Set the cluster up and wait until every node takes jobs; return the line.
 
     Raises:
-        Refusal: a node lacks something, already has its own Slurm, or takes no jobs.
+        Refusal: a node lacks something that Slurm needs, already has its own Slurm cluster, or takes no jobs.
     """
     began = time.monotonic()
     fanout.keep(request.nodes)
@@ -135,7 +135,7 @@ def _controller(cluster: Cluster) -> Dict[str, Any]:
 
 def _member(cluster: Cluster) -> Dict[str, Any]:
     unit = units(cluster.controller_address)["slurmd.service"]
-    # slurmd fetches the files only when it starts, so the unit must change when they do: a changed unit is started again.
+    # slurmd fetches Slurm's files only when slurmd starts. Only a changed unit is restarted, so the unit has the files' digest.
     unit += f"# files: {digest(cluster)}\n"
     return dict(_places(), files={}, units={"slurmd.service": unit})
 

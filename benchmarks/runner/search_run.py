@@ -1,7 +1,8 @@
-"""Measures again what is short, then runs the trials that `benchmarks.search` requests, many at once.
+"""Carries out the retest of what was too slow, then runs the trials that `benchmarks.search` requests, many at the same time.
 
-One mpirun runs many trials: its ranks are split into one group for each trial, and their own times give each group's busbw.
-If a search cannot continue, nothing is raised and its line has the reason, because earlier measurements must not be lost.
+A trial is a short measurement on some of the nodes. One mpirun runs many trials: its ranks are split into one group for each
+trial, and the times of a group's ranks give the group's busbw. If a search cannot continue, no exception is raised, because
+earlier measurements must not be lost. The search's line has the reason.
 """
 
 import json
@@ -30,7 +31,7 @@ _EVIDENCE_KEPT = 4
 
 
 def commands(request: Search) -> List[str]:
-    """Return the commands of the retest and of the first trial; other trials differ only in hosts and rails."""
+    """Return the commands of the retest and of the first trial; later trials differ from the first only in hosts and rails."""
     found = measure.commands(request.again)[1:] if request.again else []
     if request.trials:
         first = _Launch(request, request.trials, "").groups([Trial((0, 1), ())], "first").job
@@ -39,7 +40,7 @@ def commands(request: Search) -> List[str]:
 
 
 def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Measure again what was short, then search within the budget; return the line."""
+    """Carry out the retest, then search for the cause within the budget; return the line."""
     line = data(SearchLine(request.run_id, request.trials is not None), sparse=True)  # type: Dict[str, Any]
     try:
         with measure.measurement_lock(request, say):
@@ -56,9 +57,9 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
 
 
 def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Search on nodes that nothing else can use, so without the lock.
+    """Search without taking the measurement lock, on nodes that nothing else can use.
 
-    A lock on a file system that all nodes share would exclude runs on other nodes.
+    If all nodes share a file system, the lock on it would exclude runs on other nodes.
     """
     try:
         return _fitting(_search(request, trials, None, here, say))
@@ -67,7 +68,10 @@ def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> 
 
 
 def scale(request: Search, trials: Trials, here: str) -> int:
-    """Run one pair and return the divisor of line rates that it prints; 1 on real hardware, or if no pair can run."""
+    """Run one trial on a pair of nodes, and return the divisor of line rates that the run prints.
+
+    The divisor is 1 on real hardware, or if no pair can run.
+    """
     launch = _Launch(request, trials, here)
     for first in range(len(request.nodes) - 1):
         job = launch.groups([Trial((first, first + 1), ())], f"first{first}").job
@@ -82,7 +86,8 @@ def scale(request: Search, trials: Trials, here: str) -> int:
 def _refuse_busy(request: Search) -> None:
     """Refuse to search while another job uses the GPUs.
 
-    If a node does not answer, nothing is refused here: the first round asks for host names, and names the node in its failure.
+    A node that does not answer is not refused here: the search's first round asks all nodes for host names, fails, and names
+    that node.
     """
     try:
         before, _ = measure.inventories(request.nodes, "")
@@ -92,7 +97,7 @@ def _refuse_busy(request: Search) -> None:
 
 
 def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: str, say: jobs.Say) -> Dict[str, Any]:
-    """Go from round to round within the budget; return what was found."""
+    """Run rounds of trials within the budget; return what the search found."""
     began = time.monotonic()
     asking = plan.Search(
         len(request.nodes), len(trials.rails) or 1, trials.pair_limit_gb_s, whole_gb_s, off_ring=trials.off_ring
@@ -123,16 +128,16 @@ def _search(request: Search, trials: Trials, whole_gb_s: Optional[float], here: 
 
 
 def _fitting(line: Dict[str, Any]) -> Dict[str, Any]:
-    """Keep as many pairs as fit into the line; only the report's picture of the pairs needs them."""
+    """Shorten the list of pairs until the line fits its limit; only the report's picture of the pairs needs this list."""
     while line.get("pairs") and len(json.dumps(line)) > jobs.LINE_LIMIT_BYTES:
         line["pairs"] = line["pairs"][: len(line["pairs"]) // 2]
     return line
 
 
 def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Optional[float]:
-    """Return the full ring's busbw: of the first run or of the retest, whichever is better.
+    """Return the full ring's busbw in the first run or in the retest, whichever is higher.
 
-    The first may have been low by chance. Without a number of the first run, return None.
+    The first run may have been slow by chance. If the first run has no number, return None.
     """
     measured = [step for step in (second or {"steps": []})["steps"] if step["stage"] == "all" and step.get("rows")]
     found = [step["rows"][-1][1] for step in measured if step["collective"] == "all_reduce"]
@@ -142,7 +147,10 @@ def _whole_gb_s(first: Optional[float], second: Optional[Dict[str, Any]]) -> Opt
 def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
     asking: plan.Search, samples: List[Sample], request: Search, launch: "_Launch", say: jobs.Say, began: float
 ) -> Optional[str]:
-    """Go from round to round; return why it stopped early, None if there was no more to try or too many rounds have run."""
+    """Run rounds of trials; return why the search stopped early.
+
+    Return None if nothing was left to try, or if the limit of rounds was reached.
+    """
     deadline = began + request.budget_s
     while True:
         trials = asking.next_round()
@@ -162,7 +170,7 @@ def _ask(  # noqa: PLR0913, PLR0917 - one loop, clearer on its own
 
 
 class _NoTimes(Exception):  # noqa: N818 - not an error of a node
-    """A run that succeeded but cannot be read: its trials do not count as failed."""
+    """Raised for a run that succeeded but whose times cannot be used; the run's trials do not count as failed."""
 
 
 class _Group(NamedTuple):
@@ -174,14 +182,14 @@ class _Group(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """One run of many trials, and their groups in rank order."""
+    """One run of many trials, and the groups of these trials in rank order."""
 
     job: program_run.Job
     members: List[_Group]
 
 
 class _Launch:
-    """Turns trials into runs."""
+    """Turns trials into runs of mpirun, and the times of these runs into samples, which are the results of trials."""
 
     def __init__(self, request: Search, trials: Trials, here: str) -> None:
         self._request = request
@@ -191,7 +199,7 @@ class _Launch:
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[Trial], deadline: float) -> List[Sample]:
-        """Run all trials at once; if a run of several trials fails, run each of these by itself to see which of them fail."""
+        """Run all trials at once; if a run of several trials fails, run each of its trials by itself to see which ones fail."""
         if not self._hosts:
             self._hosts = self._host_names()
         number = len(self.rounds) + 1
@@ -216,7 +224,7 @@ class _Launch:
             return list(pool.map(separately, enumerate(batch)))
 
     def _batches(self, trials: Sequence[Trial]) -> List[List[Trial]]:
-        """Group the trials that one run can contain: those with equally many nodes, over all rails or over one rail each."""
+        """Group trials that can share a run: they have equally many nodes, and use either the same rails or one rail each."""
         batches = {}  # type: Dict[Any, List[Trial]]
         for trial in sorted(trials):
             key = ("rails", len(trial.nodes)) if len(trial.rails) == 1 else (trial.rails, len(trial.nodes))
@@ -251,7 +259,7 @@ class _Launch:
         """Return a group's busbw; in a rehearsal, take into account that ranks may have waited for processors.
 
         A pair over all rails is not slow if this waiting may explain the whole shortfall from the pair limit. With a limit of
-        0.85 of the rate, a link at half its rate is still slow unless ranks waited for 0.41 of their time.
+        0.85 of the rate, a link at half its rate still counts as slow unless ranks waited for 0.41 of their time.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):
@@ -264,13 +272,13 @@ class _Launch:
         return Sample(group.trial, busbw_gb_s, "")
 
     def groups(self, batch: List[Trial], name: str) -> _Batch:
-        """Return the run of `batch`, one group of ranks for each trial; without a `name` it writes no file."""
+        """Return one run of the trials in `batch`, with one group of ranks for each; without `name`, the run writes no file."""
         trials = self._trials
         result = os.path.join(self._here, name + ".json") if name else ""
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus
         members = []  # type: List[_Group]
         contexts = []  # type: List[Ranks]
-        # Ranks of different rails need different variables, so each rail has its own app context.
+        # Ranks on different rails need different environment variables, so mpirun gets one app context for each rail.
         for rails in sorted({trial.rails for trial in batch}) if per_node == 1 else [batch[0].rails]:
             mine = [trial for trial in batch if trial.rails == rails]
             split = len(batch[0].nodes) * per_node
@@ -285,9 +293,9 @@ class _Launch:
         return _Batch(program_run.Job(name, argv, result, _TRIAL_TIMEOUT_S, result_at=at), members)
 
     def again(self, one: Culprit, samples: List[Sample], name: str) -> str:
-        """Write the script that repeats a culprit's worst trial and a fine one; return its path, or "" if there is none.
+        """Write a script that repeats a culprit's worst trial and a healthy trial; return the path of the script.
 
-        There is none for a culprit without a trial of its own, or if the script cannot be written.
+        Return "" if no trial measured this culprit by itself, or if the script cannot be written.
         """
         tried = [each for each in one.evidence if (_blames(one, each) if one.rails else not each.trial.rails)]
         if one.kind == "between" or not tried:
@@ -303,22 +311,22 @@ class _Launch:
         path = os.path.join(self._here, name)
         try:
             measure_again.write(path, runs)
-        except OSError:  # such as a full disk: the culprit is worth more than its script
+        except OSError:  # for instance, the disk is full; the culprit is reported even without its script
             return ""
         return path
 
     def _named(self, trial: Trial) -> str:
-        """Return what a trial measures."""
+        """Return a description of what a trial measures, for the script."""
         nodes, rails = [self._request.nodes[index].name for index in trial.nodes], _devices(trial.rails, self._trials)
         limit_gb_s = self._trials.pair_limit_gb_s
         limit = f" (a healthy pair has {limit_gb_s:.4g} or more)" if limit_gb_s and not rails and len(nodes) == _PAIR else ""
         return " - ".join(nodes) + (", " + ", ".join(rails) if rails else "") + limit
 
     def _context(self, batch: List[Trial], rails: Tuple[int, ...], per_node: int, split: int, result: str) -> Ranks:
-        """Return the ranks of `batch`, node by node in order, on `rails` (empty: all rails)."""
+        """Return the ranks of the trials in `batch`, trial by trial and node by node, on `rails` (empty: all rails)."""
         trials = self._trials
         variables = dict(trials.ranks.environment, NCCL_TESTS_SPLIT=f"DIV {split}")
-        # With a network plugin a GPU uses the rails near it, so its number selects them.
+        # With a network plugin, a GPU uses the rails near the GPU, so the GPU's number selects the rails.
         if rails and not trials.by_gpu:
             variables["NCCL_IB_HCA"] = "=" + ",".join(device for rail in rails for device in trials.rails[rail])
         if per_node == 1 and trials.gpus > 1:
@@ -333,7 +341,7 @@ class _Launch:
         return trials.ranks._replace(arguments=arguments, environment=variables, per_node=per_node, nodes=nodes)
 
     def _host_names(self) -> Dict[str, int]:
-        """Return the index of each node by the host name that it prints."""
+        """Return the index of each node, by the host name that the node prints."""
         answers = fanout.each(self._request.nodes, "hostname", b"", _NAMES_TIMEOUT_S)
         silent = [f"{node.name} ({answer.why})" for node, answer in zip(self._request.nodes, answers) if answer.status != 0]
         if silent:
@@ -371,7 +379,7 @@ def _culprit(one: Culprit, request: Search, trials: Trials, again: str) -> Culpr
 
 
 def _blames(one: Culprit, sample: Sample) -> bool:
-    """Tell whether the sample belongs to the culprit's own rails; other samples show healthy rails for comparison."""
+    """Tell whether a sample was measured only over the culprit's rails; other samples show healthy rails for comparison."""
     return bool(sample.trial.rails) and set(sample.trial.rails) <= set(one.rails)
 
 
@@ -380,7 +388,7 @@ def _devices(rails: Sequence[int], trials: Trials) -> List[str]:
 
 
 def _next(one: Culprit, request: Search, trials: Trials, rails: List[str]) -> str:
-    """Return what to type next on the head node; a link has two ends, and either may be at fault."""
+    """Return what to type next on the head node; for a link, both ends are examined, because either end may be at fault."""
     ends = [request.nodes[index].address for index in (one.nodes if one.kind == "link" else one.nodes[:1])]
     devices = rails or _devices(range(len(trials.rails)), trials)
     if one.kind in ("rail", "link", "rail_plane") and devices:

@@ -12,8 +12,8 @@ def said(words: Sequence[str], cannot: str, given: bytes = b"") -> str:
     """Return the output of the command `words` with the input `given`.
 
     Raises:
-        Refusal: the command did not run to its end, or it failed; for a failure, the message is `cannot` and the last line of
-            its error output.
+        Refusal: the command did not run to its end, or it failed; if it failed, the message is `cannot` and the last line of
+            the command's error output.
     """
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Builds and measures in the Slurm job that runs this program, on the nodes that Slurm gave it.
+"""Builds nccl-tests and measures in the Slurm job that runs this program, on the nodes of the job.
 
 The program runs on the job's first node. It starts commands on the other nodes with `srun` in the same job, in place of ssh, so
 no node needs another node's key. The result is kept on a file system that outlives the nodes.
@@ -20,7 +20,7 @@ from benchmarks.launch.protocol import Build, BuildLine, Job, Measure, Node, dat
 from benchmarks.runner import build, jobs, measure, pyxis_image, slurm_command
 from benchmarks.runner.refusal import Refusal
 
-#: Variable with the job's nodes: this program sets it before it starts itself again.
+#: Environment variable with the job's nodes; this program sets the variable before it restarts itself.
 _NODES = "BUSBAR_JOB_NODES"
 
 
@@ -63,8 +63,9 @@ def allocation(environment: Mapping[str, str]) -> Allocation:
 def remote_shell(its: Allocation) -> str:
     """Return the program that replaces ssh: it runs a command on another node of the job. Arguments: ADDRESS COMMAND...
 
-    The `srun` step has all of the job's resources on that node. The command must not notice that it runs in a Slurm job: Open
-    MPI would then ask Slurm where its ranks are, and Slurm uses other names for the nodes than we do.
+    The program starts the command with `srun`, as a step that has all of the job's resources on that node. The program removes
+    Slurm's variables, so that Open MPI does not notice the Slurm job. Otherwise Open MPI would ask Slurm where its ranks are,
+    and Slurm uses other names for the nodes than busbar.
     """
     arms = [f"  {node.address}) node={node.name} ;;" for node in its.nodes]
     unset = 'for name in $(env | sed -n "s/^\\(SLURM[A-Z0-9_]*\\)=.*/\\1/p"); do unset "$name"; done; exec sh -c "$0"'
@@ -85,7 +86,7 @@ def remote_shell(its: Allocation) -> str:
 
 
 def _again(its: Allocation, job: Job) -> None:
-    """Start this program again with the job's nodes in its environment, and without Slurm's variables."""
+    """Restart this program with an environment that has the job's nodes and lacks Slurm's variables."""
     if len(its.nodes) != job.nodes:
         raise Refusal(
             f"the test is planned for {job.nodes} nodes, but job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
@@ -122,7 +123,7 @@ def work(job: Job, its: Allocation, here: str) -> int:
 
 
 def _run(job: Job, its: Allocation) -> str:
-    """Return an id that only this run has: all runs have the same document, and Slurm may use a job's id again."""
+    """Return an id that is unique to this run: all runs have the same document, and Slurm may use a job's id again."""
     return hashlib.sha256(f"{job.run_id} {its.job} {time.time()}".encode()).hexdigest()[:16]
 
 
@@ -131,7 +132,7 @@ def measurement(job: Job, built: BuildLine, nodes: Dict[str, str]) -> Measure:
     found = load(Measure, placeholders.filled(data(job.measure), {**nodes, **placeholders.built(built)}))
     if built.container:
         found = found._replace(launch=found.launch._replace(start=built.container.start))
-    # The entry `image` has the sha256 of the image, which is no file in the folder of the programs.
+    # The entry `image` is left out: it has the sha256 of the container image, which is no file in the folder of the programs.
     return found._replace(programs={name: hashed for name, hashed in built.hashes.items() if name != "image"})
 
 
@@ -147,7 +148,7 @@ def _show(line: Dict[str, object], deciding: str) -> None:
 
 
 def share(job: Job, line: Dict[str, object]) -> None:
-    """Copy the transcript to the folder that all machines share, because this node will be deleted; `line` gets its path."""
+    """Copy the transcript to the folder that all machines share, as this node will be deleted; `line` gets the copy's path."""
     evidence = line["evidence"]
     path = os.path.join(job.keep, os.path.basename(evidence["path"]))  # type: ignore[index]
     try:

@@ -6,13 +6,16 @@ from benchmarks.launch.protocol import Node
 from benchmarks.runner import slurm_command
 from benchmarks.runner.refusal import Refusal
 
-#: sinfo(1), NODE STATE CODES. A node whose state ends in `*` does not answer.
+#: States in which a node takes jobs (sinfo(1), NODE STATE CODES). A node whose state ends in `*` does not answer.
 _TAKES_JOBS = ("idle", "mixed", "allocated", "completing")
 _NO_REASON = "none"
 
 
 class State(NamedTuple):
-    """One node: its state in sinfo's long form, and the reason for it with user and time; `reason` is empty if none is set."""
+    """One node's state in sinfo's long form, and the reason for this state, with the user and time of the entry.
+
+    `reason` is empty if nobody set a reason.
+    """
 
     state: str
     reason: str
@@ -26,7 +29,7 @@ class State(NamedTuple):
 
     @property
     def drained(self) -> bool:
-        """Whether somebody, or Slurm itself, took the node out of service until somebody returns it."""
+        """Whether a person or Slurm took the node out of service; it stays out until a person returns it to service."""
         return self.state.startswith("drain")
 
     @property
@@ -47,7 +50,7 @@ def states() -> Dict[str, State]:
 
 
 def read(text: str) -> Dict[str, State]:
-    """Return the states of the nodes in the output of sinfo, by name."""
+    """Return the state of each node that the output of sinfo lists, by the node's name."""
     found = {}
     for line in text.splitlines():
         name, state, user, time, reason = line.split("|", 4)

@@ -1,6 +1,6 @@
 """Computes what happened between two inventories: bytes by node and device, RDMA port events, and NCCL's log of its transport.
 
-`benchmarks.judge.transport` compares these numbers with what the algorithm must have moved.
+`benchmarks.judge.transport` compares these numbers with the bytes that the collective's algorithm must have moved.
 """
 
 from typing import Any, Dict, List, Sequence
@@ -61,7 +61,7 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
     """Return the byte counts of the `count` worst nodes: if these sent enough, all nodes did.
 
-    Half of these are the nodes whose rails together sent least; the other half are nodes whose rails sent least evenly.
+    One half are the nodes whose rails together sent least; the other half are nodes whose rails sent least evenly.
     """
 
     def counted(name: str) -> List[int]:
@@ -77,7 +77,7 @@ def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> 
 
 
 def _events(nodes: Sequence[Node], before: Sequence[Dict[str, Any]], after: Sequence[Dict[str, Any]]) -> List[PortEvents]:
-    """Return the port error counters that grew, largest first; for each counter name only the worst ports."""
+    """Return the port error counters that grew, largest growth first; for each counter name, only the worst ports."""
     grown = []
     for node, old, new in zip(nodes, before, after):
         for hca in sorted(new["hca"]):
@@ -110,7 +110,7 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
     for said in all_said:
         for key, counts in said.items():
             if key == "warnings":
-                continue  # these are kept per node
+                continue  # warnings are kept per node
             sums = total.setdefault(key, {})
             for sentence, count in counts.items():
                 plain = sentence if key != "devices" else _without_addresses(sentence)
@@ -120,7 +120,7 @@ def _said(all_said: List[Dict[str, Dict[str, int]]]) -> Dict[str, Dict[str, int]
 
 
 def warnings(nodes: Sequence[Node], after: Sequence[Dict[str, Any]]) -> List[Warned]:
-    """Return NCCL's warnings from each node: the most frequent ones of each node."""
+    """Return the most frequent warnings that NCCL logged on each node."""
     found = []  # type: List[Warned]
     for node, its in zip(nodes, after):
         counts = its.get("nccl", {}).get("warnings", {})

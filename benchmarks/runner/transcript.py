@@ -1,7 +1,8 @@
-"""Parses the output of nccl-tests, text or JSON file, by the column names in its own header.
+"""Parses what nccl-tests prints, by the column names in the header of the table, and the JSON file that nccl-tests writes.
 
-Whatever cannot be read is listed in `problems`; `benchmarks.judge.verdict` decides what that means.
-Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, one or two placements, with or without per-iteration columns).
+Whatever cannot be read is listed in `problems`; `benchmarks.judge.verdict` decides what a problem means.
+Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, timings out of place or in place or both, with or without
+per-iteration columns).
 """
 
 import json
@@ -9,9 +10,9 @@ import math
 import re
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-#: The line that a rehearsal prints; the number divides every line rate.
+#: The line with which a rehearsal identifies itself; its number is the divisor of every line rate.
 _REHEARSAL = re.compile(r"^#\s*busbar rehearsal: .*\bscaled by 1/(\d+)")
-#: What a rehearsal prints about its processors; real benchmarks never print it.
+#: The line in which a rehearsal states how long ranks waited for processors; real benchmarks never print such a line.
 _WAITED = re.compile(r"^#\s*busbar rehearsal: waited for processors (0\.\d+|1\.0+) of the time")
 _NETWORK = re.compile(r"^#\s*busbar rehearsal: (NET/.+)$|NCCL INFO Using network (.*\S)")
 _DEVICE = re.compile(r"^#\s+Rank\s+(\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+ on\s+(\S+)\s+device\s+(\d+)\s+\[[^\]]*\]\s+(.*\S)")
@@ -24,14 +25,15 @@ _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
 _PRINTED = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?$")
 #: A row anywhere in the output: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
-#: Larger than any closing field of a JSON result can be; an integer there could be too large for a float.
+#: Every valid closing field of a JSON result is smaller than this. Other numbers are ignored, because an integer in a JSON file
+#: may be too large for a float.
 _LARGEST = 1e300
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")
 
 
 class Placement(NamedTuple):
-    """One timing: `time_us` per operation, decimal GB/s, `wrong` elements (None: unchecked)."""
+    """One timing, out of place or in place: time of an operation, decimal GB/s, number of wrong elements (None: unchecked)."""
 
     time_us: float
     algbw_gb_s: float
@@ -40,7 +42,7 @@ class Placement(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Times of `iterations` operations timed one by one (`-I 1`), in us; `rank_us` has each rank's median, by rank."""
+    """Times of `iterations` operations timed one by one (`-I 1`), in us; `rank_us` has the median time of each rank."""
 
     iterations: int
     p50_us: float
@@ -50,7 +52,7 @@ class Spread(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One size: `size_bytes`, `elements`, and its two placements (None if the run printed none).
+    """One row, for one message size: `size_bytes`, `elements`, and the two timings (None for a timing that is not printed).
 
     The spread of operations timed one by one comes only from the JSON file.
     """
@@ -76,9 +78,10 @@ class Device(NamedTuple):
 class Transcript(NamedTuple):
     """One run of one collective.
 
-    `rows` has one row for each size, `every` has the rows of all cycles as they were printed. `scale` is the divisor of line
-    rates that a rehearsal states (None on real hardware). `waited` is the largest share of a rehearsal's time that a rank
-    was ready but had no processor. `nccl` is a version such as 2.28.9. `problems` are sentences about what could not be read.
+    `rows` has one row for each size; `every` has the rows of all cycles as they were printed. `scale` is the divisor of line
+    rates that a rehearsal states (None on real hardware). `waited` is the largest share of a rehearsal's time during which a
+    rank was ready to run but had no processor. `nccl` is a version such as 2.28.9. `problems` are sentences about what could
+    not be read.
     """
 
     collective: Optional[str]
@@ -131,8 +134,8 @@ class _Draft:
 def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
     """Return every run found in `text`, in order; never raises on content.
 
-    With `cycles` above 1 (`-N`) each size is printed that many times. `rows` then has the row with the median time, or the
-    first one with wrong values.
+    Each size is printed `cycles` times (`-N`). If `cycles` is above 1, `rows` has, for each size, the row with the median time,
+    or the first row with wrong values if there is such a row.
     """
     drafts = []  # type: List[_Draft]
     draft = _Draft()
@@ -143,7 +146,7 @@ def parse_text(text: str, cycles: int = 1) -> List[Transcript]:
         if "out-of-place" in line or "in-place" in line:
             placements = line
         elif columns_of(line):
-            if draft.columns:  # a second table begins: the first one was another run
+            if draft.columns:  # a second table begins, so the first table was another run
                 drafts.append(draft)
                 draft = _Draft()
             draft.columns = words
@@ -210,7 +213,7 @@ def _read_row(draft: _Draft, line: str) -> None:
 
 
 def _in_order(rows: List[Row], cycles: int, problems: List[str]) -> List[Row]:
-    """Return one row for each size, naming what is missing or out of order."""
+    """Return one row for each size; add to `problems` what is missing or out of order."""
     if not rows:
         problems.append("no row was measured")
         return rows
@@ -221,7 +224,7 @@ def _in_order(rows: List[Row], cycles: int, problems: List[str]) -> List[Row]:
     runs = [rows[start : start + each] for start in range(0, len(rows), each)]
     for run in runs:
         for before, after in zip(run, run[1:]):  # noqa: RUF007 - pairwise came with 3.10
-            # Tests that cut a message into shares print 0 for every message smaller than that.
+            # Tests that divide a message among ranks print size 0 for every message that is too small to be divided.
             if after.size_bytes <= before.size_bytes and after.size_bytes != 0:
                 problems.append(f"sizes do not grow: {after.size_bytes} B after {before.size_bytes} B")
         if [row.size_bytes for row in run] != [row.size_bytes for row in runs[0]]:
@@ -240,7 +243,10 @@ def _median_cycle(rows: List[Row]) -> Row:
 
 
 def _with_redop(words: List[str], columns: List[str]) -> List[str]:
-    """Return `words` with an empty redop if the test left it blank (hypercube): then the root, a number, is in its column."""
+    """Return `words`, with an empty redop inserted if the test (hypercube) left that column blank.
+
+    A blank redop is recognised by the root, which is a number and then stands in redop's place.
+    """
     place = columns.index("redop") if "redop" in columns else len(columns)
     blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()
     return [*words[:place], "", *words[place:]] if blank else words
@@ -338,12 +344,12 @@ def nccl_version(code: int) -> str:
 
 
 def parse_json(text: str, cycles: int = 1) -> Transcript:
-    """Return the run in nccl-tests' `-J` file; `cycles` as for text.
+    """Return the run in nccl-tests' `-J` file; `cycles` means the same as for `parse_text`.
 
-    Its `env` list is never read, because it contains a rank's complete environment.
+    The file's `env` list is never read, because this list contains a rank's complete environment.
 
     Raises:
-        ValueError: the text is not such a file; the message gives the reason in one sentence.
+        ValueError: the text is not a `-J` file; the message gives the reason in one sentence.
     """
     try:
         document = json.loads(text)
