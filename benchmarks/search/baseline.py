@@ -1,11 +1,11 @@
-"""Estimates the busbw that a healthy pair reaches, and how far below that a number counts as slow."""
+"""Estimates the busbw that a healthy pair reaches, and how far below this busbw a number must be to count as slow."""
 
 import math
 from statistics import median
 from typing import List, Optional, Tuple
 
-#: Numbers within this share of the healthy median are never slow: repeats of one pair on a healthy fabric differ by a few
-#: percent.
+#: A number that is below the healthy median by at most this share of the median is never slow: repeats of one pair on a healthy
+#: fabric differ by a few percent.
 FLOOR = 0.08
 #: The share that replaces `FLOOR` if there are fewer than `_FEW` numbers.
 FLOOR_OF_FEW = 0.10
@@ -15,7 +15,7 @@ WIDEST = 0.4
 
 
 def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
-    """Return the healthy median in GB/s, and the share below it from which a number is slow.
+    """Return the healthy median in GB/s, and the share of this median by which a number must be lower to count as slow.
 
     Faults only make pairs slower, and on a small cluster they may affect most pairs, so the fastest pairs are taken as healthy.
     """
@@ -36,6 +36,6 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 def deviations(count: int) -> float:
     """Return how many robust standard deviations below the median a number must be to count as slow.
 
-    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations lower.
+    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations below that.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -1,4 +1,4 @@
-"""Finds the smallest set of causes that explains the numbers, each with its evidence."""
+"""Finds the smallest set of causes (culprits) that explains the numbers of the trials, and the evidence for each cause."""
 
 from statistics import median
 from typing import Dict, Iterable, List, Optional, Set, Tuple
@@ -7,14 +7,15 @@ from benchmarks.search.rails import Rails
 from benchmarks.search.suspects import DEEPER
 from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_rail, other_of
 
-#: If all rails of a node are slow, a rail is blamed in addition to the node if it reaches less than this share of the others.
+#: If all rails of a node are slow, the node is blamed. A rail is blamed in addition to the node only if that rail reaches less
+#: than this share of the node's other rails.
 _BESIDES = 0.75
-#: A group is blamed only if it was slow again in all of this many repeats: an intermittent fault misleads any bisection.
+#: A group is blamed only if it was slow again in all of this many repeats, because an intermittent fault misleads a bisection.
 GROUP_REPEATS = 4
 
 
 class Reading(Rails):
-    """The interpretation of the samples so far."""
+    """The interpretation of the samples so far: the culprits, and the suspects that are not proven."""
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -25,7 +26,7 @@ class Reading(Rails):
 
     @property
     def blames(self) -> List[Culprit]:
-        """All culprits except of the kind `between`: pairs that are slow only while many pairs run have no fault."""
+        """All culprits except those of kind `between`, because pairs that are slow only while many pairs run have no fault."""
         return [one for one in self.culprits if one.kind != "between"]
 
     def is_explained(self) -> bool:
@@ -39,15 +40,19 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return the share of healthy that neighbours in the ring reach while all run at once; None if they are not slowed.
+        """Return the share of healthy that pairs of ring neighbours reach while many pairs run; None if all reach healthy.
 
-        With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at once.
+        With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
+        same time.
         """
         edges = [one for one in self.company if (one.trial.nodes[0] - one.trial.nodes[1]) % self.nodes in {1, self.nodes - 1}]
         return self.ratio(edges) if edges else None
 
     def are_in_company(self, nodes: Iterable[int]) -> bool:
-        """Tell whether each of `nodes` has a pair that is slow only in company: a ring over them may be slow with no fault."""
+        """Tell whether each of `nodes` has a pair that is slow only in company, which means while many pairs run.
+
+        Then a ring over `nodes` may be slow although no node and no link has a fault.
+        """
         return set(nodes) <= {node for sample in self.company for node in sample.trial.nodes}
 
     def beyond_doubt(self) -> Tuple[int, ...]:
@@ -92,7 +97,7 @@ class Reading(Rails):
         return found
 
     def _of_two(self) -> List[Culprit]:
-        """Return the culprit of a cluster of two nodes, whose ends cannot be told apart: the link, or one rail of it."""
+        """Return the culprit in a cluster of two nodes: the link or rails of the link, because either node may be at fault."""
         tried = self.pairs.get((0, 1), [])
         tables = self.tables.get((0, 1), [])
         flapping = 0 < self.slow.get((0, 1), 0) < len(tried)
@@ -133,13 +138,13 @@ class Reading(Rails):
         return found
 
     def _is_slow_besides(self, tables: List[Dict[int, Sample]]) -> bool:
-        """Tell whether the rails that do not stand out are slow too, compared with the rails of pairs beyond doubt."""
+        """Tell whether even the median rail in `tables` is slow, compared with the median rail of pairs beyond doubt."""
         own = [level_of(table) for table in tables]
         others = [level_of(table) for pair in self.references() for table in self.tables[pair]]
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Tell whether some of `samples` are nearer to healthy than to `level`."""
+        """Tell whether a fault is intermittent: some of `samples` are nearer to healthy than to `level`, a share of healthy."""
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 
@@ -157,7 +162,7 @@ class Reading(Rails):
         return Culprit("link", pair, tuple(rails), level, flapping, evidence, sure)
 
     def _of_groups(self, guilty: Set[int]) -> List[Culprit]:
-        """Return the shortest stretches of the ring that are slow together, although stretches that overlap them are fine."""
+        """Return the shortest stretches of the ring whose nodes are slow together, although overlapping stretches are fine."""
         doubtful = [set(pair) for pair in self.open if not self.is_innocent(pair)]
         slow = [group for group in self.groups if self.is_group_slow(group) and not guilty & set(group)]
         slow = [group for group in slow if not self.are_in_company(group)]
@@ -168,7 +173,7 @@ class Reading(Rails):
                 continue
             tried = self.groups[group]
             if len(tried) <= GROUP_REPEATS or any(pair <= set(group) for pair in doubtful):
-                continue  # a group with one intermittent pair in it may be slow by chance
+                continue  # if a pair in the group is intermittently slow, the group may be slow by chance
             evidence = tuple(tried) + tuple(sample for other in fine for sample in self.groups[other])
             found.append(Culprit("group", group, (), self.ratio(tried), False, evidence, _sureness(len(tried))))
         return found

@@ -11,7 +11,8 @@ from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
 #: Number of trials in sparse rounds for one node, and for a pair that was always slow while many pairs ran.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
-#: Number of pairs between an island and other nodes that are tried in sparse rounds, each of them once.
+#: An island is a set of nodes that are slow only with nodes outside the set. This many pairs between an island and other nodes
+#: are tried in sparse rounds, each pair once.
 _LONE_BRIDGES = 2
 
 
@@ -29,7 +30,7 @@ class Round:
             self.busy |= set(pair)
 
     def take_with(self, node: int, partners: Iterable[int]) -> None:
-        """Add the pair of `node` and the first free one of `partners`."""
+        """Add the pair of `node` and the first free partner among `partners`."""
         partner = next((other for other in partners if other != node and other not in self.busy), None)
         if node not in self.busy and partner is not None:
             self.take(pair_of(node, partner))
@@ -42,7 +43,7 @@ def doubts(reading: Reading) -> List[Trial]:
     has_cause = reading.has_cause()
     for node in reading.crossings():
         asked.take_with(node, _fresh_first(reading, node))
-    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest is the most informative
+    for pair in sorted(reading.open, key=lambda pair: (-reading.drop_of(pair), pair)):  # the slowest pair tells most
         tried, slow = len(reading.pairs[pair]), len(reading.open[pair])
         is_mixed = slow < tried
         if has_cause and reading.is_passing(pair):
@@ -66,13 +67,13 @@ def doubts(reading: Reading) -> List[Trial]:
 
 
 def _fresh_first(reading: Reading, node: int) -> List[int]:
-    """Return the partners beyond doubt for `node`, first those that it has not run with yet."""
+    """Return the partners beyond doubt for `node`; partners that have not run with `node` yet come first."""
     known = {other_of(pair, node) for pair in reading.partners[node]}
     return sorted(reading.clean, key=lambda other: other in known)
 
 
 def unproven(reading: Reading) -> List[Trial]:
-    """Return the next sparse round: trials of nodes and pairs that will be blamed if they are slow in it as well."""
+    """Return the next sparse round: trials of nodes and pairs that will be blamed if they are slow in this round, too."""
     asked = Round()
     has_cause = reading.has_cause()
     for node in [*reading.blamed, *_may_flap(reading)]:
@@ -105,7 +106,7 @@ def _never_sparse(reading: Reading) -> List[int]:
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return `pairs`; if the pairs of a round make each other slow, return only a sparse round's number of them, spread out."""
+    """Return `pairs`; if pairs of a round slow each other, return only as many as a sparse round has, spread over the list."""
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 
@@ -116,7 +117,7 @@ def single_rails(reading: Reading) -> List[Trial]:
     for pair in sorted(reading.links):
         if reading.is_undecided(reading.tables.get(pair, []), reading.is_away_at_times(pair)):
             asked.take(pair)
-    offset = len(reading.clean) // 2  # far from the neighbours, which may share the fault
+    offset = len(reading.clean) // 2  # distant partners come first, because a node's neighbours may share its fault
     for node, flapping in sorted(reading.blamed.items()):
         if reading.is_undecided(reading.tables_of(node), flapping):
             asked.take_with(node, reading.clean[offset:] + reading.clean[:offset])
@@ -137,9 +138,10 @@ def _asks_for_planes(reading: Reading) -> bool:
 
 
 def _reference_pairs(reading: Reading, busy: Set[int]) -> List[Pair]:
-    """Return up to two pairs beyond doubt; three with three nodes, where any two pairs share a node.
+    """Return up to two pairs beyond doubt, for comparison.
 
-    Of two nodes, return their only pair, even if it is in doubt.
+    In a cluster of three nodes, any two pairs share a node, so all three pairs are returned if all nodes are beyond doubt. In a
+    cluster of two nodes, the only pair is returned, even if this pair is in doubt.
     """
     if reading.nodes == PAIR:
         return [(0, 1)]

@@ -2,13 +2,17 @@
 
 Nodes and rails are indices here; `benchmarks.runner.search_run` runs the trials.
 
-Order of trials: the edges of the ring (the ring uses no other links, so a bad link that made it short is among them), then
-partners i XOR 2^k, then repeats where one number is not enough, then single rails, then halves of the ring if every pair is
-fine. Rule of blame from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good
-partner, a link if its two nodes are slow only together. Pairs that run at once share the links between leaf switches. So if
-many pairs of a round are slow, some of them run again in sparse rounds of few pairs. If a pair is fine in a sparse round, it
-was slow only "in company", while many pairs ran, and is not to blame. Nothing is blamed unless it was slow in sparse rounds.
-The more suspects there are, the more slow trials each needs: of a thousand pairs, some are disturbed twice.
+Order of trials: first come the edges of the ring. The ring uses only these links, so a bad link that made the ring slow is
+among them. Then come pairs of node i with node i XOR 2^k, then repeats where one number is not enough, then single rails, and
+finally, if every pair is fine, halves of the ring.
+
+The rule of blame comes from NCCL's maintainers (NVIDIA/nccl issue 325): a node is to blame if it is slow with every known-good
+partner, and a link is to blame if its two nodes are slow only together.
+
+Pairs that run at once share the links between leaf switches. So if many pairs of a round are slow, some of these pairs run
+again in sparse rounds, which have few pairs. If a pair is fine in a sparse round, the pair was slow only "in company", while
+many pairs ran, and is not to blame. A node or link is blamed only if it was slow in a sparse round. The more suspects there
+are, the more slow trials each suspect needs: of a thousand pairs, some are disturbed twice.
 """
 
 from itertools import chain
@@ -23,16 +27,17 @@ from benchmarks.search.trials import PAIR, Finding, Sample, Trial, checked, pair
 #: Largest numbers of rounds: sparse rounds that repeat pairs of crowded rounds, rounds that repeat unclear pairs, sparse rounds
 #: of suspects, and rounds that narrow a cause down to its rails.
 _SPARSE_ROUNDS, _CONFIRM_ROUNDS, _LONE_ROUNDS, _NARROW_ROUNDS = 8, 12, 10, 8
-#: How often the ring's edges are measured again if nothing was found, or only groups of nodes.
+#: How often the ring's edges are measured again if the search found nothing, or found only groups of nodes.
 _AGAIN = 3
 
 
 class Search:
     """A search over `nodes` (two or more) with `rails` each; call `next_round` and `record` in turn, `finding` at any moment.
 
-    `pair_limit_gb_s` is what a healthy pair must reach, if that is known; without it a cluster whose pairs are all equally slow
-    cannot be told from a healthy one. `whole_gb_s` is what the full ring reached. Both are in the unit of the samples. With
-    `off_ring` every pair is tried if nothing was found: an all-to-all uses all pairs, a ring only its edges.
+    `pair_limit_gb_s` is what a healthy pair must reach, if that is known. Without this limit, a cluster whose pairs are all
+    equally slow cannot be told from a healthy cluster. `whole_gb_s` is what the full ring reached. Both have the unit of the
+    samples. With `off_ring`, every pair is tried if nothing was found: an all-to-all uses all pairs, but a ring uses only its
+    edges.
     """
 
     def __init__(  # noqa: PLR0913 - what a search depends on
@@ -112,14 +117,14 @@ class Search:
             if not reading.are_in_company(clean):
                 yield from self._bisect(clean)
             for _ in range(_AGAIN):
-                if all(one.kind == "group" for one in self._read().blames):  # one of the group's pairs may be intermittent
+                if all(one.kind == "group" for one in self._read().blames):  # one of the group's pairs may be slow at times
                     yield from self._again()
 
         if self._off_ring and not self._read().blames:
             yield from self._other_pairs()
 
     def _other_pairs(self) -> Iterator[List[Trial]]:
-        """Yield every pair that has not run yet, each node at most once per round, until there is a culprit."""
+        """Yield rounds of the pairs that have not run yet, with each node at most once per round, until there is a culprit."""
         last = self._nodes - 1 + self._nodes % 2  # with an odd number of nodes, one node has no partner in each round
         tried = set(self._read().pairs)
         for shift in range(last):
@@ -134,22 +139,25 @@ class Search:
                     return
 
     def _without_culprit(self) -> Iterator[List[Trial]]:
-        """Yield the trials for the case that all pairs are fine or equally slow: the full ring, and its edges again."""
+        """Yield the trials for the case that all pairs are fine or equally slow: the full ring, then the ring's edges again."""
         if self._read().whole is None:
             yield [Trial(tuple(range(self._nodes)), ())]
         if not self._read().is_explained():
             yield from self._again()
 
     def _again(self) -> Iterator[List[Trial]]:
-        """Yield the ring's edges again, to find intermittent faults; of an odd ring, each time another edge is left out."""
+        """Yield the ring's edges again, to find intermittent faults.
+
+        In a ring with an odd number of nodes, each repeat leaves out a different edge.
+        """
         self._repeats += 1
         yield from chain(self._edges(self._repeats), self._confirm(), self._apart(), self._narrow())
 
     def _edges(self, first: int = 0) -> Iterator[List[Trial]]:
-        """Yield the ring's edges in two rounds (two nodes: in one).
+        """Yield the ring's edges in two rounds, or in one round if there are two nodes.
 
-        The edges of an odd ring do not fit into two rounds. The edge that ends at node `first` is left out; the first time,
-        that is the closing edge, which `_partners` tries.
+        The edges of a ring with an odd number of nodes do not fit into two rounds, so the edge that ends at node `first` is
+        left out. If `first` is 0, this is the closing edge of the ring, which `_partners` tries.
         """
         count = self._nodes
         start = first % count if count % 2 else 0
@@ -160,7 +168,7 @@ class Search:
             yield [trial_of(ring[at], ring[at + 1]) for at in range(1, count - 1, 2)] + closing
 
     def _partners(self) -> Iterator[List[Trial]]:
-        """Yield partners i XOR 2^k for growing k; a node without such a partner gets any free one."""
+        """Yield pairs of node i with node i XOR 2^k, for growing k; a node without such a partner gets any free partner."""
         count = self._nodes
         tried = {pair_of(node, (node + 1) % count) for node in range(count)}
         first = [(0, count - 1)] if count % 2 else []  # the closing edge of an odd ring has not run yet
@@ -185,14 +193,18 @@ class Search:
                 yield [Trial(pair, ()) for pair in pairs]
 
     def _sparse(self) -> Iterator[List[Trial]]:
-        """Yield again some of the slow pairs of each round that had many of them, few at once and spread over the cluster."""
+        """Yield sparse rounds that repeat some slow pairs of each round that had many slow pairs.
+
+        The repeated pairs are spread over the cluster.
+        """
         few = few_at_once(self._nodes)
         for _ in range(_SPARSE_ROUNDS):
             asked, unclear = Round(), self._read().unclear
             picked = max(few // max(len(unclear), 1), 1)
             for number, slow in enumerate(unclear[:few]):
                 stride = max(len(slow) // picked, 1)
-                first = number * stride // len(unclear)  # pairs of one leaf from each round would crowd its links again
+                # Each round's repeats begin at another pair: pairs of the same leaf would crowd the leaf's links again.
+                first = number * stride // len(unclear)
                 for sample in slow[first::stride][:picked]:
                     asked.take(pair_of(*sample.trial.nodes))
             if not asked.pairs:
@@ -208,12 +220,12 @@ class Search:
             if not trials:
                 return
             if number and everybody not in reading.groups and reading.is_whole_doubtful():
-                yield [Trial(everybody, ())]  # first, before rounds are spent on pairs that may not slow the ring
+                yield [Trial(everybody, ())]  # the full ring runs before rounds are spent on pairs that may not slow the ring
             else:
                 yield trials
 
     def _apart(self) -> Iterator[List[Trial]]:
-        """Yield sparse trials of every suspect before it is blamed."""
+        """Yield sparse rounds with trials of every suspect, because a suspect is blamed only if it is slow in such rounds."""
         for _ in range(_LONE_ROUNDS):
             trials = unproven(self._read())
             if not trials:
@@ -229,7 +241,7 @@ class Search:
             yield trials
 
     def _bisect(self, group: Tuple[int, ...]) -> Iterator[List[Trial]]:
-        """Halve `group`, which is slow together, until no half is slow by itself; then trim both ends."""
+        """Halve `group`, whose nodes are slow together, until no half is slow by itself; then trim both ends of the group."""
         half = len(group) // 2
         halves = [part for part in (group[:half], group[half:]) if len(part) > PAIR]
         if halves:
@@ -264,7 +276,7 @@ class Search:
 
 
 def _at_once(plans: List[Iterator[List[Trial]]]) -> Iterator[List[Trial]]:
-    """Run several plans side by side: one round contains the next trials of each."""
+    """Run several plans side by side: one round contains the next trials of each plan."""
     while True:
         rounds = [trials for trials in (next(plan, None) for plan in plans) if trials]
         if not rounds:

@@ -7,12 +7,15 @@ from benchmarks.search.baseline import MAD_TO_SD, WIDEST, deviations
 from benchmarks.search.suspects import Suspects
 from benchmarks.search.trials import Pair, Sample, level_of, other_of
 
-#: How many single-rail runs of an intermittent fault are enough, and how many of them must agree.
+#: How many tables of single-rail runs are enough for an intermittent fault, and how many of these tables must agree.
 _TABLES, _AGREEING = 8, 2
 
 
 class Rails(Suspects):
-    """Tables of single-rail runs, and `planes`: the rails that are slow in pairs without a common node."""
+    """Rails that are slow; `planes` are the rails that are slow in pairs without a common node, and so on all nodes.
+
+    A table has the samples of a pair's single-rail runs in one round, by rail.
+    """
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -21,12 +24,12 @@ class Rails(Suspects):
         self.planes = self._planes()
 
     def tables_of(self, node: int) -> List[Dict[int, Sample]]:
-        """Return the single-rail runs of `node` with partners beyond doubt."""
+        """Return the tables of `node` with partners beyond doubt."""
         found = [(pair, tables) for pair, tables in self.tables.items() if node in pair]
         return [table for pair, tables in found if other_of(pair, node) in self.clean for table in tables]
 
     def standouts(self, table: Dict[int, Sample]) -> Dict[int, float]:
-        """Return the rails that are slower than the other rails of their round, with their share of the others' level."""
+        """Return the rails that are slower than the other rails in `table`, each with its share of the median rail's busbw."""
         values = {rail: sample.busbw_gb_s or 0.0 for rail, sample in table.items()}
         level = median_high(values.values()) if values else 0.0
         if level <= 0:
@@ -36,7 +39,7 @@ class Rails(Suspects):
         return {rail: value / level for rail, value in values.items() if value < level * (1 - drop)}
 
     def slow_rails(self, tables: List[Dict[int, Sample]], flapping: bool) -> Dict[int, float]:
-        """Return the rails that stand out in enough of `tables`, with their median share."""
+        """Return the rails that stand out in enough of `tables`, each with the median of the shares that `standouts` gives."""
         shares = {}  # type: Dict[int, List[float]]
         for table in tables:
             for rail, share in self.standouts(table).items():
@@ -47,7 +50,7 @@ class Rails(Suspects):
         return {rail: median(found) for rail, found in sorted(shares.items()) if len(found) >= needed}
 
     def is_undecided(self, tables: List[Dict[int, Sample]], flapping: bool) -> bool:
-        """Tell whether one more round of single rails could change the result of `tables`."""
+        """Tell whether one more round of single-rail runs could change what `tables` show."""
         counts = {}  # type: Dict[int, int]
         for table in tables:
             for rail in self.standouts(table):

@@ -7,7 +7,7 @@ from benchmarks.search.trials import Culprit
 
 
 def summary(culprits: Tuple[Culprit, ...], suspects: Tuple[Tuple[int, ...], ...], reading: Reading, trials: int) -> str:
-    """Return what was found in `trials` trials."""
+    """Return a sentence about what the search found in `trials` trials."""
     if culprits:
         more = "" if len(culprits) == 1 else f", and {len(culprits) - 1} more"
         return f"{_sentence(culprits[0])}{more}"

@@ -1,4 +1,4 @@
-"""Detects pairs that slow each other on links between leaf switches: compares rounds of many pairs with rounds of few."""
+"""Detects pairs that slow each other on links between leaf switches: compares rounds of many pairs with sparse rounds."""
 
 from typing import Callable, Dict, List
 
@@ -9,12 +9,12 @@ COMPANY = 3
 
 
 def few_at_once(nodes: int) -> int:
-    """Return how many pairs a sparse round has: so few that a spine with an eighth of its leaves' rate does not slow them."""
+    """Return how many pairs a sparse round has: so few that a spine with an eighth of the leaves' rate does not slow them."""
     return max(PAIR, nodes // 16)
 
 
 def lone_at_once(nodes: int, *, is_packed: bool) -> int:
-    """Return how many pairs can run at once and almost never share a link between leaves.
+    """Return how many pairs can run at once so that two pairs almost never share a link between leaf switches.
 
     If many pairs of a round are slow (`is_packed`), leaves may be small, and even two pairs of one leaf may share a link.
     """
@@ -32,13 +32,13 @@ def lone_samples(rounds: List[List[Sample]], nodes: int, *, is_packed: bool) -> 
 
 
 def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> List[List[Sample]]:
-    """Return the slow samples of each round that ran many pairs at once and has several slow ones."""
+    """Return the slow samples of each crowded round: a round that ran many pairs at once and has several slow samples."""
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     slow = [[sample for sample in tried if is_slow(sample)] for tried in many]
     return [samples for samples in slow if len(samples) >= COMPANY]
 
 
 def is_packed(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> bool:
-    """Tell whether in any round of many pairs a quarter or more of these was slow: more than disturbances and faults cause."""
+    """Tell whether, in any round of many pairs, at least a quarter was slow: disturbances and faults slow fewer pairs."""
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     return any(sum(map(is_slow, tried)) * 4 >= len(tried) for tried in many)

@@ -1,6 +1,6 @@
-"""Compares the numbers of a search with healthy ones: finds slow pairs and rings, and pairs that are slow only in company.
+"""Compares the numbers of a search with healthy numbers: finds slow pairs, slow rings, and pairs that are slow in company.
 
-A pair is slow in company if it is slow in a crowded round, in which many pairs run, and fine in a sparse round of few pairs.
+A pair is slow in company if it is slow in a crowded round, in which many pairs run, but fine in a sparse round of few pairs.
 """
 
 from statistics import median
@@ -11,7 +11,7 @@ from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_pac
 from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of, other_of, pair_of, whole_pairs
 
 #: If at least `_CLEARED` slow pairs of a crowded round are fine in sparse rounds, the pairs share a link. After `_TRIED_AGAIN`
-#: pairs have run again, no more are needed to decide.
+#: pairs of a crowded round have run again, no more repeats are needed to decide.
 _CLEARED, _TRIED_AGAIN = 2, 4
 #: A node is slow by itself if it is slow with at least this share of its partners.
 #: An island is slow by itself if at least this share of its trials in sparse rounds is slow.
@@ -36,7 +36,7 @@ class Slowness:
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
         self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
         self.is_crowded = False
-        self.unclear: List[List[Sample]] = []  # slow in a crowded round, with too few trials in sparse ones so far
+        self.unclear: List[List[Sample]] = []  # slow samples of crowded rounds; their pairs need trials in sparse rounds
         self.company = self._in_company(rounds)
         self.is_packed = is_packed(rounds, nodes, self.is_slow)
         self.lone = lone_samples(rounds, nodes, is_packed=self.is_packed)
@@ -64,7 +64,7 @@ class Slowness:
             self.tables.setdefault(pair, []).append(table)
 
     def _in_company(self, rounds: List[List[Sample]]) -> List[Sample]:
-        """Remove and return the slow samples of rounds whose slow pairs are fine in sparse rounds."""
+        """Return the slow samples of rounds whose slow pairs are fine in sparse rounds; remove these samples from `pairs`."""
         few = few_at_once(self.nodes)
         for samples in rounds:
             tried = whole_pairs(samples)
@@ -91,9 +91,10 @@ class Slowness:
         return found
 
     def _slow_by_themselves(self, slow_rounds: List[List[Sample]]) -> Set[int]:
-        """Return the nodes that are slow by themselves: they are slow in sparse rounds, and with most other partners, too.
+        """Return the nodes that are slow by themselves: they are slow in sparse rounds, and slow with most of their partners.
 
-        Slow trials in a crowded round do not count: in half of the rounds, all partners may be on other leaves.
+        Slow trials in a crowded round do not count: in half of the rounds, all partners of a node may be on other leaf switches
+        than the node.
         """
         suspects = {node for pair, tried in self.sparse.items() if any(map(self.is_slow, tried)) for node in pair}
         in_doubt = {id(sample) for slow in slow_rounds for sample in slow}
@@ -106,7 +107,7 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Tell whether a sample has no number, or a number below the healthy range that nothing else explains."""
+        """Tell whether a sample has no number, or a number below the healthy range that only the fabric can explain."""
         if is_excused(sample):
             return False
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
@@ -127,13 +128,13 @@ class Slowness:
     def _whole(self, whole: Optional[float]) -> Optional[float]:
         tried = [sample.busbw_gb_s or 0.0 for sample in self.groups.get(tuple(range(self.nodes)), ())]
         if whole is not None:
-            return max([whole, *tried])  # a single run may have been disturbed
+            return max([whole, *tried])  # a single run may have been disturbed, so the best run counts
         return min(tried) if tried else None
 
     def _is_short(self, sample: Sample) -> bool:
-        """Tell whether a ring is short: nearer to the short full ring than to a healthy pair.
+        """Tell whether a ring is short (too slow): its busbw is nearer to the short full ring's than to a healthy pair's.
 
-        If the full ring is not short or not known, a ring below the healthy range is short.
+        If the full ring is not short, or was not measured, a ring below the healthy range is short.
         """
         if is_excused(sample):
             return False
@@ -151,7 +152,7 @@ class Slowness:
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return sets of nodes that are fine among themselves, but slow in every pair with a node of the largest such set."""
+        """Return islands: sets of nodes that are fine among themselves, but slow with every node of the largest such set."""
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:
@@ -170,21 +171,21 @@ class Slowness:
         found = []
         for island in whole_sets[1:]:
             if len(island) == 1:
-                break  # all later ones have one node, too
+                break  # all later sets have one node, too
             bridges = [pair for node in island for pair in self.partners.get(node, ()) if other_of(pair, node) in whole_sets[0]]
             if len(bridges) > 2 and self._are_slow_apart(bridges):  # noqa: PLR2004 - two bad links are enough to cut a ring in two
                 found.append(island)
         return found
 
     def bridges(self, island: Set[int]) -> List[Pair]:
-        """Return the pairs that ran between an island and other nodes."""
+        """Return an island's bridges: the pairs that ran between the island and other nodes."""
         return sorted(pair for pair in self.pairs if len(island & set(pair)) == 1)
 
     def lone_bridges(self, island: Set[int]) -> List[bool]:
-        """Tell for each lone trial of an island's bridges whether it was slow."""
+        """Tell, for each trial of an island's bridges in rounds of the fewest pairs (`lone`), whether the trial was slow."""
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:
-        """Tell whether `pairs` are slow not only in company: if a round was crowded, most must be slow in sparse ones, too."""
+        """Tell whether `pairs` are slow even without company: if a round was crowded, sparse rounds must be slow, too."""
         apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
-        return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as many as bridges
+        return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as in _islands

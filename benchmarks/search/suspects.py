@@ -6,18 +6,19 @@ from typing import Dict, Iterable, List, Optional, Tuple
 from benchmarks.search.slowness import Slowness
 from benchmarks.search.trials import PAIR, Pair, Sample, other_of
 
-#: A number below this share of the level that is already explained has a cause of its own.
+#: If a known cause explains slowness down to some level, a number below this share of that level has an additional cause.
 DEEPER = 0.85
 #: Largest number of trials of an intermittently slow pair; smallest number of slow trials that is more than a disturbance; and
-#: the number of trials after which a node gets no more.
+#: the number of trials after which a node gets no more trials.
 _MIXED_TRIALS = 14
 _FLAPS = 3
 NODE_TRIALS = 16
-#: Evidence from one slow and from one fine trial: the log of how much likelier it is if a fault shows in 40 % of trials than if
-#: disturbances show in 3 % of them. Then how many times likelier a fault must be if there is one suspect (with n suspects, n
-#: times as much); and the evidence at which a pair is innocent.
+#: Evidence from one slow trial, and evidence from one fine trial: the log of how much likelier the trial's result is with a
+#: fault that shows in 40 % of trials than with disturbances that show in 3 % of trials. Third, how many times likelier a fault
+#: must be if there is one suspect; with n suspects, it must be n times as likely as that. Fourth, the evidence at which a pair
+#: is innocent.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: How many times likelier a fault must be according to a node's trials with all partners except the worst.
+#: How many times likelier a node's fault must be according to the node's trials with all partners except the worst partner.
 _ODDS_OF_OTHERS = 10
 #: Slow pairs whose shares of healthy differ by at most this may have one cause.
 _AS_BAD = 0.04
@@ -28,7 +29,15 @@ _DISTURBED = 0.75
 
 
 class Suspects(Slowness):
-    """Nodes and pairs that are slow without another cause: `blamed`, `open`, `links`, and the nodes beyond doubt, `clean`."""
+    """Nodes and pairs that are slow without a known cause, and the nodes that are beyond doubt.
+
+    Attributes:
+        blamed: the nodes to blame, and whether each is slow only at times.
+        levels: for each blamed node, its busbw as a share of healthy.
+        open: the pairs with slow samples that no blamed node explains.
+        links: the open pairs whose link is to blame.
+        clean: the nodes beyond doubt.
+    """
 
     def __init__(
         self, nodes: int, rails: int, rounds: List[List[Sample]], pair_limit: Optional[float], whole: Optional[float]
@@ -63,7 +72,7 @@ class Suspects(Slowness):
                     scores[other] = self._blame(other, blamed)
 
     def _blame(self, node: int, blamed: Dict[int, bool]) -> Optional[Tuple[bool, int, int]]:
-        """Return (whether `node` is always slow, number of good partners, -node); None if it is not to blame."""
+        """Return (whether `node` is always slow, number of good partners it is slow with, -node); None if it is not to blame."""
         pairs = [pair for pair in self.partners[node] if not self.is_explained_by(pair, blamed)]
         slow = self._as_slow([pair for pair in pairs if self.slow[pair] and other_of(pair, node) in self.good])
         is_steady = all(self.is_steady(pair) for pair in pairs)
@@ -71,12 +80,12 @@ class Suspects(Slowness):
         if is_mixed and not self._node_flaps(pairs):
             slow = [pair for pair in slow if self.is_steady(pair)]
             is_mixed = False
-        # Two slow partners among good ones may be two bad links; if one of these is intermittent, or if there are three, the
-        # node is at fault.
+        # If a node is slow with two partners and fine with other partners, two bad links may be the cause. If one of the two
+        # links is slow only at times, or if the node is slow with three partners, the node is at fault.
         return (is_steady, len(slow), -node) if len(slow) > (1 if is_steady or is_mixed else 2) else None
 
     def _node_flaps(self, pairs: List[Pair]) -> bool:
-        """Tell whether a node, even without its worst partner, has more slow trials than other causes explain."""
+        """Tell whether a node, even without its worst partner, has more slow trials than causes outside the node explain."""
         doubtful = sum(1 for count in self.slow.values() if count) - sum(1 for pair in pairs if self.slow[pair])
         enough = math.log(_ODDS * max(1, doubtful))
         if sum(1 for pair in pairs if self.lone_evidence([pair]) >= enough) > 1:
@@ -101,7 +110,7 @@ class Suspects(Slowness):
         return [pair for pair in self.partners[node] if not self.is_explained_by(pair, self.blamed)]
 
     def crossings(self) -> List[int]:
-        """Return the nodes that several intermittent pairs have in common; trials with other partners decide on them."""
+        """Return the nodes that several slow pairs have in common; trials with other partners decide whether to blame them."""
         ends = [node for pair in self.open for node in pair]
         if self.has_cause():
             ends = [node for pair in self.open if not self.is_passing(pair) for node in pair]
@@ -125,7 +134,7 @@ class Suspects(Slowness):
         return not as_bad or not (is_alone or self.drop_of(pair) >= _BEYOND_CHANCE)
 
     def has_doubtful_end(self, pair: Pair) -> bool:
-        """Tell whether one end may be intermittently slow and has had too few trials to decide."""
+        """Tell whether one end of a pair may be intermittently slow and has had too few trials to decide."""
         ends = [node for node in pair if node not in self.blamed and self.trials_of(node) < NODE_TRIALS]
         beside = [other for other in self.open if other != pair and not set(other).isdisjoint(ends)]
         unsettled = any(
@@ -135,7 +144,7 @@ class Suspects(Slowness):
 
     def flaps(self, pair: Pair) -> bool:
         """Tell whether a pair was slow in more sparse rounds than other causes explain."""
-        # If something else already explains the run, every pair is a suspect: none is likelier than another.
+        # If a known cause already explains the run, every pair counts as a suspect, because no pair is likelier than another.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
 
@@ -145,7 +154,7 @@ class Suspects(Slowness):
         return bool(levels) and (self.whole is None or self.whole >= _DISTURBED * min(levels) * (self.healthy or 0.0))
 
     def is_whole_doubtful(self) -> bool:
-        """Tell whether something is always slow, but the full ring was even slower: it may have been disturbed once."""
+        """Tell whether a node or pair is always slow, but the full ring was even slower; the ring may have been disturbed."""
         return bool(self._steady_levels()) and not self.has_cause()
 
     def _steady_levels(self) -> List[float]:
@@ -155,10 +164,11 @@ class Suspects(Slowness):
         ]
 
     def is_passing(self, pair: Pair) -> bool:
-        """Tell whether a slow pair was fine as often as it was slow, or twice: if there is another cause, this is enough.
+        """Tell whether a slow pair was fine so often that it needs no more trials if another cause explains the run.
 
-        The pair needs twice as many fine trials if it shares a node with a pair that is always slow, because that node may be
-        the cause of both. After twice as many rounds as edges and partners take, no intermittent pair gets more trials.
+        The pair must have been fine as often as it was slow, or twice. It needs twice as many fine trials if it shares a node
+        with a pair that is always slow, because that node may be the cause of both. After twice as many rounds as edges and
+        partners take, no intermittent pair gets more trials.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -168,7 +178,7 @@ class Suspects(Slowness):
         return len(self.pairs[pair]) - slow >= min(slow, 2) * (2 if beside else 1)
 
     def enough(self) -> float:
-        """Return the evidence that a pair needs after the trial that made it one of several suspects."""
+        """Return the evidence that a pair needs after its first slow trial, which made the pair one of several suspects."""
         # Pairs that were slow only in company were suspects, too.
         return math.log(_ODDS * max(1, len(self.open) + len(self.company)))
 
@@ -201,12 +211,12 @@ class Suspects(Slowness):
         return len(self.open[pair]) if pair in self.open else self.slow[pair]
 
     def evidence(self, pairs: Iterable[Pair]) -> float:
-        """Return the log-likelihood ratio of these trials: an intermittent fault against disturbances."""
+        """Return the log-likelihood ratio of all trials of `pairs`: an intermittent fault against disturbances."""
         counts = [(self.unexplained(pair), len(self.pairs[pair])) for pair in pairs]
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Leave out pairs that were slightly slow at times if another pair is always very slow: their cause is another one."""
+        """Leave out pairs that were slightly slow at times if another pair is always far slower, because the causes differ."""
         steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
         return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
@@ -242,7 +252,7 @@ class Suspects(Slowness):
     # links
 
     def _open(self) -> Dict[Pair, List[Sample]]:
-        """Return the pairs with slow samples that no node explains, or that are far slower than their nodes explain."""
+        """Return the pairs with slow samples that no blamed node explains, or that are far slower than blamed nodes explain."""
         found = {}
         for pair, count in self.slow.items():
             if not count:
@@ -256,7 +266,7 @@ class Suspects(Slowness):
         return found
 
     def _is_link(self, pair: Pair) -> bool:
-        """Tell whether to blame a link: it is slow repeatedly and in sparse rounds; each end is fine with others or blamed."""
+        """Tell whether to blame a pair's link: the pair is slow repeatedly and in sparse rounds, and no end is in doubt."""
         return self.is_slow_together(pair) and (self.is_slow_apart([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
     def is_always_open(self, pair: Pair) -> bool:

@@ -11,16 +11,17 @@ Pair = Tuple[int, int]
 
 
 class Trial(NamedTuple):
-    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, () for all at once."""
+    """One run: `nodes` as indices in ring order (two or more), `rails` as indices, () for all rails at once."""
 
     nodes: Tuple[int, ...]
     rails: Tuple[int, ...]
 
 
 class Sample(NamedTuple):
-    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why` there is none.
+    """The result of a trial: `busbw_gb_s` (GB/s, None if there is no number), and `why`, the reason if there is no number.
 
-    With a number, `why` names a cause other than the fabric that may explain a low number; such a sample never counts as slow.
+    If there is a number, `why` may name a cause outside the fabric that explains a low number. A sample with such a cause never
+    counts as slow.
     """
 
     trial: Trial
@@ -29,13 +30,13 @@ class Sample(NamedTuple):
 
 
 class Culprit(NamedTuple):
-    """One culprit.
+    """One cause of slowness.
 
-    `kind` determines the other fields. node: one node. rail: one node and one rail. link: its two ends, and the rails that are
-    slow between them, () for all. rail_plane: all nodes and one rail. group: nodes that are slow together, or with all other
-    nodes, where no smaller set explains it. between: nodes whose pairs are slow when many pairs run at once, but fine when few
-    do. `ratio` is measured busbw as a share of healthy, 0.0 without a number; `flapping` means that some trials were
-    fine; `confidence` grows from 0 to 1 with the number of trials that agree.
+    `kind` determines `nodes` and `rails`. node: one node. rail: one node and one rail. link: its two ends, and the rails that
+    are slow between them, () for all rails. rail_plane: all nodes and one rail. group: nodes that are slow together, or with
+    all other nodes, where no smaller set of nodes explains the slowness. between: nodes whose pairs are slow when many pairs
+    run at once, but fine when few pairs run. `ratio` is measured busbw as a share of healthy, 0.0 without a number; `flapping`
+    means that some trials were fine; `confidence` grows from 0 to 1 with the number of trials that agree.
     """
 
     kind: str
@@ -64,7 +65,7 @@ class Finding(NamedTuple):
 
 
 def checked(sample: Sample) -> Sample:
-    """Return `sample`, without its number if that cannot be a bandwidth."""
+    """Return `sample`, but without its number if this number cannot be a bandwidth."""
     number = sample.busbw_gb_s
     if number is None or (math.isfinite(number) and number >= 0):
         return sample
@@ -72,12 +73,12 @@ def checked(sample: Sample) -> Sample:
 
 
 def is_excused(sample: Sample) -> bool:
-    """Tell whether something other than the fabric may explain a low number."""
+    """Tell whether a sample names a cause outside the fabric that may explain a low number."""
     return sample.busbw_gb_s is not None and bool(sample.why)
 
 
 def numbers_of(samples: Iterable[Sample]) -> List[float]:
-    """Return the numbers of the samples that have one, in GB/s."""
+    """Return the busbw (GB/s) of each sample that has a number."""
     return [sample.busbw_gb_s for sample in samples if sample.busbw_gb_s is not None]
 
 
@@ -102,7 +103,7 @@ def other_of(pair: Pair, node: int) -> int:
 
 
 def level_of(table: Dict[int, Sample]) -> float:
-    """Return the median of single-rail runs, in GB/s."""
+    """Return the median busbw (GB/s) of the single-rail runs in `table`."""
     return median_high([sample.busbw_gb_s or 0.0 for sample in table.values()])
 
 
