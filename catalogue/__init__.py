@@ -1,4 +1,4 @@
-"""Facts with sources, by vendor: shapes, images, and the environment that NCCL needs on them."""
+"""Facts about machines, by vendor and with sources: shapes, images, and the settings that NCCL needs on each shape."""
 
 from __future__ import annotations
 

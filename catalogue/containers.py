@@ -17,7 +17,7 @@ _REGISTRY = re.compile(r"(?:[^#/@:\s]+@)?[A-Za-z0-9][A-Za-z0-9.:-]*")
 _NAME = re.compile(r"[a-z0-9]+(?:[._/-]+[a-z0-9]+)*")
 _TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-#: Parts whose version a tag may state, as AWS's own tags do, and how each is written.
+#: Software whose version a tag may state, as AWS's tags do, and how a tag writes the name of the software.
 _TOLD = {
     "cuda": r"cuda",
     "efa": r"efa",
@@ -26,26 +26,29 @@ _TOLD = {
     "nccl_tests": r"tests",
 }
 
-#: The enroot that first boot installs if an image has none; enroot reads digests since 4.0. Its vendor publishes no checksums.
+#: The version of enroot that first boot installs if a machine image has no enroot. Enroot reads digests since 4.0. The vendor
+#: publishes no checksums of enroot.
 ENROOT = "4.1.2"
 
-#: The Pyxis that first boot builds on machines of a Slurm cluster, and the sha256 of its source (tag v0.24.0, commit 1075199).
-#: Packed as GitHub packs its archives, see `catalogue.nccl_tests`: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
+#: The version of Pyxis that first boot builds on machines of a Slurm cluster, and the sha256 of Pyxis's source (tag v0.24.0,
+#: commit 1075199). The source is packed as GitHub packs archives, see `catalogue.nccl_tests`:
+#: git archive --prefix=pyxis-0.24.0/ v0.24.0 | gzip -n
 PYXIS = "0.24.0"
 PYXIS_SHA256 = "9c4cdb79a67301d8ea05951aa4d2c205f40cf6145e338214b0191add8b36d6c4"
 
-#: Version of nerdctl's full distribution, which first boot installs if containerd runs the ranks. It contains containerd 2.2.0,
-#: runc 1.3.3 and the CNI plugins 1.8.0. Below it: the sha256 of the release's file SHA256SUMS (containerd/nerdctl, v2.2.0).
+#: Version of nerdctl's full distribution, which first boot installs if containerd runs the ranks, and the sha256 of the file
+#: SHA256SUMS in that release (containerd/nerdctl, v2.2.0). The distribution contains containerd 2.2.0, runc 1.3.3 and the CNI
+#: plugins 1.8.0.
 NERDCTL = "2.2.0"
 NERDCTL_SUMS = "8b30e94e422ef0db386fc699ec984c6f660668a755f4f9eeb2831c66aa516b2b"
-#: NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
+#: Version of NVIDIA Container Toolkit, which writes the CDI specification of the GPUs (ocitutorials:
 #: tech-knowhow/container-with-containerd).
 TOOLKIT = "1.18.0"
-#: The key that signs its repository: NVIDIA CORPORATION (Open Source Projects), 0xF796ECB0, as dnf shows it for
+#: The key that signs the toolkit's repository: NVIDIA CORPORATION (Open Source Projects), 0xF796ECB0, as dnf shows the key from
 #: https://nvidia.github.io/libnvidia-container/gpgkey (GoogleCloudDataproc/initialization-actions: gpu/install_gpu_driver.sh).
 TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-#: Folders in images that can build nccl-tests: AWS's own images, NVIDIA's framework images, plain ones.
+#: Folders in images in which nccl-tests can be built: AWS's images, NVIDIA's framework images, and plain images.
 HOMES_INSIDE = Homes(
     mpi=(
         "/opt/amazon/openmpi",
@@ -62,7 +65,7 @@ HOMES_INSIDE = Homes(
 
 @dataclass(frozen=True)
 class Reference:
-    """An image: `uri` in enroot's form with `tag` and `digest` (one of them may be empty), or `path`, a file on the nodes."""
+    """An image: `uri` in enroot's form with `tag` and `digest` (one of these may be empty), or `path`, a file on the nodes."""
 
     uri: str = ""
     tag: str = ""
@@ -76,7 +79,7 @@ class Reference:
 
     @property
     def plain(self) -> str:
-        """Return an image of a registry in the usual form, such as nvcr.io/nvidia/tensorflow:25.02-tf2-py3."""
+        """Return the name of a registry's image in the usual form, such as nvcr.io/nvidia/tensorflow:25.02-tf2-py3."""
         return self.uri.removeprefix(_SCHEME).replace("#", "/", 1)
 
 
@@ -87,8 +90,8 @@ class Container:
     Attributes:
         image: the image.
         sha256: sha256 of the image's file, if it is pinned.
-        shared: folder that all nodes share, for the file of an imported image; empty copies the file to every node.
-        runtime: the program that runs it: `enroot`, `containerd` or `pyxis`.
+        shared: folder that all nodes share, for the file of an imported image; if empty, the file is copied to every node.
+        runtime: the program that runs the image: `enroot`, `containerd` or `pyxis`.
     """
 
     image: Reference
@@ -101,7 +104,8 @@ def read(text: str) -> Reference:
     """Return the image that `text` names.
 
     Raises:
-        ValueError: enroot could not read it, or it does not identify one image; the message is the rest of a sentence.
+        ValueError: enroot could not read the text, or the text does not identify one image; the message is a sentence without
+            its subject.
     """
     if text.startswith(("dockerd://", "podman://")):
         scheme = text.partition("//")[0] + "//"
@@ -154,6 +158,6 @@ def _in_registry(text: str) -> Reference:
 
 
 def told(tag: str) -> dict[str, str]:
-    """Return the versions that a tag states, by part (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`)."""
+    """Return the versions that a tag states, by software (`cuda`, `efa`, `plugin`, `nccl`, `nccl_tests`)."""
     found = {part: re.search(rf"(?:^|[-_]){word}v?(\d+(?:\.\d+)+(?:-\d+(?=-|_|$))?)", tag) for part, word in _TOLD.items()}
     return {part: match[1] for part, match in found.items() if match}

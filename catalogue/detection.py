@@ -1,6 +1,6 @@
 """Finds the shape of a machine from its facts: the row of the catalogue that fits, or a shape built from those facts.
 
-A row with rails fits only if the machine has all of them.
+A row with rails fits only if the machine has all these rails.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from catalogue.oci.shapes import SHAPES
 from catalogue.servers import SERVERS
 from catalogue.shape import Rdma, Shape
 
-#: Chassis asset tag of machines on OCI (cloud-init recognises OCI by it, too).
+#: Chassis asset tag of machines on OCI (cloud-init recognises OCI by this tag, too).
 OCI_TAG = "OracleCloud.com"
 _SAID = "reported by the machine at first contact"
 
@@ -37,12 +37,12 @@ class Facts:
     """What one machine reported about itself.
 
     Attributes:
-        gpu: the driver's name of its GPUs; empty if there is none.
+        gpu: the driver's name of the machine's GPUs; empty if there are no GPUs.
         gpus: number of GPUs.
-        hcas: its RDMA devices.
+        hcas: the machine's RDMA devices.
         front: interface of the front-end network.
-        network: CIDR of that network.
-        tag: chassis asset tag, empty if the firmware has none.
+        network: CIDR of the front-end network.
+        tag: chassis asset tag; empty if the firmware has none.
     """
 
     gpu: str
@@ -63,9 +63,9 @@ class Facts:
 
     @property
     def present(self) -> tuple[Hca, ...]:
-        """Return the RDMA devices that are not the front end's, up or down.
+        """Return the RDMA devices, up or down, that do not belong to the front-end network.
 
-        If there are EFA devices, only those count: B200 and B300 machines on AWS also show their NVLink controllers as
+        If there are EFA devices, only EFA devices count: B200 and B300 machines on AWS also show their NVLink controllers as
         devices of driver mlx5 (aws/sagemaker-hyperpod-cli PR 282; awsome-distributed-ai's EFA cheat sheet).
         """
         found = tuple(hca for hca in self.hcas if hca.netdev != self.front)
@@ -73,7 +73,7 @@ class Facts:
 
 
 def named(name: str) -> Shape | None:
-    """Return the row of that name, with the generic environment if it has none of its own; None if there is no such row."""
+    """Return the row of that name, with the generic environment if the row has none; None if there is no such row."""
     row = SHAPES.get(name) or SERVERS.get(name)
     return row if row is None or row.environment else replace(row, environment=GENERIC)
 
@@ -86,14 +86,14 @@ def complete(shape: Shape, nodes: int) -> bool:
 def recognise(
     facts: Facts, nodes: int, row: Shape | None = None, fronts: Collection[str] = (), rails: tuple[str, ...] = ()
 ) -> Shape:
-    """Return the shape of `nodes` equal machines that report `facts`; `row` is the one that the user named, if any.
+    """Return the shape of `nodes` equal machines that report `facts`; `row` is the row that the user named, if any.
 
-    Front-end interfaces may be named differently on some machines: `fronts` are all those names. `rails` are the devices that
-    the user named as rails. If there are none, all present devices are considered, including those that are down, because
-    a broken fabric would otherwise lower its own ceiling.
+    The front-end interface may have different names on different machines: `fronts` are all these names. `rails` are the
+    devices that the user named as rails. If the user named none, all devices that are present are considered. This includes
+    devices that are down, because otherwise a broken fabric would lower its own ceiling.
 
     Raises:
-        ValueError: the machines have no GPU, or other GPUs or another number of rails than the row that was named; or the facts
+        ValueError: the machines have no GPU, or their GPUs or number of rails differ from the row that was named; or the facts
             do not show which devices are rails.
     """
     if not facts.gpus:
@@ -122,9 +122,9 @@ def remark(shape: Shape) -> str:
 
 
 def _catalogued(facts: Facts) -> Shape | None:
-    """Return the row with these GPUs: on OCI the cloud's row if its rails fit, elsewhere a server without rails in its row."""
+    """Return the row with the machine's GPUs: on OCI, OCI's row if its rails are present; elsewhere, a server without rails."""
     if facts.tag == OCI_TAG:
-        present = {hca.name for hca in facts.present}  # the measurement reports rails that are down or slow
+        present = {hca.name for hca in facts.present}  # up or down: the measurement reports rails that are down or slow
         rows = [row for row in SHAPES.values() if row.rdma and set(row.rdma.hca) <= present]
     else:
         rows = [row for row in SERVERS.values() if row.rdma is None]
@@ -148,7 +148,7 @@ def _rdma(facts: Facts, shape: Shape, rails: tuple[str, ...]) -> Rdma | None:
 def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rdma:
     if len(found) != count:
         raise ValueError(f"shape is {shape.name}, which has {count} rails, but the machines show {len(found)} that are active")
-    # Sorted by the numbers in the names, which are PCI buses: devices on ascending buses are near GPUs with ascending numbers.
+    # The names are sorted by their numbers, which are PCI buses: devices on ascending buses are near GPUs of ascending numbers.
     names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     return Rdma(count, rate_gbit_s, tuple(names), "")
 
@@ -168,7 +168,7 @@ def _named_rails(facts: Facts, rails: tuple[str, ...]) -> tuple[Hca, ...]:
 
 
 def _doubt(found: tuple[Hca, ...], shape: Shape) -> str:
-    """Return why the facts do not show which of these devices are rails; empty if all of them are."""
+    """Return why the facts do not show which of the devices in `found` are rails; empty if all of them are rails."""
     down = [hca.name for hca in found if not hca.active]
     if down:
         return f"RDMA devices {', '.join(down)} of the machines are not active"

@@ -19,8 +19,8 @@ class Environment:
         mca: Open MPI parameters (`--mca name value`).
         bind_to: how Open MPI binds ranks.
         source: where these settings come from.
-        provider: libfabric provider that carries NCCL's bytes through its plugin; empty if NCCL drives the HCAs itself. A
-            plugin assigns each GPU its nearest rails and accepts no list of them.
+        provider: libfabric provider that carries NCCL's bytes through NCCL's network plugin; empty if NCCL drives the HCAs
+            itself. A plugin assigns to each GPU the nearest rails, and accepts no list of rails.
     """
 
     exports: Mapping[str, str]
@@ -54,10 +54,10 @@ _GB200_EXPORTS = {
     "NCCL_SOCKET_IFNAME": "eth0",
 }
 
-#: Machines outside the supported clouds: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's own few
-#: messages use TCP, which every build of Open MPI supports. NCCL binds ranks, because it knows where each GPU is.
+#: Environment of machines outside the supported clouds: NCCL finds GID, queues and affinity itself (2.21 or later), and MPI's
+#: own few messages use TCP, which every build of Open MPI supports. NCCL binds ranks, because NCCL knows where each GPU is.
 GENERIC = "generic"
-#: AWS machines with EFA.
+#: Environment of AWS machines with EFA.
 EFA = "efa"
 
 #: Environments by the names that shapes refer to.

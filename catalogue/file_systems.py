@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 #: Folders that the system uses entirely: nothing may be mounted at or below them.
 _WHOLE = tuple(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib64", "proc", "run", "sbin", "sys"))
-#: Folders of the system: nothing may be mounted at them, but below them new folders may be used (aws-parallelcluster:
+#: Folders of the system at which nothing may be mounted; new folders below these may be mount points (aws-parallelcluster:
 #: ReservedMountDirValidator).
 _TOPS = (*(f"/{name}" for name in ("opt", "root", "tmp", "usr", "var")), "/opt/slurm", "/opt/intel", "/opt/parallelcluster")
 #: A path is written into tables and scripts of the nodes, so it must have no blank and no character that is special in the
@@ -17,7 +17,7 @@ _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 
 
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the key and the rest of a sentence for each mount point that is no plain path or would hide a folder.
+    """Yield the key of each mount point that is no plain path or would hide a folder, and a sentence without its subject.
 
     `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
@@ -39,9 +39,10 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
 
 
 def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: str) -> Iterator[tuple[str, str]]:
-    """Yield the key and the rest of a sentence for each mount point that would hide the home folder of one of `logins`.
+    """Yield the key of each mount point that would hide the home folder of a user in `logins`, and a sentence without subject.
 
-    All home folders may be shared by the mount of the key `homes`, because first boot keeps the login user's own home.
+    The mount with the key `homes` may be at /home and so share all home folders, because first boot keeps the login user's own
+    home.
     """
     for login in logins:
         own = f"/home/{login}"
@@ -52,7 +53,7 @@ def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: st
 
 
 def overlap(one: str, other: str) -> bool:
-    """Tell whether one of two folders is the other, or within it."""
+    """Tell whether two folders are the same, or one is within the other."""
     first, second = PurePosixPath(one), PurePosixPath(other)
     return first == second or first in second.parents or second in first.parents
 

@@ -16,7 +16,7 @@ _NVLINK = (
     (r"NVIDIA H200(?: SXM.*)?", 4),
     (r"NVIDIA G?B[23]00(?: SXM.*)?", 5),
 )
-#: NVLink rate of one GPU in one direction, GB/s, by generation: half of what data sheets print, because they add both
+#: NVLink rate of one GPU in one direction, GB/s, by generation: half of what data sheets print, because data sheets add both
 #: directions. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50.
 _NVLINK_GB_S = {2: 150.0, 3: 300.0, 4: 450.0, 5: 900.0}
 
@@ -30,14 +30,14 @@ _PCIE = (
 )
 #: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
 #: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Sources contradict each other on B200
-#: and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS publishes nothing about its A10G.
+#: and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS publishes no PCIe link of its A10G.
 _PCIE_LINK = (
     (r"NVIDIA A100.*", (4, 16)),
     (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
     (r"NVIDIA H[12]00(?: .*)?", (5, 16)),
     (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", (5, 16)),
 )
-#: busbw of a large all-reduce inside one healthy machine of eight, GB/s, with reduction in the NVLink switch (NVLS):
+#: busbw of a large all-reduce inside one healthy machine of eight GPUs, GB/s, with reduction in the NVLink switch (NVLS):
 #: Azure/ai-infrastructure-on-azure (H100 480), stas00/ml-engineering (H200 482.3; B200 845.7).
 _NVLS = (
     (r"NVIDIA H100 \d+GB HBM\d\w?", 480.0),
@@ -47,7 +47,7 @@ _NVLS = (
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
 #: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation:
-#: slightly less than the one published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), limited by NVLink's switch.
+#: slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), which NVLink's switch limits.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -57,32 +57,32 @@ def pcie_gbytes_per_s(gpu: str) -> float | None:
 
 
 def pcie_link(gpu: str) -> tuple[int, int] | None:
-    """Return generation and lanes of a GPU's PCIe link; None for models for which no source states it."""
+    """Return generation and lanes of a GPU's PCIe link; None for models whose link no source states."""
     return _of(_PCIE_LINK, gpu)
 
 
 def nvls_gbytes_per_s(gpu: str) -> float | None:
-    """Return the busbw (GB/s) of a healthy machine of eight GPUs that reduces in its switch; None if none is published."""
+    """Return the busbw (GB/s) of a healthy machine of eight GPUs that reduces in its NVLink switch; None if not published."""
     return _of(_NVLS, gpu)
 
 
 def memory_gb(gpu: str) -> float | None:
-    """Return the memory of a small GPU, GB; None for large ones and for models that are not known."""
+    """Return the memory of a small GPU, GB; None for large GPUs and for models that are not known."""
     return _of(_MEMORY_GB, gpu)
 
 
 def is_nvidia(gpu: str) -> bool:
-    """Tell whether a GPU is NVIDIA's, by the driver's name: NCCL and nvidia-smi support no others."""
+    """Tell whether a GPU is NVIDIA's, by the driver's name: NCCL and nvidia-smi support no other GPUs."""
     return gpu.startswith(("NVIDIA ", "Tesla "))
 
 
 #: Maximum number of GPUs in one NVLink domain: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
 #: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; the published
-#: values are in `catalogue.published`. All-reduce, which the switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4),
-#: 1.03 to 1.04 (GB300, 8, 16 and 18); a ring, in which they do not reduce, reaches 0.78. All-gather: 0.68 (GB200, 4), 0.76
-#: (2), 0.78 (GB300, 8). All-to-all: 0.63 (GB200, 4), 0.76 (2), 0.75 (GB300, 8). The rails of these machines carry 0.06 to 0.43.
-#: No other values are published.
+#: values are in `catalogue.published`. All-reduce, which the NVLink switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200,
+#: 4 nodes), 1.03 to 1.04 (GB300, 8, 16 and 18 nodes); a ring, in which the switches do not reduce, reaches 0.78. All-gather:
+#: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes). All-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2
+#: nodes), 0.75 (GB300, 8 nodes). The rails of these machines carry only 0.06 to 0.43. No other values are published.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 
@@ -92,7 +92,7 @@ def spans_nodes(gpu: str) -> bool:
 
 
 def in_network_share(gpu: str) -> float | None:
-    """Return the share of its ceiling that an all-reduce by switches between nodes must reach; None if none is published."""
+    """Return the share of the ceiling that an all-reduce by switches between nodes must reach; None if none is published."""
     return _IN_NETWORK_SHARES.get(nvlink_generation(gpu) or 0)
 
 

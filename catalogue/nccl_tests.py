@@ -6,7 +6,7 @@ import re
 
 VERSION = "2.19.6"
 SOURCE = f"https://github.com/NVIDIA/nccl-tests/archive/refs/tags/v{VERSION}.tar.gz"
-#: sha256 by URL. Computed from the tag, packed as GitHub packs its archives:
+#: sha256 by URL, computed from the tag, which was packed as GitHub packs archives:
 #: git archive --format=tar --prefix=nccl-tests-2.19.6/ v2.19.6 | gzip -n
 #: The same command gives the checksums that Spack publishes for 2.0.0 and 2.13.6. A different checksum stops the build.
 SHA256 = {SOURCE: "adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"}
@@ -16,6 +16,6 @@ LEAST = (2, 19, 2)
 
 
 def too_old(source: str) -> bool:
-    """Tell whether the URL `source` is of an NVIDIA version older than `LEAST`; False for other archives (version unknown)."""
+    """Tell whether the URL `source` names an NVIDIA release older than `LEAST`; False if the URL names no NVIDIA release."""
     found = re.match(r"https://github\.com/NVIDIA/nccl-tests/.*/v?(\d+)\.(\d+)\.(\d+)\.(?:tar|zip)", source)
     return found is not None and tuple(map(int, found.groups())) < LEAST

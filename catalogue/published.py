@@ -1,4 +1,4 @@
-"""Published bus bandwidths of healthy machines: the gate's fractions were chosen from them and are tested against them."""
+"""Published bus bandwidths of healthy machines; the gate's fractions were chosen from these and are tested against these."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _AWSOME = "awslabs/awsome-distributed-ai:micro-benchmarks/nccl-tests"
 _CW = "coreweave/nccl-tests:README"
 _AZURE = "Azure/ai-infrastructure-on-azure"
 _GUIDE = "Azure/AI-benchmarking-guide:Azure_Results"
-#: PyTorch's collectives; its page states that nccl-tests agrees within 2 % at 16 GiB on the same node.
+#: Measured with PyTorch's collectives; the page states that nccl-tests agrees within 2 % at 16 GiB on the same node.
 _TORCH = "stas00/ml-engineering:network/benchmarks/README.md"
-#: What NCCL itself selects on two nodes, a tree or NVLSTree: rails carry fewer bytes than with a ring.
+#: On two nodes, NCCL itself selects a tree or NVLSTree, with which rails carry fewer bytes than with a ring.
 _TREE = {"NCCL_ALGO": "Tree"}
 
 
 @dataclass(frozen=True)
 class Published:
-    """One published number: its source, collective, shape, number of machines, and exports."""
+    """One published number: its source, collective, shape, number of machines, and the variables that were set (`exports`)."""
 
     where: str
     shape: Shape
@@ -41,7 +41,7 @@ class Published:
 
 
 def _rails(shape: Shape) -> Shape:
-    """Return the shape with invented names for its rails; sources state only their number."""
+    """Return the shape with invented names for its rails, because sources state only the number of rails."""
     count, rate = shape.unnamed or (0, 0)
     return replace(shape, rdma=Rdma(count, rate, tuple(f"rail{index}" for index in range(count)), ""), unnamed=None)
 

@@ -1,10 +1,11 @@
-"""Multus and whereabouts, which give pods networks beside the default one: their releases, manifests and images.
+"""Releases, manifests and images of Multus and whereabouts, which give pods networks in addition to the default network.
 
-The thin Multus plugin is used. Multus's documents recommend the thick one "in most environments" and the thin one where
-resources are scarce. Three facts about the thick daemon decide against it: whenever it restarts, it deletes Multus's
-configuration, and pods that start during that time get no rail (multus-cni issues 1468, 1527); it runs the default network's
-plugin within its own 50 MiB, so that no pod of the node starts once that memory is used up (1144, 1346); and it mounts the
-node's whole file system. Calico is tested only with the thin one (ovs-cni pull request 281).
+The thin Multus plugin is used. Multus's documents recommend the thick plugin "in most environments" and the thin plugin where
+resources are scarce. The thick plugin has a daemon, and three facts decide against this daemon. First, whenever the daemon
+restarts, it deletes Multus's configuration, and pods that start during that time get no rail (multus-cni issues 1468, 1527).
+Second, the daemon runs the default network's plugin within the daemon's own 50 MiB, so that no pod of the node starts once that
+memory is used up (1144, 1346). Third, the daemon mounts the node's whole file system. Calico is tested only with the thin
+plugin (ovs-cni pull request 281).
 """
 
 from __future__ import annotations
@@ -27,15 +28,16 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Release:
-    """One of the two programs.
+    """The release of one of the two programs.
 
     Attributes:
-        title: its name in sentences.
-        version: without the leading `v`.
-        manifests: the manifests that its documents apply, unchanged.
+        title: the program's name in sentences.
+        version: the release's version, without the leading `v`.
+        manifests: the manifests that the program's documents apply, unchanged.
         daemon_set: the DaemonSet in the manifests that runs the program on the nodes, in namespace `NAMESPACE`.
-        image: the image of its containers; the manifests name a moving tag (multus-cni issue 1170, whereabouts issue 481).
-        arguments: arguments added to the first container.
+        image: the image of the program's containers; it is set because the manifests name a moving tag (multus-cni issue 1170,
+            whereabouts issue 481).
+        arguments: arguments that are added to the first container.
     """
 
     title: str

@@ -1,6 +1,6 @@
 """Servers that people own, by their GPUs.
 
-A row has rails only if the maker's manual states them; otherwise the machine reports them (`catalogue.detection`).
+A row has rails only if the maker's manual states the rails; otherwise the machine reports its rails (`catalogue.detection`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What one kind of machine is: GPUs, memory, disks, rails."""
+"""Describes one kind of machine: GPUs, memory, disks, rails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Rdma:
     Attributes:
         ports: number of RDMA ports (rails).
         port_gbit_s: line rate of one port, Gb/s, one direction.
-        hca: RDMA device of each rail, in NCCL's order; same length as `ports`.
+        hca: RDMA device of each rail, in NCCL's order; there are as many as `ports`.
         ucx_net_devices: devices that UCX may use for MPI's own traffic; empty if MPI does not use UCX.
         el7_netdevs: names of the rail interfaces on Oracle Linux 7 images, in rail order; empty if there is no such image.
     """
@@ -57,13 +57,13 @@ class Shape:
         gpus: GPUs in one machine.
         memory_gib: main memory, 0 if it varies.
         nvme: local NVMe disks, 0 if their number varies.
-        rdma: its rails; None if no source states them, or there are none.
-        environment: key of `catalogue.ENVIRONMENTS`; None if no source states one.
+        rdma: the machine's rails; None if no source states the rails, or if there are none.
+        environment: key of `catalogue.ENVIRONMENTS`; None if no source states an environment.
         source: where the row was read.
-        front: interface of the front-end network, or several with commas; empty if the
-            environment sets it, or NCCL finds it.
+        front: interface of the front-end network, or several interfaces, separated by commas; empty if the environment sets
+            the interface, or if NCCL finds it.
         unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names are read from the
-            machine, but not the rate, because older EFA drivers report 100 Gbit/s for every device.
+            machine. The rate is not, because older EFA drivers report 100 Gbit/s for every device.
     """
 
     name: str
@@ -79,17 +79,17 @@ class Shape:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' GPUs, unknown ones."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None for PCIe GPUs, other makers' GPUs and unknown models."""
         return gpus.nvlink_gbytes_per_s(self.gpu)
 
     @property
     def nvlink_generation(self) -> int | None:
-        """Return the NVLink generation of its GPUs; None for PCIe GPUs, other makers' GPUs and unknown models."""
+        """Return the NVLink generation of the GPUs; None for PCIe GPUs, other makers' GPUs and unknown models."""
         return gpus.nvlink_generation(self.gpu)
 
     @property
     def pcie_gbytes_per_s(self) -> float | None:
-        """Return one GPU's PCIe rate, GB/s in one direction, if its machine has no NVLink; None if it is not known."""
+        """Return one GPU's PCIe rate, GB/s in one direction, if its machine has no NVLink; None if the rate is not known."""
         return gpus.pcie_gbytes_per_s(self.gpu)
 
     def __post_init__(self) -> None:
@@ -100,7 +100,7 @@ class Shape:
 
 
 def nearest(name: str, among: Iterable[str], *, count: int = 3) -> tuple[str, ...]:
-    """Return up to `count` names of `among` that look most like `name`, best first."""
+    """Return up to `count` names of `among` that look most like `name`, the best match first."""
     by_folded = {known.lower(): known for known in among}
     close = difflib.get_close_matches(name.lower(), by_folded, n=count, cutoff=0.3)
     return tuple(by_folded[match] for match in close) or tuple(by_folded.values())[:count]

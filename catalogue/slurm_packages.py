@@ -1,7 +1,7 @@
-"""Packages of Slurm and of the software that its users need, by distribution.
+"""Packages of Slurm and of the software that Slurm's users need, by distribution.
 
 Sources: packages.fedoraproject.org for EPEL, which Oracle serves from its own repository (EPEL 9 has 22.05.9-1.el9; EPEL 8 has
-20.11.9-1.el8, which is too old for busbar); Fedora's slurm.spec (19.05: built with PMIx, which it requires);
+20.11.9-1.el8, which is too old for busbar); Fedora's slurm.spec (19.05; the package is built with PMIx and requires PMIx);
 packages.ubuntu.com (noble; not jammy, whose Slurm 21.08 does not tell the resume program which job needs which nodes).
 """
 
@@ -21,7 +21,7 @@ class SlurmPackages:
         repositories: packages that add repositories; they are installed first.
         slurm: slurmctld, slurmd, the clients and munge, on all machines.
         containers: what tasks in containers need: the headers of this Slurm and a compiler, to build the plugin Pyxis, and
-            PMIx. Slurm loads PMIx by a file name that on Ubuntu only the development package contains.
+            PMIx. On Ubuntu, only the development package of PMIx contains the file name by which Slurm loads PMIx.
         users: the client of the directory of users, on all machines.
         directory: the directory's server and its tools, on the controller.
         accounting: Slurm's database of jobs, and MariaDB for it, on the controller.

@@ -72,7 +72,7 @@ class Suspects(Slowness):
                     scores[other] = self._blame(other, blamed)
 
     def _blame(self, node: int, blamed: Dict[int, bool]) -> Optional[Tuple[bool, int, int]]:
-        """Return (whether `node` is always slow, number of good partners it is slow with, -node); None if it is not to blame."""
+        """Return (whether `node` is always slow, number of good partners it is slow with, -node); None if it is innocent."""
         pairs = [pair for pair in self.partners[node] if not self.is_explained_by(pair, blamed)]
         slow = self._as_slow([pair for pair in pairs if self.slow[pair] and other_of(pair, node) in self.good])
         is_steady = all(self.is_steady(pair) for pair in pairs)

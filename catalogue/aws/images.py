@@ -1,7 +1,8 @@
-"""Machine images of AWS: what first boot and the build need to know about each kind.
+"""Machine images of AWS: what first boot and the build need to know about each kind of image.
 
-Image ids are regional, so stack files set them. Sources: AWS Deep Learning AMI release notes
-(base GPU images), EFA installer's list of operating systems, FSx for Lustre user guide "Installing the Lustre client".
+An image has a different id in each region, so ids come from the stack file or from AWS's public parameters. Sources: AWS Deep
+Learning AMI release notes (base GPU images), EFA installer's list of operating systems, FSx for Lustre user guide "Installing
+the Lustre client".
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from catalogue.aws.instances import ARM, X86
 from catalogue.homes import Homes
 from catalogue.slurm_packages import SlurmPackages
 
-#: The EFA installer's Open MPI; CUDA and NCCL as in the Deep Learning images.
+#: Folders of the EFA installer's Open MPI, and of CUDA and NCCL in the Deep Learning images.
 _HOMES = Homes(
     ("/opt/amazon/openmpi", "/opt/amazon/openmpi5"), ("/usr/local/cuda",), ("/usr/local/cuda", "/opt/nccl/build", "/usr")
 )
@@ -27,7 +28,8 @@ _PLUGIN = (
 )
 
 
-#: Deep Learning Base AMIs' release notes, "Query AMI-ID with SSM parameter".
+#: AWS's public parameters with the ids of the newest images (Deep Learning Base AMIs' release notes, "Query AMI-ID with SSM
+#: parameter").
 _NEWEST = "/aws/service/deeplearning/ami/{{}}/base-oss-nvidia-driver-gpu-{}/latest/ami-id"
 
 
@@ -36,18 +38,18 @@ class MachineImage:
     """One kind of image.
 
     Attributes:
-        key: its name in a stack file.
-        parameter: AWS's public parameter with the id of the newest one; {} is replaced by the architecture.
-        words: words that the vendor's name of such an image contains, all of them.
+        key: name of this kind of image in a stack file.
+        parameter: AWS's public parameter with the id of the newest image of this kind; {} is replaced by the architecture.
+        words: words that must all be in the vendor's name of such an image.
         login: the user that first boot prepares for SSH.
-        root_device: name of its root device.
-        architectures: CPU architectures that EFA's installer supports on it; empty if it supports none.
+        root_device: name of the root device.
+        architectures: CPU architectures on which EFA's installer supports this kind of image; empty if there are none.
         packages: the package manager: `apt` or `dnf`.
         homes: folders of MPI, CUDA and NCCL.
-        libraries: folders of the NCCL plugin and libfabric, old and new.
+        libraries: folders of the NCCL plugin and libfabric, from old and new installers.
         release: code name of the distribution, for the Lustre client's repository; empty if the distribution has the client.
-        slurm: packages of Slurm; None if its repositories have no Slurm 22.05 or later.
-        refuses_rsa: whether RSA keys cannot be used, because its sshd accepts no SHA-1 signatures.
+        slurm: packages of Slurm; None if the distribution's repositories have no Slurm 22.05 or later.
+        refuses_rsa: whether the image's sshd refuses RSA keys, because it accepts no SHA-1 signatures.
     """
 
     key: str
@@ -86,7 +88,7 @@ _ROWS = (
         packages="apt",
         release="noble",
         slurm=slurm_packages.NOBLE,
-        refuses_rsa=True,  # OpenSSH 9.6: no SHA-1 signatures, as on 22.04
+        refuses_rsa=True,  # like on 22.04, sshd accepts no SHA-1 signatures (OpenSSH 9.6)
     ),
     MachineImage(
         key="al2023",

@@ -1,9 +1,10 @@
 """One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices, purchase options and placement.
 
-The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks the vendor and refuses a
-row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA devices, memory,
-NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that neither lists: aws-parallelcluster PR
-7210 (B300), the EC2 user guide (GB200). Usage classes: EC2 user guide, "Capacity Blocks for ML" and the pages of each family.
+The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks AWS about an instance type
+and refuses a row that is out of date. Sources: cards and interfaces amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; EFA
+devices, memory, NVMe, line rates karpenter-provider-aws:website reference/instance-types.md; types that neither of these lists:
+aws-parallelcluster PR 7210 (B300), the EC2 user guide (GB200). Purchase options: EC2 user guide, "Capacity Blocks for ML" and
+the pages of each family.
 """
 
 from __future__ import annotations
@@ -36,19 +37,20 @@ class Instance:
 
     Attributes:
         name: the vendor's name.
-        gpu: the driver's name of its GPUs; empty if it has no NVIDIA GPUs.
+        gpu: the driver's name of the type's GPUs; empty if the type has no NVIDIA GPUs.
         gpus: number of GPUs.
         accelerator: `nvidia`, `neuron` or empty.
         vcpus: virtual CPUs.
         memory_gib: main memory.
-        cards: maximum number of interfaces of each network card, by card index.
+        cards: maximum number of interfaces on each network card, by card index.
         efa: maximum number of EFA interfaces.
         efa_gbit_s: line rate of one EFA interface, Gb/s, one direction.
         usage: purchase options: `on-demand`, `spot`, `capacity-block`.
         source: where the row was read.
         architecture: `x86_64` or `arm64`.
-        cluster_placement: whether it can be launched into a placement group of strategy `cluster`.
-        hca: RDMA device of each EFA interface as Linux names it, if a source lists them; the same on all machines of a type.
+        cluster_placement: whether the type can be launched into a placement group of strategy `cluster`.
+        hca: RDMA device of each EFA interface, by the name in Linux, which is the same on all machines of a type; empty if no
+            source lists the names.
     """
 
     name: str
@@ -77,7 +79,7 @@ class Instance:
 
     @property
     def nvlink_gbytes_per_s(self) -> float | None:
-        """Return one GPU's NVLink rate, GB/s in one direction; None if it has no NVLink."""
+        """Return one GPU's NVLink rate, GB/s in one direction; None for a GPU without NVLink."""
         return gpu_models.nvlink_gbytes_per_s(self.gpu)
 
     @property
@@ -86,7 +88,10 @@ class Instance:
         return 0 < self.efa < len(self.cards)
 
     def shape(self, *, efa: bool = True) -> Shape:
-        """Return its shape for the code that all clouds share. Rails are its EFA devices; None if no source names them."""
+        """Return the type as a shape, for the code that all clouds share.
+
+        The shape's rails are the EFA devices; if no source names the devices, the shape has no rails but only their number.
+        """
         rails = Rdma(self.efa, self.efa_gbit_s, self.hca, "") if efa and self.hca else None
         unnamed = (self.efa, self.efa_gbit_s) if efa and self.efa and not self.hca else None
         return Shape(self.name, self.gpu, self.gpus, self.memory_gib, 0, rails, EFA, self.source, unnamed=unnamed)
@@ -97,7 +102,8 @@ def _rdmap(slot: int, *buses: int) -> tuple[str, ...]:
 
 
 # awsome-distributed-training:1.architectures/efa-cheatsheet.md lists the devices of p4de and states that they are the same on
-# all nodes. The devices of p5 and p5en are in the logs of published two-node runs (by ascending PCI bus, four or two to a GPU).
+# all nodes. The devices of p5 and p5en are in the logs of published two-node runs, by ascending PCI bus; each GPU has four
+# devices on p5 and two on p5en.
 _P4 = _rdmap(27, 16, 32, 144, 160)
 _P5 = _rdmap(0, *(first + n for first in (79, 96, 113, 130, 147, 164, 181, 198) for n in range(4)))
 _P5EN = _rdmap(0, *(first + n for first in (85, 110, 135, 160) for n in range(4)))
@@ -106,7 +112,7 @@ _A100_40, _A100_80 = "NVIDIA A100-SXM4-40GB", "NVIDIA A100-SXM4-80GB"
 _H100, _H200 = "NVIDIA H100 80GB HBM3", "NVIDIA H200"
 _RTX = "NVIDIA RTX PRO 6000 Blackwell Server Edition"
 _NV, _NEURON = "nvidia", "neuron"
-#: GB200: cards with an odd index take one interface, the others two.
+#: Network cards of GB200: cards with an odd index take one interface, cards with an even index take two.
 _GB200_CARDS = tuple(2 - index % 2 for index in range(17))
 
 _ROWS = (
@@ -131,7 +137,7 @@ _ROWS = (
         frozenset({BLOCK}),
         _GB200,
         ARM,
-        cluster_placement=False,  # the machines of an UltraServer are together anyway; it is sold only as a Capacity Block
+        cluster_placement=False,  # an UltraServer is sold only as a Capacity Block, and its machines are together anyway
     ),
     Instance("g5.48xlarge", "NVIDIA A10G", 8, _NV, 192, 768, (7,), 1, 100, _BOUGHT, _CNI),
     Instance("g6.48xlarge", "NVIDIA L4", 8, _NV, 192, 768, (15,), 1, 100, _BOUGHT, _CNI),
@@ -154,7 +160,7 @@ _FAMILY = re.compile(r"([a-z]+)(\d+)([a-z]*)(-[a-z0-9]+)?\.")
 
 
 def architecture(name: str) -> str:
-    """Return the CPU architecture of any instance type: from the catalogue, else from its name (`g` after the number is arm64).
+    """Return the CPU architecture of any instance type: from the catalogue, else from the name (`g` after the number: arm64).
 
     Source: EC2 user guide, "Instance type naming conventions".
     """
@@ -165,6 +171,6 @@ def architecture(name: str) -> str:
 
 
 def family(name: str) -> str:
-    """Return the leading letters of an instance type, by which its quotas are counted: `p`, `g`, `trn`, `hpc`, `m`."""
+    """Return the leading letters of an instance type, by which AWS counts quotas: `p`, `g`, `trn`, `hpc`, `m`."""
     found = _FAMILY.match(name)
     return found.group(1) if found else ""

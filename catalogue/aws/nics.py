@@ -1,4 +1,4 @@
-"""Computes the network interfaces that an instance type is launched with: card, device index and kind of each.
+"""Computes the network interfaces with which an instance type is launched: card, device index and kind of each interface.
 
 The rule is the vendor's (aws-parallelcluster PR 7262 and PR 7210; EC2 user guide, "Maximize network bandwidth on EC2 instances
 with multiple network cards").
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from catalogue.aws.instances import Instance
 
-#: Plain ENA; EFA with its own ENA and IP address; EFA without ENA, which uses no address.
+#: Kinds of interfaces: plain ENA; EFA combined with ENA, which uses an IP address; EFA without ENA, which uses no address.
 PLAIN, BOTH, EFA_ONLY = "interface", "efa", "efa-only"
 
 
@@ -26,12 +26,12 @@ class Nic:
 def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tuple[Nic, ...]:
     """Return the interfaces of `instance`, card by card.
 
-    By the current rule, one ENA interface carries IP traffic and the others are `efa-only`, so that a node with 32 rails uses
-    one address. `legacy` selects the combined `efa` interfaces of older templates, each of which uses an address. Without
-    `efa`, there is only the ENA interface.
+    By the current rule, one ENA interface carries IP traffic and all other interfaces are `efa-only`, so that a node with 32
+    rails uses one address. `legacy` selects the combined `efa` interfaces of older templates, each of which uses an address.
+    Without `efa`, there is only the ENA interface.
 
     Raises:
-        ValueError: the type has no EFA, or the rule does not fit it.
+        ValueError: the type has no EFA, or the rule does not fit the type.
     """
     if not efa:
         return (Nic(0, 0, PLAIN),)
@@ -44,7 +44,7 @@ def layout(instance: Instance, *, efa: bool = True, legacy: bool = False) -> tup
 def _front(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
     if instance.front_card_is_plain:
         return (Nic(0, 0, PLAIN),)
-    if legacy or instance.cards[0] == 1:  # if there can be only one interface, it is the combined one
+    if legacy or instance.cards[0] == 1:  # if card 0 takes only one interface, this interface is the combined kind
         return (Nic(0, 0, BOTH),)
     return (Nic(0, 0, PLAIN), Nic(0, 1, EFA_ONLY))
 
@@ -52,7 +52,7 @@ def _front(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
 def _others(instance: Instance, *, legacy: bool) -> tuple[Nic, ...]:
     """Return the interfaces of all cards but the first: device 1, or device 0 if the card takes only one interface.
 
-    If cards of a type differ, those that take only one interface are always `efa-only` (p6e-gb200).
+    If the cards of a type differ, a card that takes only one interface always gets an `efa-only` interface (p6e-gb200).
     """
     uneven = len(set(instance.cards)) > 1
     return tuple(
@@ -66,7 +66,7 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
     """Return `nics` if an instance of this type may have them, in the order given.
 
     Raises:
-        ValueError: the vendor would refuse to launch it; the sentence names the interface and the reason.
+        ValueError: AWS would refuse to launch the instance; the message names the interface and the reason.
     """
     places = [(nic.card, nic.device) for nic in nics]
     wrong = ""

@@ -1,7 +1,7 @@
-"""Permissions that the operator's own identity needs for a stack of target aws, by what the stack creates and looks up.
+"""Permissions that the operator's identity needs for a stack of target aws, by what the stack creates and looks up.
 
 Source: Service Authorization Reference of each service, and the API calls of terraform-provider-aws for resources and look-ups.
-Nodes and login node have roles of their own (`components/aws/iam.py`), which need none of these permissions.
+Nodes and login node have their own roles (`components/aws/iam.py`), which need none of these permissions.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ LOOKUPS: dict[str, tuple[str, ...]] = {
 def policy(resources: Iterable[str], lookups: Iterable[str]) -> dict[str, Any]:
     """Return an IAM policy for a stack that creates `resources` and calls `lookups`.
 
-    Both are tokens of pulumi-aws without `aws:`.
+    Resources and look-ups are named by the tokens of pulumi-aws without `aws:`.
 
     Raises:
         KeyError: one of the tokens is not listed.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from catalogue.aws.instances import SPOT, family
 
-#: By the letters that a type begins with.
+#: Names of quotas, by the letters with which an instance type begins.
 _ON_DEMAND = {
     "p": "Running On-Demand P instances",
     "g": "Running On-Demand G and VT instances",
@@ -25,7 +25,7 @@ _SPOT_P5 = "All P5 Spot Instance Requests"
 
 
 def quota_name(kind: str, option: str) -> str | None:
-    """Return the name of the quota that instances of type `kind` count towards if bought as `option`; None if it is unknown."""
+    """Return the name of the quota for instances of type `kind` that are bought as `option`; None if the name is unknown."""
     if option != SPOT:
         return _ON_DEMAND.get(family(kind))
     # No source names the Spot quota of P6, and the name of P4's quota does not include P6.

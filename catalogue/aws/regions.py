@@ -1,4 +1,4 @@
-"""OpenZFS deployment types by region, and the throughputs that each can have.
+"""OpenZFS deployment types by region, and the throughputs that each type can have.
 
 Only regions that a source names are listed. For other regions, the default is the only type that the vendor's
 table has in every region.
@@ -65,7 +65,7 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return the default deployment type of `region`: highly available, in one zone if a source lists that, else in two."""
+    """Return the default deployment type of `region`: highly available, in one zone if a source lists it, else in two zones."""
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 

@@ -13,12 +13,12 @@ from typing import Self
 
 from catalogue.containers import told
 
-#: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why they must not be used.
+#: Versions of aws-ofi-nccl that Deep Learning images had from April to September 2026, and why these must not be used.
 HANGING = ("1.18.0",)
 HANGS = "hangs in broadcasts between nodes; use another version, such as 1.20.0 or later"
 
-#: AWS's archive that configures the Lustre client to use EFA; it has neither a version nor a published checksum (FSx for Lustre
-#: user guide, "Configuring EFA clients").
+#: AWS's archive of scripts that configure the Lustre client to use EFA. The archive has neither a version nor a published
+#: checksum (FSx for Lustre user guide, "Configuring EFA clients").
 LUSTRE_EFA = "https://docs.aws.amazon.com/fsx/latest/LustreGuide/samples/configure-efa-fsx-lustre-client.zip"
 
 
@@ -26,16 +26,17 @@ def parts(version: str) -> tuple[int, ...]:
     """Return a version as comparable numbers: `2.30.4-1` is (2, 30, 4, 1).
 
     Raises:
-        ValueError: it is not such a version.
+        ValueError: the text is not a version of this form.
     """
     return tuple(int(part) for part in version.removeprefix("v").replace("-", ".").split("."))
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Versions of EFA installer, aws-ofi-nccl plugin (in the installer since 1.39) and NCCL; `container` is an image with them.
+    """Versions of EFA installer, aws-ofi-nccl plugin (in the installer since 1.39) and NCCL.
 
-    A version that no source states is empty and is not checked. `efa_sha256` is the sha256 of the installer's archive.
+    `container` is an image with these versions. A version that no source states is empty and is not checked. `efa_sha256` is
+    the sha256 of the installer's archive.
     """
 
     efa: str
@@ -51,7 +52,7 @@ class Stack:
         return cls(stated.get("efa", ""), stated.get("plugin", ""), stated.get("nccl", ""), reference)
 
     def refusal(self, instance_type: str) -> str:
-        """Return in one sentence why this set cannot carry NCCL on `instance_type`; empty if it can."""
+        """Return in one sentence why this set of versions cannot carry NCCL on `instance_type`; empty if it can."""
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
             if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):

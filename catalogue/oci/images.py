@@ -18,7 +18,7 @@ class ImageFamily:
     """One family of images.
 
     Attributes:
-        key: its name in a stack file.
+        key: name of the family in a stack file.
         operating_system: the operating system, as OCI's API names it.
         version_prefix: beginning of the operating system's version in OCI's API.
         login: the image's login user, whom first boot prepares for SSH.
@@ -27,14 +27,14 @@ class ImageFamily:
         front_nic: network interface in the VCN's subnet.
         firewall: `firewalld` or `iptables`.
         packages: the package manager: `yum`, `dnf` or `apt`.
-        lustre: whether a Lustre client can be built for it (oci-hpc, roles/lustre_client: Oracle Linux 8 and 9, Ubuntu).
+        lustre: whether a Lustre client can be built on the image (oci-hpc, roles/lustre_client: Oracle Linux 8 and 9, Ubuntu).
         grow_root: command that grows the root file system to the size of the boot volume; empty if the image does this itself.
         mpi_home: glob of Open MPI's folder; the newest match is used.
         cuda_home: glob of CUDA's folder; the newest match is used.
         nccl_home: NCCL's folder, which contains include/nccl.h.
         nccl_packages: NCCL's packages, which first boot installs; empty if the image has NCCL.
         nccl_repository: base URL of the package repository that has these packages.
-        nccl_repository_key: URL of the key that this repository is signed with.
+        nccl_repository_key: URL of the key that signs this repository.
         slurm: Slurm's packages; None if the image's repositories have no Slurm 22.05 or later.
         compiler: the image's C++ compiler, if it is too old for nccl-tests (C++14); otherwise empty.
     """

@@ -1,4 +1,4 @@
-"""The vendor's images for GPU nodes that are imported from Object Storage; they contain driver, CUDA and DOCA-OFED.
+"""Oracle's images for GPU nodes that a stack imports from Object Storage; these images contain driver, CUDA and DOCA-OFED.
 
 Source: oci-hpc b5285a68 (2026-05-19), documentation/Prerequisites.md, "Images", which describes the import: by URL,
 as type OCI, with the operating system, under the name of the file. The vendor may withdraw these public URLs at any time.
@@ -20,9 +20,9 @@ class ImportedImage:
     """One image in Object Storage.
 
     Attributes:
-        key: its name in a stack file.
-        family: key of `catalogue.IMAGES`.
-        name: name of its file, and of the imported image.
+        key: name of the image in a stack file.
+        family: the image's family, a key of `catalogue.IMAGES`.
+        name: name of the image's file, and of the imported image.
         driver: version of the GPU driver.
     """
 
@@ -33,7 +33,7 @@ class ImportedImage:
 
     @property
     def url(self) -> str:
-        """Its URL."""
+        """URL of the image's file."""
         return _BUCKET + self.name
 
 

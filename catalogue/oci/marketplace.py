@@ -1,4 +1,4 @@
-"""Marketplace images by name, which a stack subscribes to; they contain driver, CUDA, OFED, MPI and NCCL.
+"""Images in OCI's Marketplace that a stack subscribes to, by name; these images contain driver, CUDA, OFED, MPI and NCCL.
 
 Source: oci-hpc b5285a68 (2026-05-19), variables.tf, lines 304-324. Images that are listed neither here nor in
 catalogue/oci/imports.py are imported by hand and named by their OCID.
@@ -14,11 +14,11 @@ _OL8 = "Oracle-Linux-8.10-2025.06.17-0-RHCK-OFED-24.10-1.1.4.0-GPU"
 
 @dataclass(frozen=True)
 class MarketplaceImage:
-    """One version of one listing.
+    """One version of one listing in the Marketplace.
 
     Attributes:
-        key: its name in a stack file.
-        family: key of `catalogue.IMAGES`.
+        key: name of the image in a stack file.
+        family: the image's family, a key of `catalogue.IMAGES`.
         listing: OCID of the listing.
         version: the listing's version.
         driver: version of the GPU driver.

@@ -1,8 +1,8 @@
-"""Permissions that the operator needs for each resource and look-up of target oci, and those of the vendor's own service.
+"""Permissions for target oci: of the operator, for each resource and look-up, and of the vendor's service and of Slurm.
 
-Source: Oracle, Details for the Core Services (docs.oracle.com/iaas/Content/Identity/Reference/corepolicyreference.htm), and of
-File Storage, Lustre and Limits; for the service, oci-hpc documentation/Prerequisites.md. Each verb includes the next: manage,
-use, read, inspect.
+Sources: Oracle, "Details for the Core Services" (docs.oracle.com/iaas/Content/Identity/Reference/corepolicyreference.htm), and
+the corresponding pages of File Storage, Lustre and Limits; for the service, oci-hpc documentation/Prerequisites.md. Each of the
+verbs manage, use, read and inspect includes the verbs after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LIMITS = "inspect limits in tenancy"
 GROUPS = "manage dynamic-groups in tenancy"
 POLICIES = "manage policies"
 
-#: Class or function of the provider's SDK, by module -> the permission, in the compartment unless it names another scope.
+#: Class or function of the provider's SDK, by module -> the permission that it needs. A permission is in the compartment unless
+#: the permission names another scope.
 RIGHTS: dict[str, dict[str, str]] = {
     "core": {
         "Vcn": NETWORK,

@@ -1,6 +1,6 @@
 """One row for each of OCI's RDMA shapes: what is in the machine and how its rails are named.
 
-Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row names another.
+Sources are files of oracle-quickstart/oci-hpc 3.1.0 unless the row names another source.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def _el7(*buses: int) -> tuple[str, ...]:
     return tuple(f"enp{bus}s0f{port}" for bus in buses for port in (0, 1))
 
 
-# oci-hpc:samples/gpu/ifup.sh names the interfaces bus by bus, and HCAs are numbered in that order; NCCL's list below groups
-# them by NUMA node instead, so the two orders differ on purpose.
+# oci-hpc:samples/gpu/ifup.sh names the interfaces bus by bus, and HCAs are numbered in that order. NCCL's list below groups
+# HCAs by NUMA node, so the order of HCAs and the order of interfaces differ on purpose.
 _GPU4 = Rdma(
     16,
     100,

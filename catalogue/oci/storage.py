@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 
-#: Throughput of a mount target, Gbit/s: the standard one, and the high-performance ones, which are billed for at least 30 days.
+#: Throughputs of mount targets, Gbit/s: first the standard throughput, then those of high-performance mount targets, which are
+#: billed for at least 30 days.
 MOUNT_TARGET_GBIT_S = (1, 20, 40, 80)
 #: A mount target needs three addresses: two when it starts, one to fail over to.
 MOUNT_TARGET_ADDRESSES = 3
 LUSTRE_STEP_GB = 31_200
-#: MB/s per TB.
+#: Throughputs of Lustre file systems, MB/s per TB.
 LUSTRE_TIERS = (125, 250, 500, 1000)
 #: The vendor recommends 43 to 60 addresses per 100 TB, by tier; the maximum is kept free.
 _LUSTRE_ADDRESSES, _LUSTRE_ADDRESSES_FOR_GB = 60, 100_000
