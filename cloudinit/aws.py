@@ -1,7 +1,7 @@
-"""Renders first boots on AWS: the login node, which publishes its host key, and the nodes, with EFA and file systems.
+"""Renders the user data of first boots on AWS: of the login node, which publishes its host key, and of nodes with EFA.
 
 The text contains no secret, only public keys and file system names. A machine whose boot failed keeps running, so that
-first contact can read which step failed.
+first contact (the stage `ready`) can read which step failed.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Mounts:
 
     Attributes:
         lustre: DNS name and mount name of a Lustre file system, None if there is none; it is mounted at `lustre_at`.
-        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; empty accepts the key that is served.
-        lustre_efa: sha256 of the vendor's archive that sets Lustre up over EFA; empty mounts it without EFA.
+        lustre_key: fingerprint of the key that signs FSx's packages for Ubuntu; if empty, any key that is served is accepted.
+        lustre_efa: sha256 of AWS's archive that sets Lustre up over EFA; if empty, Lustre is mounted without EFA.
         home: DNS name of an OpenZFS file system, empty if there is none; it is mounted at `home_at`.
-        login_home: whether the login user's home is a folder of `home`, the same one on all machines.
+        login_home: whether the login user's home is a folder of `home`, the same folder on all machines.
         options: mount options for all file systems, in addition to the options of each kind.
     """
 
@@ -55,12 +55,12 @@ class LoginBoot:
     """A login node's first boot.
 
     Attributes:
-        image: the kind of its machine image.
+        image: the kind of the login node's machine image.
         timezone: name from the tz database.
         keys: public keys that may log in.
-        mounts: its file systems.
+        mounts: the file systems to mount.
         region: the region of `parameter`.
-        parameter: name of the SSM parameter for its public host key.
+        parameter: name of the SSM parameter for the login node's public host key.
         slurm: the Slurm software to install; None installs nothing.
     """
 
@@ -78,16 +78,16 @@ class ComputeBoot:
     """A node's first boot.
 
     Attributes:
-        image: the kind of its machine image.
+        image: the kind of the node's machine image.
         timezone: name from the tz database.
         keys: public keys that may log in.
-        mounts: its file systems.
+        mounts: the file systems to mount.
         efa: number of EFA devices that must exist; 0 skips the check.
-        stack: the EFA software to install if the image has none, or an outdated one.
-        enroot: version of enroot to install if the image has none; empty if ranks do not run in a container.
-        enroot_sha256: sha256 that its packages may have; empty skips the comparison.
+        stack: the EFA software to install if the image has no EFA software, or an outdated version.
+        enroot: version of enroot to install if the image has no enroot; empty if ranks do not run in a container.
+        enroot_sha256: sha256 checksums that enroot's packages may have; if empty, nothing is compared.
         slurm: the Slurm software to install; None installs nothing.
-        actions: scripts of the user's own; None if there are none.
+        actions: the user's own scripts; None if there are none.
     """
 
     image: MachineImage
@@ -103,7 +103,7 @@ class ComputeBoot:
 
 
 class UserData(NamedTuple):
-    """User data of a machine: its `text`, None if it is too long uncompressed, and the base64 that EC2 gets."""
+    """A machine's user data: the `text`, which is None if it is too long uncompressed, and the base64 that EC2 gets."""
 
     text: str | None
     packed: str
@@ -113,7 +113,7 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
     """Return the cloud-config of `boot`, compressed if it is too long (cloud-init, "User data formats", gzip).
 
     Raises:
-        ValueError: it is longer than the vendor accepts, compressed or not.
+        ValueError: the cloud-config is longer than EC2 accepts, even if it is compressed.
     """
     text = render(boot)
     plain = text.encode()
@@ -129,9 +129,9 @@ def user_data(boot: LoginBoot | ComputeBoot) -> UserData:
 
 
 def _gzipped(data: bytes) -> bytes:
-    """Return `data` as a gzip file (RFC 1952) without a time or anything that depends on the Python version.
+    """Return `data` as a gzip file (RFC 1952) whose header has no time and does not depend on the Python version.
 
-    Changed user data replaces the login node, and Python versions write different headers.
+    A change of the user data would replace the login node, and different Python versions write different headers.
     """
     deflate = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
     body = deflate.compress(data) + deflate.flush()
@@ -153,8 +153,9 @@ def render(boot: LoginBoot | ComputeBoot) -> str:
 
 
 def _login(boot: LoginBoot) -> list[steps.Step]:
-    # The host key comes first, so that the log of every later failure can be read. The login node is not measured, so file
-    # systems neither delay its boot nor make it fail. But a controller needs the home folders before it can run jobs.
+    # The host key is published first, so that the log of every later failure can be read. The login node is not measured, so
+    # file systems neither delay its boot nor make the boot fail. But a Slurm controller needs the home folders before it can
+    # run jobs.
     first = [*_home(boot.image, boot.mounts), *_slurm(boot)] if boot.slurm else []
     last = _lustre(boot.image, boot.mounts) if boot.slurm else _mounts(boot.image, boot.mounts)
     return [

@@ -1,4 +1,6 @@
-"""The steps of a first boot on AWS: EFA, file systems and the login node's host key, each with a time limit and safe to rerun.
+"""The steps of a first boot on AWS: EFA, file systems and the login node's host key; each step has a time limit.
+
+A step is safe to run twice.
 
 NCCL and the driver are in the image.
 Sources:
@@ -26,13 +28,14 @@ _LUSTRE_BUILD = (
     *("quilt", "flex", "bison", "python3-dev", "libssl-dev", "libreadline-dev"),
 )
 _TUNING = "/usr/local/sbin/busbar-lustre-tuning"
-#: AWS has settings of its own for Lustre clients with more vCPUs than this, and for those with more than 64 GiB of memory.
+#: AWS recommends special settings for Lustre clients with more than 64 vCPUs, and for clients with more than 64 GiB of memory.
 _MANY_PROCESSORS, _MUCH_KIB = 64, 64 << 20
-#: aws-parallelcluster-cookbook: lustre/partial/_mount_unmount.rb, without automount, because a failed mount must fail the boot.
+#: Options of aws-parallelcluster-cookbook (lustre/partial/_mount_unmount.rb), without automount, because a failed mount must
+#: fail the boot.
 _LUSTRE_OPTIONS = "defaults,_netdev,flock,user_xattr,noatime"
-#: awsome-distributed-ai: aws-pcs; NFS version 4.2 as in aws-parallelcluster.
+#: Options of awsome-distributed-ai (aws-pcs), with NFS version 4.2 as in aws-parallelcluster.
 _HOME_OPTIONS = "nfsvers=4.2,noatime,nconnect=16,rsize=1048576,wsize=1048576,_netdev"
-_KEY_TRIES = 5  # six seconds apart
+_KEY_TRIES = 5  # with a pause of six seconds between two tries
 
 
 def shared_memory() -> Step:
@@ -49,9 +52,10 @@ fi
 
 
 def efa_software(stack: Stack, *, in_use: bool) -> Step:
-    """Install EFA's software if the image has none, or one that is too old for NCCL.
+    """Install EFA's software if the image has none, or if the image's version is too old for NCCL.
 
-    A plugin that is known to hang fails the boot if ranks use it (`in_use`), because a measurement would never finish.
+    If ranks use the node's NCCL plugin (`in_use`), a version of the plugin that is known to hang fails the boot, because a
+    measurement would never finish.
     """
     plugin = f"""plugin=$(tr ' ' '\\n' < /opt/amazon/efa_installed_packages |
   sed -n 's/^libnccl-ofi[_-]\\([0-9.]*[0-9]\\).*/\\1/p' | head -n 1)
@@ -105,7 +109,7 @@ done
 
 
 def scratch(image: MachineImage) -> Step:
-    """Create /scratch on the machine's own disks: the volume that the image has made of them, or a striped volume made here.
+    """Create /scratch on the machine's own disks: the volume that the image has made of these disks, or a new striped volume.
 
     Ubuntu's Deep Learning images create a volume at boot, but AL2023's do not (release notes, May to October 2026).
     """
@@ -141,13 +145,13 @@ fi
 
 
 def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step:
-    """Mount the root volume of the OpenZFS file system for home folders; with `shared`, the login user's home is among them."""
+    """Mount the root volume of the OpenZFS file system for home folders, including the login user's home with `shared`."""
     share = mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more)
     return homes.shared_home(login, share) if shared else homes.home(login, share)
 
 
 def keep_kernel(image: MachineImage) -> Step:
-    """Pin the kernel: the Lustre client is built for it, and a newer kernel cannot mount (aws-parallelcluster 5746)."""
+    """Pin the kernel: the Lustre client is built for this kernel, and newer kernels cannot mount (aws-parallelcluster 5746)."""
     if image.packages != "apt":
         return Step("keep-kernel", "true  # repositories of this image are locked to its release")
     return Step(
@@ -164,11 +168,11 @@ xargs -r apt-mark hold < /run/busbar.kernel
 
 
 def lustre_client(image: MachineImage, key: str) -> Step:
-    """Install the Lustre client for the running kernel: the image's own, the vendor's package, or one built here.
+    """Install the Lustre client for the running kernel: the image's own client, the vendor's package, or one built here.
 
-    On Ubuntu each vendor package has a module for exactly one kernel, and for new kernels there is none for months
+    On Ubuntu, each vendor package has a module for exactly one kernel, and for a new kernel there is no package for months
     (aws-parallelcluster 5746); the source package builds a module in minutes. `key` is the fingerprint of the key that signs
-    the vendor's repository. The vendor does not publish the fingerprint; an empty one accepts the key that is served.
+    the vendor's repository. The vendor does not publish the fingerprint; if `key` is empty, any key that is served is accepted.
     """
     if image.packages == "dnf":
         return Step(
@@ -211,7 +215,7 @@ fi
 
 
 def lustre_over_front_end() -> Step:
-    """Bind LNet to the front-end interface before its module is loaded; otherwise LNet picks any of a machine's interfaces."""
+    """Bind LNet to the front-end interface before LNet's module is loaded; otherwise LNet picks any of the interfaces."""
     return Step(
         "lustre-network",
         """
@@ -231,10 +235,11 @@ mkdir -p /etc/modprobe.d
 
 
 def lustre_over_efa(sha256: str) -> Step:
-    """Assign EFA devices to Lustre before the first mount, with its modules unloaded; otherwise Lustre gets only two or three.
+    """Assign EFA devices to Lustre before the first mount, with Lustre's modules unloaded.
 
-    The vendor's program should assign at least eight if the machine has that many, but does not report if it assigns fewer. Its
-    archive has no version and no published checksum: `sha256` is the checksum of the archive that the user has reviewed.
+    Otherwise Lustre gets only two or three devices. AWS's program should assign at least eight if the machine has that many,
+    but does not report if it assigns fewer. The archive of that program has no version and no published checksum: `sha256` is
+    the checksum of the archive that the user has reviewed.
     """
     folder = downloads.FOLDER
     archive = f"{folder}/lustre-efa.zip"
@@ -269,14 +274,15 @@ fi
 
 
 def lustre(server: str, name: str, path: str, more: str) -> Step:
-    """Mount the Lustre file system, writable by every user, with `more` options."""
+    """Mount the Lustre file system, writable by every user, with the additional mount options `more`."""
     return mounts.for_everybody("lustre", mounts.Mount("lustre", f"{server}@tcp:/{name}", path, _LUSTRE_OPTIONS + more))
 
 
 def lustre_tuning(path: str) -> Step:
-    """Set the mounted Lustre client as AWS recommends for its size, now and after each boot: a reboot resets the settings.
+    """Set the mounted Lustre client as AWS recommends for the machine's size, now and after each boot.
 
-    Source: FSx for Lustre user guide, "Performance tips", for all clients and for those with more than 64 GiB or 64 vCPUs.
+    A reboot resets the settings. Source: FSx for Lustre user guide, "Performance tips", for all clients and for clients with
+    more than 64 GiB or 64 vCPUs.
     """
     return Step(
         "lustre-tuning",
@@ -322,8 +328,8 @@ fi
 def publish_host_key(region: str, parameter: str) -> Step:
     """Write this machine's id and public host key to an SSM parameter, so that the key is pinned before the first connection.
 
-    Only this machine's role may write there. The id distinguishes the key from that of an earlier machine. The role is older
-    than the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
+    Only this machine's role may write the parameter. The id distinguishes the key from the key of an earlier machine. The role
+    is older than the machine, so a write that is refused for half a minute will always be refused. Then the step fails, because
     an update waits for the parameter.
     """
     return Step(

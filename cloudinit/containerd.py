@@ -1,7 +1,7 @@
-"""The steps of a first boot that install containerd and give its containers access to the GPUs; safe to run twice.
+"""The steps of a first boot that install containerd and give its containers access to the GPUs; the steps can run twice.
 
 Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
-state; NVIDIA's package by its repository's signed metadata, and the key that signs these by its fingerprint.
+state; NVIDIA's package by its repository's signed metadata, and the key that signs the metadata by the key's fingerprint.
 Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and the
 folders on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed
 on machines that use CDI exclusively").
@@ -26,7 +26,7 @@ class Containerd:
         nerdctl: version of nerdctl's full distribution, which contains containerd.
         sums: sha256 of that release's SHA256SUMS.
         toolkit: version of NVIDIA Container Toolkit.
-        toolkit_key: fingerprint of the key that signs its repository.
+        toolkit_key: fingerprint of the key that signs the toolkit's repository.
     """
 
     nerdctl: str
@@ -36,12 +36,12 @@ class Containerd:
 
 
 def install(wanted: Containerd) -> list[Step]:
-    """Return the steps that install and start containerd, and describe the GPUs to it."""
+    """Return the steps that install and start containerd, and describe the GPUs to containerd."""
     return [containerd(wanted.nerdctl, wanted.sums), gpus(wanted.toolkit, wanted.toolkit_key)]
 
 
 def containerd(version: str, sums: str) -> Step:
-    """Install containerd, runc and nerdctl unless the image has them, keep images on the local disks, and start it."""
+    """Install containerd, runc and nerdctl unless the machine has them; keep images on the local disks; start containerd."""
     archive = f"nerdctl-full-{version}-linux-amd64.tar.gz"
     return Step(
         "containerd",

@@ -1,4 +1,4 @@
-"""The steps of a first boot that run the user's own scripts: downloaded, checked by sha256, with a time limit, as root."""
+"""The steps of a first boot that download the user's scripts, check their sha256, and run them as root with a time limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cloudinit import downloads
 from cloudinit.steps import Step
 
 _FOLDER = "/var/lib/busbar/actions"
-#: Time limit of a script: the time that a node may take to start by default.
+#: Time limit of a script, which is also the default time limit for the start of a node.
 _RUN_S = 1800
 
 
@@ -19,17 +19,17 @@ class Action(Protocol):
 
     @property
     def script(self) -> str:
-        """Return its address."""
+        """Return the script's URL."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Return its sha256."""
+        """Return the script's sha256."""
         ...
 
     @property
     def args(self) -> tuple[str, ...]:
-        """Return its arguments."""
+        """Return the script's arguments."""
         ...
 
 
@@ -48,7 +48,7 @@ class Actions(Protocol):
 
 
 def around(work: Sequence[Step], wanted: Actions | None) -> list[Step]:
-    """Return a first boot's steps with the scripts before and after them."""
+    """Return the steps `work` of a first boot, with the steps that run the user's scripts before and after `work`."""
     if wanted is None:
         return list(work)
     return [*_steps("on-node-start", wanted.on_node_start), *work, *_steps("on-node-configured", wanted.on_node_configured)]

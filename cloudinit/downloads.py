@@ -2,7 +2,7 @@
 
 Steps call POSIX shell functions, which a first boot defines only once, because user-data must be short. A download that
 does not match fails the step and with it the boot. If neither the vendor nor the stack file sets a checksum, the log records
-the checksum of the downloaded file, so that it can be compared later.
+the checksum of the downloaded file, so that a person can compare it later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 FOLDER = "/var/tmp"  # noqa: S108
 _CONNECT_S, _TRY_S = 30, 600
 _PAUSES_S = (5, 10, 20, 30, 0)
-#: curl itself retries only after a server's answer, but at boot names may not resolve yet.
+#: `download` repeats curl, because curl itself retries only after a server's answer, but at boot names may not resolve yet.
 FUNCTIONS = f"""download() {{
   rm -f "$2"
   for pause in {" ".join(map(str, _PAUSES_S))}; do
@@ -48,20 +48,20 @@ def checked(address: str, file: str, sums: tuple[str, ...]) -> str:
     """Return the shell that downloads a file and compares its sha256.
 
     Args:
-        address: its URL, as a word of the shell.
-        file: path to write it to, as a word of the shell.
-        sums: the sha256 checksums that it may have; without any, nothing is compared.
+        address: the file's URL, as a word of the shell.
+        file: path at which the file is written, as a word of the shell.
+        sums: the sha256 checksums that the file may have; if there are none, nothing is compared.
     """
     return " ".join(["checked_file", address, file, *sums])
 
 
 def signing_key(address: str, file: str, fingerprint: str) -> str:
-    """Return the shell that downloads a file with one OpenPGP key and compares the fingerprint of its primary key.
+    """Return the shell that downloads a file with one OpenPGP key and compares the fingerprint of the primary key.
 
     Args:
-        address: its URL, as a word of the shell.
-        file: path to write it to, as a word of the shell.
-        fingerprint: 40 hexadecimal digits; empty skips the comparison, but the file must contain exactly one key.
+        address: the file's URL, as a word of the shell.
+        file: path at which the file is written, as a word of the shell.
+        fingerprint: 40 hexadecimal digits; if empty, nothing is compared, but the file must contain exactly one key.
     """
     return " ".join(["signing_key", address, file, *([fingerprint] if fingerprint else [])])
 

@@ -1,4 +1,4 @@
-"""The steps of a first boot that install Enroot and give its containers access to the GPUs, on any cloud.
+"""The steps of a first boot that install enroot and give enroot's containers access to the GPUs, on any cloud.
 
 Source: enroot 4.1 (doc/installation.md, doc/configuration.md, doc/standard-hooks.md).
 """
@@ -13,11 +13,12 @@ _PACKAGES = ("enroot", "enroot+caps")
 
 
 def enroot(manager: str, version: str, scratch: str, sums: tuple[str, ...] = ()) -> Step:
-    """Install enroot if the image has none, and keep unpacked images on the machine's own disks, mounted at `scratch`.
+    """Install enroot if the machine has none, and keep unpacked images on the machine's own disks, mounted at `scratch`.
 
-    Enroot's default folders do not work: an overlay cannot be on Lustre, and /run/user is deleted with the user's session. An
-    image that has enroot keeps its own settings. The `+caps` package lets users who are not root import images. `sums` are the
-    sha256 that enroot's packages may have; its vendor publishes none, so without `sums` nothing is compared.
+    Enroot's default folders do not work: an overlay cannot be on Lustre, and /run/user is deleted with the user's session. A
+    machine image that has enroot keeps its own settings. The `+caps` package lets users who are not root import images. `sums`
+    are the sha256 checksums that enroot's packages may have. The vendor publishes no checksums, so without `sums` nothing is
+    compared.
     """
     if manager == "apt":
         kind, arch, name, lists = "deb", "dpkg --print-architecture", f"_{version}-1_$arch.deb", "lists\n  "
@@ -50,10 +51,10 @@ fi
 
 
 def gpus(manager: str, version: str, key: str) -> Step:
-    """Install the program with which enroot's hook gives containers access to the GPUs, on images that lack it.
+    """Install nvidia-container-cli, with which enroot's hook gives containers access to the GPUs, on images that lack it.
 
-    `version` is the version of NVIDIA Container Toolkit, which all its packages share, and `key` the fingerprint of the key
-    that signs them. enroot's hook fails without that program.
+    `version` is the version of NVIDIA Container Toolkit, which all packages of the toolkit share, and `key` is the fingerprint
+    of the key that signs these packages. Without nvidia-container-cli, enroot's hook fails.
     """
     tools, library = "libnvidia-container-tools", "libnvidia-container1"
     packages = (tools, library) if manager == "apt" else (tools,)  # dnf installs the library of the same version by itself

@@ -6,7 +6,7 @@ from cloudinit.mounts import Mount, mounted
 from cloudinit.steps import Step
 
 _OWN_HOMES = "/var/lib/busbar/home"
-#: Folders of the login user's shared home that each machine keeps separately: SSH keys, and files that busbar writes for it.
+#: Folders of the login user's shared home of which each machine has its own copy: SSH keys, and files that busbar writes.
 _OWN_PARTS = (".ssh", ".busbar")
 
 
@@ -38,8 +38,8 @@ mountpoint -q /home/{login} || mount /home/{login}
 def shared_home(login: str, share: Mount) -> Step:
     """Mount the shared home folders, and the login user's home from there: one home on all machines for the user `login`.
 
-    In it, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that the home
-    lacks are copied into it.
+    In this home, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that
+    the home lacks are copied into the home.
     """
     home, kept = f"/home/{login}", f"{_OWN_HOMES}/{login}"
     lines = [_bound(_shared(login, share.at), home, share.at)]
@@ -80,7 +80,7 @@ done
 
 
 def shared_folder(login: str, at: str) -> Step:
-    """Give the login user a folder in the shared home folders at `at`, by one path on all machines, and link ~/shared."""
+    """Give the login user a folder in the shared home folders at `at`, at the same path on all machines, and link ~/shared."""
     return Step("shared-folder", f"{_made(login, at)}\n{_linked(login, at)}\n")
 
 
@@ -91,9 +91,9 @@ def _shared(login: str, at: str) -> str:
 def _made(login: str, at: str) -> str:
     """Return the shell commands that create the login user's folder in the shared home folders at `at`.
 
-    Several machines may run them at the same time, and later machines find the folder. If the file system is not at /home,
-    everybody may write to it. So the commands stop at a symbolic link, or at a folder that root does not own: a user could have
-    created it, and it could point anywhere.
+    Several machines may run these commands at the same time, and later machines find the folder. If the file system is not at
+    /home, everybody may write to it. So the commands stop at a symbolic link, or at a folder that root does not own: a user
+    could have created the link or the folder, and the link could point anywhere.
     """
     every, own = f"{at}/.shared", _shared(login, at)
     return f"""
@@ -115,7 +115,7 @@ def _linked(login: str, at: str) -> str:
 def _bound(source: str, at: str, needs: str) -> str:
     """Return the line of /etc/fstab that bind-mounts the folder `source` at `at`, after the network file system at `needs`.
 
-    Without _netdev, systemd takes a bind mount for a local file system. The network would wait for the bind mount, and the bind
-    mount for the network file system. systemd breaks such a cycle by not starting one of its units (systemd.mount(5)).
+    Without _netdev, systemd mistakes a bind mount for a local file system. The network would wait for the bind mount, and the
+    bind mount for the network file system. systemd breaks such a cycle by not starting one of the units (systemd.mount(5)).
     """
     return f"{source} {at} none bind,_netdev,x-systemd.requires-mounts-for={needs} 0 0"
