@@ -124,7 +124,7 @@ def remark(shape: Shape) -> str:
 def _catalogued(facts: Facts) -> Shape | None:
     """Return the row with the machine's GPUs: on OCI, OCI's row if its rails are present; elsewhere, a server without rails."""
     if facts.tag == OCI_TAG:
-        present = {hca.name for hca in facts.present}  # up or down: the measurement reports rails that are down or slow
+        present = {hca.name for hca in facts.present}  # rails that are down count: the measurement reports them
         rows = [row for row in SHAPES.values() if row.rdma and set(row.rdma.hca) <= present]
     else:
         rows = [row for row in SERVERS.values() if row.rdma is None]

@@ -1,4 +1,6 @@
-"""The steps of a first boot that install containerd and give its containers access to the GPUs; the steps can run twice.
+"""The steps of a first boot that install containerd and give its containers access to the GPUs.
+
+Each step is safe to run twice.
 
 Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
 state; NVIDIA's package by its repository's signed metadata, and the key that signs the metadata by the key's fingerprint.

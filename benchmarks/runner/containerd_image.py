@@ -1,4 +1,4 @@
-"""Installs a container image on this node with containerd: pulls the image, checks it for the GPUs, writes a start script.
+"""Installs a container image on this node with containerd: pulls it, checks that the image sees the GPUs, writes a script.
 
 sudo starts nerdctl, because containerd belongs to root; processes in the container run as the user of this program. The image's
 own mpirun starts the ranks, so the node needs only the GPU driver. The image's entry point is not run, because NVIDIA's entry

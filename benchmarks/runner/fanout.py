@@ -15,7 +15,7 @@ from benchmarks.launch import placeholders
 from benchmarks.launch.protocol import Node
 
 #: How many connections are open at the same time. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated
-#: connections by default) sets no limit; the number of processes on the head node does.
+#: connections by default) does not limit this number. It is limited because each connection is a process on the head node.
 WINDOW = 32
 #: Command that starts Python on any node, without the user's environment and site packages: environment and packages must not
 #: change results, and loading the packages takes a third of the start-up time.
@@ -43,7 +43,7 @@ _SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
-    # A machine image's ssh_config may set /dev/null here (oci-hpc-images does), but the nodes' host keys are in this file.
+    # A machine image's ssh_config may set this to /dev/null (oci-hpc-images does), but this file has the nodes' host keys.
     *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),

@@ -51,7 +51,7 @@ def script(patterns: Dict[str, List[str]]) -> str:
 
 
 def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
-    """Return the folders inside a container; `printed` is what the script printed there.
+    """Return the folders inside a container; `printed` is what the script from `script` printed in that container.
 
     Raises:
         Refusal: one of the folders does not exist.

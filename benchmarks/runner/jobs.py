@@ -1,4 +1,4 @@
-"""Runs work detached from SSH, under a run id: the work starts once, outlives a lost connection, and its result is kept.
+"""Runs detached work under a run id: the work starts once, can be found after a lost connection, and its result is kept.
 
 The folder `~/.busbar/runs/RUN_ID` has request.json and progress.log, and at the end line.json (done) or failed.txt. The worker
 holds a lock as long as it lives, so nobody waits for a dead worker.

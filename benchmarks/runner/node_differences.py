@@ -41,7 +41,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     Args:
         nodes: the nodes.
         found: one inventory for each node.
-        asked_at: for each node, two times on this machine's clock: one before and one after the node's inventory was taken.
+        asked_at: for each node, this machine's clock before and after the node's inventory was taken, or a wider range.
         hcas: the rails of the shape; empty if unknown.
         gpu: the GPU model of the shape; empty if unknown.
         port_gbit_s: line rate of the shape's rails; 0 if unknown.
@@ -91,7 +91,7 @@ def _first(sentences: List[str], what: str) -> List[str]:
 
 
 def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
-    """Return a sentence if a rail is slower than its shape's rails; a comparison of nodes would not find this in all rails."""
+    """Return a sentence if a rail is slower than its shape's rails; if all rails are slow, comparing nodes does not show it."""
     found = re.match(r"\d+", rate)
     if not found or not port_gbit_s or int(found.group(0)) >= port_gbit_s:
         return []

@@ -90,7 +90,7 @@ def busy(used: List[List[str]]) -> List[str]:
     """Return a sentence for each process that computes on a GPU of this node or, if no process is visible, for each busy GPU.
 
     `used` has index, memory in use (MiB) and utilisation (%) of each GPU. A process in another PID namespace is not visible,
-    but the memory that it uses is. An MPS server does not count as a process that computes, because it may be idle.
+    but its memory is counted. An MPS server does not count as a process that computes, because an MPS server may be idle.
     """
     found = [
         f"process {row[0]} ({os.path.basename(row[1])}) of {_owner(row[0])} computes on a GPU"
@@ -234,7 +234,7 @@ def _number(path: str) -> Any:
 
 
 def harvest(folder: str) -> Dict[str, Dict[str, int]]:
-    """Return NCCL's warnings and messages about its transport, each with its count, from the logs in `folder`; delete it."""
+    """Return NCCL's warnings and transport messages, each with its count, from the logs in `folder`; delete the folder."""
     said = {key: {} for key, _ in _SAID}  # type: Dict[str, Dict[str, int]]
     for name in _entries(folder):
         for line in _read(os.path.join(folder, name)).splitlines():

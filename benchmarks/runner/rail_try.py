@@ -121,7 +121,7 @@ def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) 
     """Return the commands for one end of a rail, rping before ib_write_bw: servers if `peer` is empty, otherwise clients."""
     found = []
     if asked["ping"]:
-        # -I selects the rail: if several rails share a network, the route would send all traffic over the first rail.
+        # -I binds rping to the rail: if several rails share a network, the route would send all traffic over the first rail.
         end = (
             ["-c", "-a", peer, *(["-I", its["address"]] if asked["several"] else [])] if peer else ["-s", "-a", its["address"]]
         )

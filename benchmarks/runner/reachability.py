@@ -1,6 +1,6 @@
 """Checks that nodes can open TCP connections to each other; if not, mpirun and NCCL would hang without a message.
 
-Each node listens on one port that the node's kernel chooses, because mpirun and NCCL listen on such ports, too.
+Each node listens on one port that the node's kernel chooses. mpirun and NCCL listen on such ports, too.
 
 The head node also sends this module to each node over SSH. There, the module prints the port that it listens on, reads the
 addresses and ports to try from standard input, tries them and prints which failed.

@@ -25,8 +25,8 @@ _BOUNDS = re.compile(r"^#\s*Out of bounds values\s*:\s*(\d+)")
 _PRINTED = re.compile(r"(0|[1-9][0-9]*)(\.[0-9]+)?(e[+-][0-9]+)?$")
 #: A row anywhere in the output: size, count and the name of a type.
 _ROW = re.compile(r"^\d+\s+\d+\s+(?:u?int|half|float|double|bfloat|f8)")
-#: Every valid closing field of a JSON result is smaller than this. Other numbers are ignored, because an integer in a JSON file
-#: may be too large for a float.
+#: Every valid closing field of a JSON result is smaller than this. Larger numbers are ignored, because an integer in a JSON
+#: file may be too large for a float.
 _LARGEST = 1e300
 _TIMES = ("time", "cputime")
 _WRONGS = ("#wrong", "error")

@@ -40,7 +40,7 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return the share of healthy that pairs of ring neighbours reach while many pairs run; None if all reach healthy.
+        """Return the share of healthy that ring neighbours reach if they are slow only while many pairs run; None if none are.
 
         With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
         same time.

@@ -186,6 +186,6 @@ class Slowness:
         return [self.is_slow(sample) for pair in self.bridges(island) for sample in self.lone.get(pair, ())]
 
     def _are_slow_apart(self, pairs: List[Pair]) -> bool:
-        """Tell whether `pairs` are slow even without company: if a round was crowded, sparse rounds must be slow, too."""
+        """Tell whether `pairs` are slow even without company: if a round was crowded, most sparse trials must be slow, too."""
         apart = [self.is_slow(sample) for pair in pairs for sample in self.sparse.get(pair, ())]
         return not self.is_crowded or (sum(apart) > 2 and sum(apart) >= _MOSTLY * len(apart))  # noqa: PLR2004 - as in _islands

@@ -33,7 +33,7 @@ class Suspects(Slowness):
 
     Attributes:
         blamed: the nodes to blame, and whether each is slow only at times.
-        levels: for each blamed node, its busbw as a share of healthy.
+        levels: the busbw of each blamed node, as a share of healthy.
         open: the pairs with slow samples that no blamed node explains.
         links: the open pairs whose link is to blame.
         clean: the nodes beyond doubt.
@@ -266,7 +266,11 @@ class Suspects(Slowness):
         return found
 
     def _is_link(self, pair: Pair) -> bool:
-        """Tell whether to blame a pair's link: the pair is slow repeatedly and in sparse rounds, and no end is in doubt."""
+        """Tell whether to blame the link of a pair.
+
+        The pair must be slow repeatedly and in sparse rounds. Each of its two nodes must be fine with other nodes, or be blamed
+        itself.
+        """
         return self.is_slow_together(pair) and (self.is_slow_apart([pair]) if self.is_always_open(pair) else self.flaps(pair))
 
     def is_always_open(self, pair: Pair) -> bool:

@@ -49,7 +49,7 @@ class Instance:
         source: where the row was read.
         architecture: `x86_64` or `arm64`.
         cluster_placement: whether the type can be launched into a placement group of strategy `cluster`.
-        hca: RDMA device of each EFA interface, by the name in Linux, which is the same on all machines of a type; empty if no
+        hca: Linux's name of the RDMA device of each EFA interface; all machines of a type have the same names. Empty if no
             source lists the names.
     """
 

@@ -65,7 +65,7 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return the default deployment type of `region`: highly available, in one zone if a source lists it, else in two zones."""
+    """Return the default type for `region`: highly available in one zone where a source lists that type, else in two zones."""
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 

@@ -1,4 +1,4 @@
-"""Permissions for target oci: of the operator, for each resource and look-up, and of the vendor's service and of Slurm.
+"""Permissions for target oci: of the operator (by resource and look-up), the vendor's own service, and Slurm's controller.
 
 Sources: Oracle, "Details for the Core Services" (docs.oracle.com/iaas/Content/Identity/Reference/corepolicyreference.htm), and
 the corresponding pages of File Storage, Lustre and Limits; for the service, oci-hpc documentation/Prerequisites.md. Each of the
