@@ -1,6 +1,6 @@
-"""Mounts file systems at first boot on any cloud: a line in /etc/fstab for later boots, and a bounded wait.
+"""Mounts file systems at first boot on any cloud: adds a line to /etc/fstab for later boots, and tries each mount ten times.
 
-Source: aws-parallelcluster-cookbook (10 tries of 6 s).
+Source: aws-parallelcluster-cookbook (10 tries, 6 s apart).
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from dataclasses import dataclass
 
 from cloudinit.steps import Step
 
-#: Tries and pauses of every step that waits for another service (aws-parallelcluster-cookbook: lustre mounts).
+#: Defaults of the shell function `again`: number of tries, pause after a failed try, and time limit of a try, in seconds
+#: (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
-#: Mount options to add where jobs of ordinary users run. Otherwise root of one machine could leave a program on the file system
-#: that makes its caller root of another machine, most importantly of the controller (mount(8)).
+#: Mount options to add on clusters where ordinary users run jobs. Without these options, root of one machine could leave a
+#: program on the file system that makes any user who starts it root of another machine, even of the controller (mount(8)).
 UNPRIVILEGED = ",nosuid,nodev"
 
 
 @dataclass(frozen=True)
 class Mount:
-    """One file system.
+    """A file system that a machine mounts.
 
     Attributes:
         kind: `nfs` or `lustre`.
         source: server and export, as the client names them.
         at: the mount point.
-        options: as in /etc/fstab.
-        login_home: whether the login user's home is a folder of this file system, the same one on all machines.
+        options: mount options, as in /etc/fstab.
+        login_home: whether the login user's home is a folder of this file system, the same folder on all machines.
     """
 
     kind: str
@@ -36,16 +37,17 @@ class Mount:
 
     @property
     def line(self) -> str:
-        """Its line in /etc/fstab."""
+        """The file system's line in /etc/fstab."""
         return f"{self.source} {self.at} {self.kind} {self.options} 0 0"
 
 
 def tools() -> Step:
-    """Define `again`: run a command until it succeeds, at most `most` times (default 10); and `lists`: update apt's lists.
+    """Define two shell functions: `again` runs a command until it succeeds, and `lists` updates apt's package lists.
 
-    apt-daily holds the lock on the lists for minutes after a boot, and cloud images have no lists. apt-get reports success even
-    if a download fails (apt-get(8), --error-on), so `lists` first asks it to report errors. If that keeps failing, the cause
-    may be a repository of the image that is not needed here, so `lists` then accepts errors.
+    `again` tries at most `most` times (default 10). apt-daily holds the lock on the lists for minutes after a boot, and cloud
+    images have no lists. apt-get reports success even if a download fails (apt-get(8), --error-on), so `lists` first asks
+    apt-get to report errors. If this update keeps failing, the cause may be a repository that the image uses but that is not
+    needed here, so `lists` then updates without that option.
     """
     return Step(
         "tools",
@@ -87,7 +89,7 @@ def for_everybody(name: str, share: Mount) -> Step:
 
 
 def mounted(share: Mount) -> str:
-    """Return the shell that adds a file system to /etc/fstab once, and mounts it."""
+    """Return the shell commands that add a file system to /etc/fstab once, and mount it."""
     return f"""
 mkdir -p {share.at}
 if ! grep -q ' {share.at} {share.kind} ' /etc/fstab; then

@@ -1,4 +1,6 @@
-"""Packages for containers from NVIDIA's repository; apt and dnf check its signed metadata, as in the vendor's own files.
+"""Installs packages for containers from NVIDIA's repository.
+
+apt and dnf check the repository's signed metadata, as they do with the repository files that NVIDIA publishes.
 
 Source: NVIDIA Container Toolkit, install guide ("With apt", "With dnf").
 """
@@ -14,13 +16,13 @@ _FETCHED = "/run/nvidia-container-toolkit.asc"
 
 
 def installs(manager: str, command: str, version: str, packages: tuple[str, ...], key: str) -> str:
-    """Return the shell that installs `packages` unless the machine has `command`.
+    """Return the shell commands that install `packages` unless the machine has `command`.
 
     Args:
-        manager: `apt` (an earlier step must define `lists`) or `dnf`.
+        manager: `apt` (an earlier step must define the shell function `lists`) or `dnf`.
         command: the program that the packages install.
-        version: version of the packages.
-        packages: the packages to install, with dependencies of the same version.
+        version: version of all `packages`.
+        packages: the packages to install, including the dependencies that must have the same version.
         key: fingerprint of the key that signs the repository.
     """
     work = _by_apt(version, packages, key) if manager == "apt" else _by_dnf(version, packages, key)

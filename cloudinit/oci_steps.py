@@ -1,4 +1,4 @@
-"""The steps of a first boot on OCI that mount file systems, each with a time limit and safe to run twice.
+"""The steps of a first boot on OCI that mount file systems and let HCAs reach GPU memory; each step is safe to run twice.
 
 The vendor has no Lustre client package, so the image must contain it; otherwise the boot fails in step `lustre-client`.
 Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
@@ -35,10 +35,11 @@ def file_systems(image: ImageFamily, wanted: tuple[Mount, ...]) -> list[Step]:
 
 
 def gpudirect() -> Step:
-    """Load the module through which HCAs reach GPU memory, now and at later boots.
+    """Load the kernel module through which HCAs reach GPU memory, and load it at every later boot.
 
-    NCCL does not need it if kernel and driver have DMA-BUF, so a kernel without the module does not fail the boot. The
-    transport check reports what NCCL used. Sources: oci-hpc: roles/nvidia_peermem; only its Ubuntu images load it at boot.
+    NCCL does not need this module if kernel and driver have DMA-BUF, so a kernel without the module does not fail the boot. The
+    transport check reports what NCCL used. Source: oci-hpc: roles/nvidia_peermem; of its images, only Ubuntu loads the module
+    at boot.
     """
     return Step(
         "gpudirect",
@@ -51,7 +52,10 @@ modprobe nvidia_peermem || echo 'busbar: nvidia_peermem cannot be loaded; withou
 
 
 def lustre_client() -> Step:
-    """Check that the image has the Lustre client, and bind it to the front end (oci-hpc: roles/lustre_client/tasks/el.yml)."""
+    """Check that the image has the Lustre client, and bind LNet to the front-end interface.
+
+    Source: oci-hpc: roles/lustre_client/tasks/el.yml.
+    """
     return Step(
         "lustre-client",
         """

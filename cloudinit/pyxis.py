@@ -13,19 +13,20 @@ from cloudinit.steps import Step
 _SOURCES = "https://github.com/NVIDIA/pyxis/archive/refs/tags"
 _FOLDER = "/var/tmp/busbar-pyxis"  # noqa: S108 - root's build at first boot, before any user can log in
 _BUILD_TIMEOUT_S = 300
-#: Enroot's own options, and blocks of 256 KiB as in Oracle Japan's tutorial; otherwise importing a large image is too slow.
+#: Enroot's default options, and blocks of 256 KiB as in Oracle Japan's tutorial. With the default block size,
+#: importing a large image is too slow.
 _SQUASH = "-comp lzo -noD -exit-on-error -b 262144"
 
 
 @dataclass(frozen=True)
 class Pyxis:
-    """What to build.
+    """The version of Pyxis to build, and where to install it.
 
     Attributes:
         version: version of Pyxis.
         sha256: sha256 of GitHub's archive of that version.
-        plugin: path of the plugin.
-        line: the line of plugstack.conf that loads it.
+        plugin: path at which the plugin is installed.
+        line: the line of plugstack.conf that loads the plugin.
     """
 
     version: str
@@ -37,7 +38,8 @@ class Pyxis:
 def build(wanted: Pyxis) -> Step:
     """Build Pyxis for the Slurm of this machine, and check that srun can load it, because a broken plugin stops every srun.
 
-    Enroot's hook for PMI is an extra of its package; with it, containers see the folders of Slurm's PMIx server.
+    Enroot's package contains a hook for PMI but does not enable it. With this hook, containers see the folders of Slurm's PMIx
+    server.
     """
     return Step(
         "pyxis",

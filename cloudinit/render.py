@@ -1,4 +1,4 @@
-"""Renders first boots on OCI: the login node and the GPU nodes.
+"""Renders the cloud-config for first boots on OCI: for the login node and for the GPU nodes.
 
 One script runs all steps and records in `/var/lib/busbar/boot.json` which step failed, or that all succeeded. cloud-init
 itself would continue after a failed `runcmd` line and report the boot as a success.
@@ -23,9 +23,9 @@ class LoginBoot:
     """A login node's first boot.
 
     Attributes:
-        image: its operating system.
+        image: the login node's operating system.
         timezone: name from the tz database, such as Asia/Tokyo.
-        search_domain: DNS domain of the nodes' subnet, so that their bare host names resolve.
+        search_domain: DNS domain of the nodes' subnet; with it, the nodes' bare host names resolve.
         trusted_cidrs: networks that the machine's own firewall lets through; if empty, the firewall stays as it is.
         mounts: file systems to mount.
         slurm: the Slurm software to install; None installs nothing.
@@ -44,8 +44,8 @@ class NodeBoot:
     """A GPU node's first boot.
 
     Attributes:
-        image: its operating system.
-        shape: its disks and rails.
+        image: the node's operating system.
+        shape: the node's shape, which tells its disks and rails.
         timezone: name from the tz database.
         search_domain: DNS domain of the nodes' subnet.
         trusted_cidrs: the nodes' networks, which the machine's own firewall lets through.

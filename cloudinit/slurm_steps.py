@@ -14,8 +14,9 @@ from cloudinit.homes import shared_folder
 from cloudinit.pyxis import Pyxis
 from cloudinit.steps import Step
 
-#: User and group id of slurm. It is the same on all machines, because slurmd recognizes the controller's user by its id. The
-#: value is from aws-parallelcluster-cookbook (attributes: slurm user), which many clusters use. Munge's own id does not matter.
+#: Id of the user and of the group slurm. This id is the same on all machines, because slurmd recognizes the controller's user
+#: by its id. The value is from aws-parallelcluster-cookbook (attributes: slurm user), which many clusters use. The id of user
+#: munge may differ between machines.
 _SLURM_ID = 401
 
 
@@ -25,11 +26,11 @@ class Containers:
 
     Attributes:
         enroot: version of enroot to install if the image has none.
-        enroot_sha256: sha256 that its packages may have; empty skips the comparison.
-        scratch: mount point of the machine's own disks.
-        toolkit: version of NVIDIA Container Toolkit to install if the image gives containers no GPUs; empty installs none.
+        enroot_sha256: the sha256 values that enroot's packages may have; empty skips the comparison.
+        scratch: mount point of the machine's local disks.
+        toolkit: version of NVIDIA Container Toolkit to install if the image lacks nvidia-container-cli; empty installs none.
         toolkit_key: fingerprint of the key that signs the toolkit's packages.
-        pyxis: Slurm's plugin.
+        pyxis: Slurm's plugin for containers.
     """
 
     enroot: str
@@ -46,10 +47,10 @@ class Slurm:
 
     Attributes:
         packages: packages of the distribution.
-        controller: whether it will be the controller.
+        controller: whether the machine will be the controller.
         users: whether all machines use a directory of users.
-        accounting: whether the controller keeps jobs in a database.
-        containers: the programs that run tasks in containers; None installs none. They give srun Pyxis's options.
+        accounting: whether the controller records jobs in a database.
+        containers: the programs that run tasks in containers; with them, srun has Pyxis's options. None installs none.
     """
 
     packages: SlurmPackages
@@ -60,7 +61,7 @@ class Slurm:
 
     @property
     def groups(self) -> list[tuple[str, ...]]:
-        """Groups of packages, which are installed one after the other."""
+        """Groups of packages; the groups are installed one after the other."""
         its = self.packages
         more = (
             *(its.users if self.users else ()),
@@ -73,8 +74,8 @@ class Slurm:
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
     """Return the steps that install Slurm with the package `manager`; if `wanted` is None, there are no steps.
 
-    They run after the steps of file systems, which define the shell function `lists`. The login user gets a folder in each of
-    `homes`, where the file systems for home folders are mounted. No daemon starts before the controller starts it.
+    These steps run after the steps of file systems, which define the shell function `lists`. The login user gets a folder in
+    each of `homes`, where the file systems for home folders are mounted. No daemon starts before the controller starts it.
     """
     if wanted is None:
         return []
@@ -90,7 +91,7 @@ def _containers(manager: str, wanted: Containers) -> list[Step]:
 
 
 def _user() -> Step:
-    """Create the user before the packages do, because they use any free id."""
+    """Create user slurm before the packages are installed, because they would create it with any free id."""
     return Step(
         "slurm-user",
         f"""
@@ -109,6 +110,6 @@ def _packages(manager: str, wanted: Slurm) -> Step:
     """Install the packages, and stop the daemons that they start: a node without a key would only write errors to its log."""
     work = ["lists"] if manager == "apt" else []
     work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
-    work += ["rm -f /etc/slurm/slurm.conf"]  # the example of EPEL's package, which looks like another cluster's file
+    work += ["rm -f /etc/slurm/slurm.conf"]  # the example in EPEL's package, which looks like the file of another cluster
     work += ["systemctl disable --now slurmctld slurmd || echo 'busbar: there was no Slurm unit to stop'"]
     return Step("slurm-packages", "\n".join(work))

@@ -1,6 +1,7 @@
-"""The steps of a first boot on any cloud: POSIX shell that does its work or fails the boot, and is safe to run twice.
+"""The steps of a first boot on any cloud, as POSIX shell that is safe to run twice.
 
-Facts that differ between machines of one shape (disks, own address) are determined at boot.
+A failed step fails the boot, unless the step is a precaution. Facts that differ between machines of one shape, such as disks
+and addresses, are determined at boot.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from cloudinit import downloads
 MARK = "/var/lib/busbar/boot.json"
 #: End of a login node's SSH version string once its first boot is complete and its host key is published.
 ANNOUNCEMENT = "busbar-ready"
-#: Text in that string if the first boot has failed; the name of the step follows.
+#: Text in the SSH version string if the first boot has failed; the name of the failed step follows.
 FAILURE = "busbar-failed:"
-#: Text before the login node's public host key on its console.
+#: Text that precedes the login node's public host key on the login node's console.
 CONSOLE_KEY = "busbar-host-key:"
 
 _WARN = """warned=
@@ -32,7 +33,8 @@ _TELL = f"""  if [ "$status" != 0 ]; then
     announce "{FAILURE}$step" || true
   fi
 """
-#: Changes the SSH version string, which can be read without logging in; sshd uses the first value that it reads.
+#: Changes the SSH version string, which anybody can read without logging in. The new line goes to the top of sshd_config,
+#: because sshd uses the first VersionAddendum that it reads.
 _ANNOUNCE = """announce() {
   { echo "VersionAddendum $1"; grep -v '^VersionAddendum busbar' /etc/ssh/sshd_config; } > /etc/ssh/sshd_config.busbar
   cat /etc/ssh/sshd_config.busbar > /etc/ssh/sshd_config
@@ -41,8 +43,8 @@ _ANNOUNCE = """announce() {
 }
 """
 
-#: RDMA registers memory and MPI opens many sockets. The vendor's images set a limit of 131072 files (oci-hpc-images 9263b5f:
-#: kernel_parameters.yml), which must not be lowered.
+#: RDMA locks memory, and MPI opens many sockets, so both limits are high. OCI's images set a limit of 131072 files
+#: (oci-hpc-images 9263b5f: kernel_parameters.yml), which must not be lowered.
 LIMITS_FILE: dict[str, Any] = {
     "path": "/etc/security/limits.d/90-busbar.conf",
     "permissions": "0644",
@@ -59,9 +61,9 @@ class Step:
     """One named part of a first boot.
 
     Attributes:
-        name: its name in messages.
-        shell: its commands; the first one that fails stops it.
-        precaution: whether nothing later depends on it, so that its failure is only a warning and does not fail the boot.
+        name: the step's name in messages.
+        shell: the step's commands; the first command that fails ends the step.
+        precaution: whether no later step depends on this step. If a precaution fails, the boot goes on and warns.
     """
 
     name: str
@@ -70,7 +72,7 @@ class Step:
 
     @property
     def text(self) -> str:
-        """Its text in the script."""
+        """The step's text in the script."""
         body = self.shell.strip()
         # A precaution runs in the background, because `set -e` has no effect to the left of `||`.
         return (
@@ -83,7 +85,8 @@ class Step:
 def script(work: list[Step]) -> str:
     """Return the script that runs `work` in order and records the outcome, including failed precautions.
 
-    A machine that announces itself also announces a failure, and writes the end of its log to the console.
+    If `work` contains the step `announce`, the script also announces a failure, and then writes the end of its log to the
+    console.
     """
     body = "\n".join(step.text for step in work)
     some = any(step.precaution for step in work)
@@ -109,10 +112,10 @@ trap mark EXIT
 
 
 def grow_root(command: str) -> Step:
-    """Grow the root file system to its boot volume.
+    """Grow the root file system to the size of the boot volume.
 
-    Old versions of the vendor's program fail if there is nothing to grow (oci-utils before 0.12.6-9), so a
-    failure is only reported. If the root file system is too small, the step that needs the space fails.
+    Old versions of the vendor's program (oci-utils before 0.12.6-9) fail if there is nothing to grow, so a failure is only
+    reported. If the root file system is too small, the step that needs the space fails.
     """
     return Step("grow-root", f"{command} || echo 'busbar: the root file system was not grown'")
 
@@ -172,9 +175,10 @@ fi
 
 
 def rails(front_nic: str, netdevs: tuple[str, ...]) -> Step:
-    """Write one interface file per rail and bring it up: 192.168.RAIL.y, where y is the last octet of the front-end address.
+    """Write one interface file per rail and bring the rail up at 192.168.RAIL.y; y is the last octet of the front-end address.
 
-    Only for images whose agent does not do it (seed 000, section 1-1). The front-end subnet must be /24 or smaller.
+    This step is only for images whose agent does not configure rails (seed 000, section 1-1). The front-end subnet must
+    be /24 or smaller.
     """
     return Step(
         "rails",
@@ -221,9 +225,10 @@ def nccl_packages(image: ImageFamily) -> dict[str, Any]:
 
 
 def sshd_for_bursts() -> Step:
-    """Let many connections start at once: by default, sshd drops some at random from the tenth on.
+    """Let many connections start at once: by default, sshd drops some connections at random from the tenth on.
 
-    The lines go to the top of the file, because sshd uses the first value that it reads. Old versions have no drop-in folder.
+    The lines go to the top of sshd_config, because sshd uses the first value that it reads. Old versions of sshd have no folder
+    for drop-in files.
     """
     return Step(
         "sshd",

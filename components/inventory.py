@@ -22,9 +22,9 @@ class Node:
 
     Attributes:
         name: host name, as the target shows it.
-        address: IPv4 address or name by which the nodes reach each other; private if they have a private network.
+        address: IPv4 address or name by which the nodes reach each other; private if the nodes have a private network.
         placement: fault domain, block or rack; None if the target does not report it.
-        host_key: public SSH host key, if it is known before the first connection; None lets first contact learn it.
+        host_key: public SSH host key, if it is known before the first connection; None if first contact must learn the key.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Inventory:
     Attributes:
         sets: node sets, in the order of the stack file.
         login: the login machine; None if nodes are reached directly.
-        controller: the machine that runs a scheduler; None if there is none.
+        controller: the machine that runs a scheduler; None without a scheduler.
         submitting: further machines on which people log in and submit jobs.
     """
 
@@ -65,15 +65,15 @@ class Inventory:
     submitting: tuple[Machine, ...] = ()
 
     def nodes(self) -> list[dict[str, str]]:
-        """Return every node, in the form of the outputs."""
+        """Return every node, in the form that the stack's outputs use."""
         return [{"name": node.name, "address": node.address, "pool": one.name} for one in self.sets for node in one.nodes]
 
     def login_nodes(self) -> list[dict[str, str]]:
-        """Return the machines in `submitting`, in the form of the outputs."""
+        """Return the machines in `submitting`, in the form that the stack's outputs use."""
         return [{"name": one.name, "address": one.address, "host_key": one.host_key} for one in self.submitting]
 
     def of(self, name: str) -> NodeSet:
-        """Return the node set of that name; an empty one if the target has not created it."""
+        """Return the node set of that name; an empty set if the target has not created it."""
         return next((one for one in self.sets if one.name == name), NodeSet(name, (), ""))
 
 
@@ -103,15 +103,15 @@ class PlannedSet:
     Attributes:
         name: the pool's name.
         nodes: how many machines always run; 0 while none are rented.
-        dynamic: how many more a scheduler may start.
+        dynamic: how many machines a scheduler may start in addition to `nodes`.
         job_nodes: number of nodes of the test job; 0 if `nodes` is not 0, or if nothing starts dynamic nodes.
-        start_limit_s: how long an update that submits the test job waits until its nodes run; 0 if a person submits it.
-        entry_timeout_s: time limit of the test that dynamic machines must pass before they join; 0 for no test.
+        start_limit_s: how long an update waits until the nodes of the test job run; 0 if a person submits the test job.
+        entry_timeout_s: time limit of the test that dynamic machines must pass before they join the cluster; 0 for no test.
         job_folder: folder on a file system that all machines mount, with the input and the results of the test job.
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds the whole shape.
         launcher: how ranks start on the nodes.
         first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
-        authenticated: whether switches authenticate rails (802.1X), so that first contact waits for that.
+        authenticated: whether switches authenticate rails (802.1X), so that first contact waits until they are authenticated.
         ask: whether to ask every node for its facts, because the shape or the network is not known.
         rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """
@@ -137,7 +137,7 @@ def named(planned: tuple[PlannedSet, ...], name: str) -> PlannedSet:
 
 
 class Cluster(Protocol):
-    """Any target's cluster."""
+    """What the cluster of any target provides."""
 
     planned: tuple[PlannedSet, ...]
     inventory: pulumi.Output[Inventory]

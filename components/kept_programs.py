@@ -8,9 +8,10 @@ from pathlib import Path
 
 
 def kept(data: bytes, name: str) -> str:
-    """Keep `data` in a file of that name; return its path.
+    """Write `data` to the file `name` in the user's cache, unless that file has the same content; return the file's path.
 
-    The engine may kill this program at any point, so the file is not temporary: every update uses it, and none deletes it.
+    The engine may kill this program at any point, so the file is not temporary: every update uses the file, and no update
+    deletes it.
     """
     path = place(name)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -22,5 +23,5 @@ def kept(data: bytes, name: str) -> str:
 
 
 def place(name: str) -> Path:
-    """Return the path of a kept file of that name; it may not exist yet."""
+    """Return the path of the file `name` in the user's cache; the file may not exist yet."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "busbar" / name

@@ -2,8 +2,8 @@
 
 A vendor carries out a request even if the engine dies before it records the result. The next request would create a second
 machine, and both would be billed. So before the engine creates a machine, the program asks the account which machines already
-run for the same resource, and checks whether the state contains them. (It does if the update is replacing the machine.)
-tools/take_in.py imports machines that the state lacks.
+run for the same resource, and checks whether the state contains them. (The state contains a machine that the update is
+replacing.) tools/take_in.py imports machines that the state lacks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXPORTED_WITHIN_S = 120
 #: lasts only moments, but occurs whenever another resource of the update completes.
 _EXPORT_TRIES, _BETWEEN_TRIES_S = 6, 1.0
 #: Environment variable with the path of a file for tools/take_in.py. If a resource is about to be created, but exactly one
-#: machine that the state lacks already runs for it, the file gets one line of JSON, [URN, id].
+#: machine that the state lacks already runs for the resource, the file gets one line of JSON, [URN, id].
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 
@@ -36,7 +36,7 @@ class LeftBehind:
     """A machine that already runs for a resource that is about to be created.
 
     Attributes:
-        id: the vendor's id.
+        id: the machine's id at the vendor.
         words: description for people, such as `i-0123 (10.1.0.4)`.
     """
 
@@ -52,10 +52,10 @@ def this_stack() -> str:
 def never_twice(
     name: str, find: Callable[[], Awaitable[Sequence[LeftBehind]]], *, right: str, preflight: bool
 ) -> pulumi.ResourceHookBinding:
-    """Return the hook of resource `name` that refuses to create it while `find` returns machines that the state lacks.
+    """Return the hook that refuses to create the resource `name` while `find` returns machines that the state lacks.
 
-    `find` needs the permission `right`. Without `preflight`, a preview queries the account only if tools/take_in.py started the
-    preview, but an update always does.
+    `find` needs the permission `right`. An update always queries the account. If `preflight` is false, a preview does so only
+    if tools/take_in.py started the preview.
     """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:
@@ -101,7 +101,7 @@ def _refusal(strange: Sequence[LeftBehind]) -> str:
 
 
 def ids_in_state() -> frozenset[str]:
-    """Return the vendor's ids of all resources in the stack's state, including those being replaced.
+    """Return the vendor's ids of all resources in the stack's state, including resources that are being replaced.
 
     Raises:
         pulumi.RunError: the engine could not export the state.
@@ -123,7 +123,7 @@ def ids_in_state() -> frozenset[str]:
 
 
 def looked_for() -> bool:
-    """Return whether this preview was started by tools/take_in.py, which changes nothing in the account."""
+    """Return whether tools/take_in.py, which changes nothing in the account, started this preview."""
     return pulumi.runtime.is_dry_run() and NOTED in os.environ
 
 

@@ -14,7 +14,7 @@ from components.after import after
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-#: Script that checks the result of a machine's first boot; URN is the machine's name in the engine.
+#: Script that checks the result of a machine's first boot; URN stands for the machine's name in the engine.
 BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{
@@ -51,7 +51,7 @@ def announced(
 def booted(
     name: str, machine: pulumi.Output[Machine], instance: pulumi.CustomResource, opts: pulumi.ResourceOptions
 ) -> pulumi.Output[Machine]:
-    """Return the machine once a Command on it has confirmed that its first boot did not fail.
+    """Return the machine as an output that is known once a Command on the machine has seen that first boot did not fail.
 
     If first boot failed, that Command fails with the step, the end of the log, and the command that replaces the machine.
     """

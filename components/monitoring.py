@@ -54,7 +54,8 @@ class Monitoring(pulumi.ComponentResource):
         if wanted.exporter is not None:
             each = "exporter_in_pod" if stack.target == "kubernetes" else "exporter_on_node"
             programs = _Programs(*map(remote_scripts.read, ("exporter_on_nodes", each, "rdma_exporter")))
-            # Replaced machines have no exporter, so a new identity triggers this Command, and so does a change of its programs.
+            # A new identity triggers this Command, because replaced machines have no exporter. Changed programs trigger it,
+            # too.
             done = cluster.reach.run(
                 f"{name}-exporter",
                 head=head,
@@ -84,7 +85,10 @@ class _Programs(NamedTuple):
     exporter: remote_scripts.Program
 
     def sent(self, found: NodeSet, wanted: Wanted) -> str:
-        """Return the program for the head node; it contains the program for each node, with any exporter to install."""
+        """Return the program for the head node.
+
+        That program contains the program for each node, which contains the exporter if the exporter is to be installed.
+        """
         exporter = self.exporter.source + '\n\nif __name__ == "__main__":\n    main(sys.argv[1:])\n'
         ask = {"exporter": wanted.exporter, "port": wanted.port, "readers": list(wanted.read_from)}
         each = self.on_node.call(program=exporter if wanted.exporter else "", ask=ask)

@@ -1,4 +1,4 @@
-"""Runs programs on a cluster's machines and returns their results, over SSH with pinned host keys.
+"""Runs programs on a cluster's machines and returns the programs' results, over SSH with pinned host keys.
 
 The operator's key stays in an agent. Neither the agent's socket nor a private key is set here, because both would enter the
 state, and the socket changes with every session.
@@ -27,10 +27,10 @@ class Machine:
     """A machine that is not a node: where people log in, or where a scheduler runs.
 
     Attributes:
-        name: its name in the outputs.
-        address: how the operator reaches it.
+        name: the machine's name in the outputs.
+        address: the address at which the operator reaches the machine.
         user: login user.
-        host_key: its public SSH host key, pinned before the first connection.
+        host_key: the machine's public SSH host key, pinned before the first connection.
     """
 
     name: str
@@ -78,7 +78,7 @@ class Reach(Protocol):
 
     @property
     def network(self) -> pulumi.Output[str | None]:
-        """CIDR of the nodes' front-end network, or on Kubernetes its interface; None if the nodes must be asked."""
+        """CIDR of the nodes' front-end network (on Kubernetes, the network's interface); None if the nodes must be asked."""
 
     @property
     def copies_transcripts(self) -> bool:
@@ -87,7 +87,7 @@ class Reach(Protocol):
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
+        """Make first contact with `nodes`; return a JSON line with the nodes' facts. A changed `salt` repeats the contact."""
 
     def copy(  # noqa: PLR0913 - the resource's own arguments, by name
         self,
@@ -125,7 +125,7 @@ class Ssh:
     """Reach by SSH from the operator's machine, through a jump host if there is one.
 
     No machine needs an SSH key for another machine before first contact, so nodes launch with only the operator's public key;
-    dynamic nodes also launch with that of Slurm's controller.
+    dynamic nodes also launch with the public key of Slurm's controller.
     Host keys that are not pinned are learned on the jump host, over the private network.
 
     Attributes:
@@ -147,7 +147,7 @@ class Ssh:
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Make first contact with `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
+        """Make first contact with `nodes`; return a JSON line with the nodes' facts. A changed `salt` repeats the contact."""
         first_contact = remote_scripts.read("first_contact")
         program = pulumi.Output.all(nodes=nodes, access=self.access, salt=salt).apply(
             # Replaced machines with the same addresses need another first contact.
@@ -174,7 +174,7 @@ class Ssh:
     ) -> pulumi.Resource:
         """Copy the local `file` to `there` in the head node's home folder.
 
-        A changed connection does not copy again: the plugin compares content and remote path.
+        A changed connection does not copy the file again: the plugin compares content and remote path.
         """
         return remote.CopyToRemote(
             name,
@@ -263,5 +263,5 @@ def _end(machine: Machine) -> dict[str, Any]:
 
 
 def last_line(stdout: str) -> dict[str, Any]:
-    """Return the one JSON line that a program prints last."""
+    """Return the JSON line that a program prints last."""
     return dict(json.loads(stdout.splitlines()[-1]))

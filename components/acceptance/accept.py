@@ -9,8 +9,8 @@ from pulumi_command import local
 
 from benchmarks.judge.checks import PASS
 
-#: The command plugin's interpreter. The plugin appends `create` to these arguments, so `create` becomes `$0` of the script and
-#: is not executed.
+#: What the command plugin executes after a pass, and after any other verdict. The plugin appends `create` to these arguments,
+#: so the shell takes `create` as the script's `$0` and does not execute it.
 _SHOWS = ("/bin/sh", "-c", "cat")
 _FAILS = ("/bin/sh", "-c", "cat >&2; exit 1")
 
@@ -43,7 +43,7 @@ class Accept(pulumi.ComponentResource):
             create=headline,
             interpreter=verdict.apply(lambda found: list(_SHOWS if found == PASS else _FAILS)),
             stdin=pulumi.Output.all(screen=screen, settled=settled).apply(lambda known: str(known["screen"])),
-            logging=local.Logging.NONE,  # the program logs a pass, and a failure's error message quotes what was shown
+            logging=local.Logging.NONE,  # the program logs a pass, and the error message of a failure quotes `screen`
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self),
         )

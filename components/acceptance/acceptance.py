@@ -1,4 +1,4 @@
-"""Runs the stages in order and builds the outputs that a stack exports."""
+"""Runs the stages of the acceptance in order, from `ready` to `accept`, and builds the outputs that a stack exports."""
 
 from __future__ import annotations
 
@@ -32,15 +32,16 @@ from config.stack import Stack
 
 
 class Acceptance(pulumi.ComponentResource):
-    """A measured bus bandwidth, its verdict, and the cause if it is short.
+    """A measured bus bandwidth, its verdict, and the cause if the bandwidth is short.
 
     Creates: Ready; Runner with the Commands `build`, `measure` and `search`, and `schedule` if the runner sets up a Slurm
     cluster on the nodes; Records and Accept. If Slurm starts the nodes: OnDemand, Records and Accept. If there are no nodes yet
     and no job may start any: nothing.
     Outputs: `expected`, the values known before any measurement; `measured`, the record of one measurement, always replaced as
     a whole (bandwidths in decimal GB/s, times in us); `ssh` and `known_hosts`, with which a person logs in to the head
-    node (to the controller if Slurm starts the nodes); `readme`, Markdown; `head`, the head node once every node is ready, None
-    without nodes or if Slurm starts them. None of these outputs depends on Accept, so they keep the evidence if Accept fails.
+    node (to the controller if Slurm starts the nodes); `readme`, Markdown; `head`, the head node once every node is ready, or
+    None if there are no nodes or Slurm starts them. No output depends on Accept, so the outputs keep the evidence if Accept
+    fails.
     """
 
     expected: pulumi.Output[dict[str, Any] | None]
@@ -198,9 +199,9 @@ class Acceptance(pulumi.ComponentResource):
         job: str = "",
         required: bool = False,
     ) -> None:
-        """Export and show the result, and fail the update unless it passed.
+        """Export and show the result, and fail the update unless the measurement passed.
 
-        Without an `end` nothing was measured: `waits` gives the reason. The update then fails only if a measurement is
+        If `end` is None, nothing was measured, and `waits` gives the reason. The update then fails only if a measurement is
         `required`.
         """
         self.measured = pulumi.Output.all(record=record, kept=kept).apply(
@@ -247,7 +248,7 @@ def _controller(inventory: Inventory) -> Head:
 
 
 def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
-    """Return the way to a transcript on `head`; None if a measurement already copies the transcript elsewhere."""
+    """Return how to read a transcript on `head` over SSH; None if a measurement already copies the transcript elsewhere."""
     if reach.copies_transcripts:
         return pulumi.Output.from_input(None)
     known = pulumi.Output.all(shell=reach.shell(head), known_hosts=reach.known_hosts(head))
@@ -255,6 +256,6 @@ def _way(reach: Reach, head: pulumi.Output[Head]) -> pulumi.Output[Way | None]:
 
 
 def _beside(evidence: dict[str, Any] | None, kept: Kept) -> dict[str, Any]:
-    """Return the fields of a measurement's record that describe its kept files."""
+    """Return the fields of a measurement's record that describe its certificate, its report and its evidence."""
     where = evidence | {"copy": kept.evidence} if evidence else None
     return {"certificate": kept.certificate, "report": kept.report, "evidence": where}

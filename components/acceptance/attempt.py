@@ -1,4 +1,4 @@
-"""Counts the attempts at a measurement that the head node refused, so that the next update sends the request again."""
+"""Counts how often the head node refused a measurement; the new number makes the next update send the request again."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from typing import Any
 
 import pulumi
 
-#: The engine's own function, and the pauses in seconds between calls. While a state in a folder is being written, it is
-#: unreadable for a moment: the file with its attributes is empty (gocloud.dev, blob/fileblob, as in pulumi 3.259.0).
+#: The engine's function that reads outputs, and the pauses in seconds between calls of this function. While the engine writes
+#: a state that is kept in a folder, the state is unreadable for a moment: the file with its attributes is empty (gocloud.dev,
+#: blob/fileblob, as in pulumi 3.259.0).
 _READ = "pulumi:pulumi:readStackOutputs"
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)
 
 
 def last_measured() -> pulumi.Output[dict[str, Any]]:
-    """Return the stack's own output `measured` as it was before this update; empty before the first one.
+    """Return the stack's own output `measured` as it was before this update; empty before the first update.
 
-    A StackReference would read it once, and fail the update if the state is being written.
+    A StackReference would read the output only once, and would fail the update if the state was being written.
     """
     return pulumi.Output.from_input(_before()).apply(lambda found: found if isinstance(found, dict) else {})
 
 
 def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
-    """Return this attempt's number: the `last` measurement's number (0 if there was none), plus 1 if that one was refused.
+    """Return this attempt's number: the number of the `last` measurement (0 if there was none), plus 1 after a refusal.
 
     The state keeps a refusal as a result, so without a new number the engine sees no change and does not run the request again.
     """
@@ -30,7 +31,7 @@ def attempt(last: pulumi.Output[dict[str, Any]]) -> pulumi.Output[int]:
 
 
 async def _before() -> Any:
-    """Return the last update's record of the measurement; None before the first one."""
+    """Return the last update's record of the measurement; None before the first update."""
     stack = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
     for pause_s in _PAUSES_S:
         try:

@@ -23,7 +23,7 @@ class Archive:
 
     Attributes:
         source: version, sha256, and either a URL that the head node downloads or the name of a file in its home folder.
-        files: name in the head node's home folder -> (local path, sha256); none for a URL.
+        files: name in the head node's home folder -> (local path, sha256); empty if the source is a URL.
     """
 
     source: protocol.Source
@@ -31,7 +31,7 @@ class Archive:
 
     @classmethod
     def of(cls, tests: NcclTests) -> Archive:
-        """Return the archive that a stack asks for, with its sha256 as set, as known, or as computed from the local file."""
+        """Return the archive that a stack asks for, with the sha256 that is set, known by URL, or computed from its file."""
         sha256 = tests.digest
         if tests.is_url:
             return cls(protocol.Source(tests.version, sha256, url=tests.source), {})
@@ -66,7 +66,7 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     """Register the build of the programs that `asked` needs, on `nodes`, which are ready."""
 
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
-        # A new machine may have the name and the address of a deleted one, but not its programs.
+        # A new machine may have the name and the address of a deleted machine, but not the programs; so `identity` is a reason.
         reasons = [identity, runner.digest]
         return requests.build(machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 

@@ -1,4 +1,4 @@
-"""Installs the programs that test new machines in pairs before they become nodes; the controller runs them, one per pool."""
+"""Installs one program per pool; the controller runs the program to test new machines in pairs before they become nodes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def entry_tests(  # noqa: PLR0913 - what they depend on, by name
     source: Source,
     opts: pulumi.ResourceOptions,
 ) -> list[Ran]:
-    """Register one Command for each set whose machines are tested; it writes the test's program and its request document.
+    """Register one Command for each set whose machines are tested.
+
+    The Command writes the test's program, and the document with the request that this program carries out.
 
     `runner` is the runner's file name in the folder that all machines share; `source` is the nccl-tests archive in that folder.
     """

@@ -1,4 +1,4 @@
-"""The judgement of a measurement: by itself, and after the search."""
+"""Holds the judgement of a measurement: without the search for a cause, and with the search."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.plan.asked import Asked
 
 @dataclass(frozen=True)
 class Look:
-    """The judgement of a measurement by itself.
+    """The judgement of a measurement without the search.
 
     Attributes:
         asked: what the stack requests, with the limit from earlier runs.
@@ -24,10 +24,10 @@ class Look:
 
 @dataclass(frozen=True)
 class End(Look):
-    """The judgement of a measurement and its search: `judged` follows from both.
+    """The judgement of a measurement with the search: `judged` follows from the measurement and the search.
 
     Attributes:
-        searched: the search's line; if no search was needed, the line reports that.
+        searched: the search's line; if no search was needed, the line says so.
     """
 
     searched: dict[str, Any]

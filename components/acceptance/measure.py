@@ -22,7 +22,7 @@ from components.reach import Ran
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished measurement: its Command, on which a search depends, and the first judgement of its line."""
+    """A finished measurement: its Command, on which a search depends, and the first judgement of the Command's line."""
 
     command: Ran
     look: pulumi.Output[Look]

@@ -1,7 +1,7 @@
-"""Stage `job`: for nodes that Slurm starts, the measurement as a job that people submit, and the result of its last run.
+"""Stage `job`, for nodes that Slurm starts: offers the measurement as a job that people submit, and reads its last result.
 
-Such nodes are billed by the hour, so a person's `sbatch` starts them, not an update. Only if at least two nodes always run
-(`alwaysOn`) outside a Capacity Block, the update submits the job itself.
+Nodes that Slurm starts are billed by the hour, so a person starts them with `sbatch`, and an update does not. An update
+submits the job itself only if at least two nodes always run (`alwaysOn`) outside a Capacity Block.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from components.kept_programs import kept
 from components.reach import Head, Reach
 from config.stack import Stack
 
-#: The script's name, for people who type `sbatch`.
+#: Name of the job's script; people type this name after `sbatch`.
 SCRIPT = "nccl-test.sh"
-#: Time limit of the nccl-tests build in the job, in seconds: without an image, and with one that is imported first.
+#: Time limit in seconds of the nccl-tests build in the job: without a container image, and with an image to import first.
 _BUILD_S, _IMAGE_S = 1800, 5400
-#: The line of a search that was not needed.
+#: The line that stands for a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
 
@@ -52,7 +52,7 @@ class OnDemand(pulumi.ComponentResource):
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
     script to the same folder, and a Command that reads the result of the job's last run.
-    Outputs: `ended`, the last run, None before the first one; `waits`, the reason why there is no run, empty if there is one.
+    Outputs: `ended`, the last run, None before the first run; `waits`, the reason why there is no run, empty if there is one.
     """
 
     ended: pulumi.Output[Ended | None]
@@ -153,7 +153,7 @@ def _measurement(text: str) -> str:
 
 
 def place(text: str, network: str, asked: Asked) -> Place | None:
-    """Return where the job with line `text` ran; None if no job has run."""
+    """Return where the job that wrote the line `text` ran; None if no job has run."""
     if requests.refused(text):
         return None
     line: dict[str, Any] = json.loads(text.splitlines()[-1])
@@ -206,9 +206,9 @@ def _writes(folder: str, runner: str, planned: PlannedSet, text: str) -> str:
 
 
 def _reads(folder: str, text: str, pool: str, limit_s: float) -> str:
-    """Return the command that prints the line that the job kept, or a line with the reason why there is none.
+    """Return the command that prints the line that the job wrote to a file, or a line that says why there is no such file.
 
-    With a `limit_s`, the command first submits the job, on the nodes of `pool` that always run, and waits up to `limit_s`
+    If `limit_s` is not 0, the command first submits the job, on the nodes of `pool` that always run, and waits up to `limit_s`
     seconds until the job has ended.
     """
     run_id = json.loads(text)["run_id"]

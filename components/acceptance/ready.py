@@ -1,4 +1,4 @@
-"""Stage `ready`: first contact, which all later stages depend on; its failure names the missing nodes."""
+"""Stage `ready`: first contact with every node, which all later stages need; if it fails, the error names the missing nodes."""
 
 from __future__ import annotations
 

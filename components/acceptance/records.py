@@ -19,7 +19,8 @@ from benchmarks.records import requests
 from benchmarks.records.requests import Keeping, Kept, Way
 from components.acceptance.looks import End
 
-#: Runs this checkout's Python if it is set up, else the one on PATH; if that fails, the answer is a JSON line with the error.
+#: Runs benchmarks.records with this checkout's Python if the checkout is set up, else with the python3 on PATH. If the module
+#: fails, the answer is a JSON line with the error.
 _ANSWER = (
     "python=.busbar/venv/bin/python; [ -x $python ] || python=python3; "
     "$python -m benchmarks.records || "
@@ -37,8 +38,9 @@ class Whole:
 class Records(pulumi.ComponentResource):
     """A measurement's records, which are kept beside the stack's state.
 
-    Creates: one Command that looks up earlier runs, and one that keeps this run; neither if no records are configured.
-    Outputs: none; `look_up` and `keep` return answers.
+    Creates: a Command that looks up earlier runs, if a history is configured; a Command that keeps this run, if any record is
+    configured.
+    Outputs: none; `look_up` and `keep` return the answers of these Commands.
     """
 
     def __init__(self, name: str, keeping: Keeping, opts: pulumi.ResourceOptions | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Copies the runner to the head node whenever its content changes, and sends it requests, one Command for each."""
+"""Copies the runner to the head node whenever its content changes, and registers one Command for each request to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from components.reach import Head, Ran, Reach
 class Runner(pulumi.ComponentResource):
     """The packed runner and the files that it needs, in the head node's home folder.
 
-    Creates: one copy of the runner, and one of every file in `files` (name in the home folder -> local path and sha256).
+    Creates: one copy of the runner, and one copy of every file in `files` (name in the home folder -> local path and sha256).
     Outputs: none; `run` registers one Command for each request. A changed `identity` means that machines were replaced. A
     changed `attempt` sends every request again; if a request is already done, the runner answers at once.
     """
@@ -56,8 +56,8 @@ class Runner(pulumi.ComponentResource):
     def run(self, name: str, request: pulumi.Output[str], after: list[Any], opts: pulumi.ResourceOptions) -> Ran:
         """Send `request` to the runner, after the resources `after`; return the Command that prints the runner's line.
 
-        The runner works detached and finds its run by the request's hash. So a Command that has lost its connection, or that
-        runs again with an unchanged request, gets the result of the same run.
+        The runner starts a detached run for each request, and finds that run by the request's hash. So a Command that has lost
+        its connection, or that runs again with an unchanged request, gets the result of the same run.
         """
         waits = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[*self._copies, *after]))
         return self._reach.run(

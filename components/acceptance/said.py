@@ -1,4 +1,4 @@
-"""The text that a person reads at the end of an update."""
+"""Composes the text that a person reads at the end of an update."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config.records import Records
 
 @dataclass(frozen=True)
 class Said:
-    """The Markdown page of the outputs, the first line of the final message, and the lines after it."""
+    """The Markdown page for the output `readme`, the first line of the final message, and the lines after it."""
 
     page: str
     headline: str
@@ -27,9 +27,9 @@ def said(end: End | None, waits: str, ssh: str, kept: Kept, records: Records, *,
         waits: what the stack waits for if nothing was measured.
         ssh: command that opens a shell on the head node, or on the login node if Slurm starts the nodes.
         kept: where the report is, and what changed since the previous run.
-        records: the stack's settings for records, which include its price.
+        records: the stack's settings for records, including the price.
         rents: whether the stack rents its nodes.
-        job: command that submits the test job; empty if an update measures.
+        job: command that submits the test job; empty if updates measure without a job.
     """
     if end is None:
         return Said(f"# {waits}\n\nA shell on the login node: `{ssh}`\n", waits, "")

@@ -1,4 +1,4 @@
-"""Looks up resources in the account: `ask` raises an error for the user; `there` returns None for a missing resource."""
+"""Looks up resources in the account; `ask` reports a failed look-up to the user; `there` returns None for what is missing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results",
 
 
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
-    """Return what `question`, a look-up by the Pulumi function `token`, returns; if it fails, raise the error of `look_up`."""
+    """Return what `question` returns, a look-up by the Pulumi function `token`; a failure raises the error of `look_up`."""
     return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", question)
 
 
@@ -38,7 +38,7 @@ def is_missing(error: Exception) -> bool:
 
 
 def resource(kind: str, name: str) -> dict[str, Any]:
-    """Return a resource from Cloud Control, for kinds that have no data source in the provider."""
+    """Return a resource's properties from Cloud Control, which also knows kinds that have no data source in the provider."""
     found = ask(
         f"{kind} {name}",
         "cloudcontrol/getResource:getResource",

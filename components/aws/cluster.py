@@ -28,7 +28,7 @@ from config.slurm import in_jobs, job_folder
 
 
 class AwsCluster(pulumi.ComponentResource):
-    """A login node and its machines.
+    """A cluster: one or more login nodes, and pools of machines.
 
     Creates: Network, Groups, Iam, LoginNode (several if configured), Storage and Slurm's Controller (each if configured), one
     Pool for each entry of machines.
@@ -75,16 +75,16 @@ class AwsCluster(pulumi.ComponentResource):
         people = _people(name, wanted, measure, for_login, roles, controller, mine) if controller else []
         ran = running.found(wanted, roles.node_profile_arn)
         may_go_on = running.judged(wanted, ran)
-        # Keys are queue and name, so that adding, removing or reordering other entries does not replace these machines.
+        # A pool's key is queue and name: a pool's machines stay when other pools are added, removed or reordered.
         pools = {key: Pool(f"{name}-pool-{key}", wanted, key, for_nodes, may_go_on, mine) for _, key, _ in wanted.located}
-        # Not in a preview by tools/take_in.py: machines that a killed update left behind are not in the state, so they would
-        # look as if the engine replaced them.
+        # A preview by tools/take_in.py skips this check: machines that a killed update left behind are not in the state, so
+        # they would look as if the engine replaced them.
         if pulumi.runtime.is_dry_run() and not left_behind.looked_for():
             running.judge_replaced(wanted, ran, {key: pool.kept for key, pool in pools.items()})
         scheduling: pulumi.Output[Machine | None] = pulumi.Output.from_input(None)
         if controller and wanted.slurm:
             scheduling = started(controller, wanted, wanted.slurm, pools, login, people, [network, groups, roles])
-        on_login = wanted.measured(measure) in wanted.startable  # the test job is submitted on the login node
+        on_login = wanted.measured(measure) in wanted.startable  # if so, the test job is submitted on the login node
         user, key = wanted.family.login, wanted.access.public_key
         self.reach = Ssh(
             pulumi.Output.all(login=login.machine, network=network.private_cidr).apply(
@@ -114,7 +114,7 @@ def _people(  # noqa: PLR0913, PLR0917 - what is wanted, and what other parts ma
     controller: Controller,
     opts: pulumi.ResourceOptions,
 ) -> list[LoginNode]:
-    """Register the additional login nodes; the controller sets them up over SSH with its own key."""
+    """Register the additional login nodes; the controller sets them up over SSH with the controller's key."""
     made = []
     for number, parameter in enumerate(roles.people_parameters, 1):
         own = replace(parts, profile=roles.people_profile, parameter=parameter, controller_key=controller.public_key)

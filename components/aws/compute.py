@@ -1,8 +1,9 @@
 """Machines of one type in a queue: launch template, placement group and the static machines, which always run.
 
-Each static machine is a separate resource: an error names it, it can be replaced individually, and adding one is one launch.
-Instant fleets offer none of that (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and
-does not wait for terminating machines). A scheduler starts the dynamic machines from the same template.
+Each static machine is a separate resource: an error names the machine, each can be replaced alone, and adding a machine is one
+launch. Instant fleets have none of these advantages (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors
+of CreateFleet and does not wait for terminating machines). A scheduler starts the dynamic machines from the same launch
+template.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from components.slurm.first_boot import software
 from components.wait_for_capacity import begun
 from config.aws.model import Aws, Machines
 
-#: Timeout of create and delete. The provider retries for some minutes if there is no capacity, and waits for termination
-#: (terraform-provider-aws:internal/service/ec2/service_package.go, ec2_instance.go).
+#: Timeout for creating and for deleting a machine. The provider retries for some minutes if there is no capacity, and waits for
+#: termination (terraform-provider-aws:internal/service/ec2/service_package.go, ec2_instance.go).
 _PATIENCE = "30m"
-#: Tags by which running machines are found: their pool, their index in it, and a hash of their settings.
+#: Tags by which running machines are found: the machine's pool, its index in the pool, and a hash of its settings.
 POOL_TAG, INDEX_TAG, MADE_TAG = "busbar:pool", "busbar:index", "busbar:made-of"
 
 
@@ -48,7 +49,7 @@ class Pool(pulumi.ComponentResource):
     Creates: placement group (if configured), Capacity Block (if its purchase was confirmed), launch template, one instance for
     each static machine.
     Outputs: `members`, in the order of their addresses; `kept`, at a preview: ids of the members that the engine does not
-    replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without one.
+    replace; `template_id`; `block`, id of the Capacity Block that the machines start in, empty without a block.
     """
 
     members: pulumi.Output[tuple[Member, ...]]
@@ -125,7 +126,8 @@ class Pool(pulumi.ComponentResource):
         tags = self._tags()
         return ec2.LaunchTemplate(
             f"{self._name}-template",
-            # Another prefix replaces template and machines; any other change makes a version that only new machines use.
+            # A changed prefix replaces the template and the machines. Any other change makes a new version of the template,
+            # which only new machines use.
             name_prefix=f"{self._label}-{self._made_of}-",
             # No change that could terminate a machine is registered before `running.judged` has allowed it.
             image_id=self._may_go_on.apply(lambda _: parts.image),
@@ -162,9 +164,10 @@ class Pool(pulumi.ComponentResource):
         )
 
     def _begun(self, reservation: pulumi.Input[str] | None) -> pulumi.Output[str]:
-        """Return the start of the Capacity Block, known once the block has begun: before that, EC2 starts nothing in it.
+        """Return the start time of the Capacity Block as an output that is known once the block has begun.
 
-        The result is empty without a block or without static machines. The provider waits only until a block is `scheduled`
+        Before that time, EC2 launches no machines into a block. The result is empty without a block or without static machines.
+        The provider waits only until a block is `scheduled`
         (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
         """
         if self._machines.purchase.option != BLOCK or reservation is None or not self._machines.numbers:
@@ -178,14 +181,14 @@ class Pool(pulumi.ComponentResource):
             ec2.Instance(
                 f"{self._name}-{index}",
                 launch_template=ec2.InstanceLaunchTemplateArgs(id=template.id, version=version),
-                # All tags, including the template's: the provider reads all tags back and would remove those that are missing
-                # here.
+                # These are all tags, including the launch template's: the provider reads all tags of the machine back, and
+                # would remove tags that are missing here.
                 tags={**self._tags(), INDEX_TAG: str(index)},
                 opts=pulumi.ResourceOptions(
                     parent=self,
                     custom_timeouts=pulumi.CustomTimeouts(create=_PATIENCE, delete=_PATIENCE),
                     ignore_changes=["launchTemplate.version"],
-                    # Capacity is scarce, so the old machine is terminated first.
+                    # Capacity is scarce, so the old machine is terminated before the new one is launched.
                     delete_before_replace=True,
                     hooks=never_twice(
                         f"{self._name}-{index}",
@@ -219,7 +222,7 @@ class Pool(pulumi.ComponentResource):
                 subnet_id=self._parts.subnet_id,
                 security_groups=[self._parts.group_id],
                 delete_on_termination="true",
-                # EC2 accepts this only for machines with one interface.
+                # EC2 accepts this argument only for machines with one interface.
                 associate_public_ip_address=None,
                 description=f"{self._label} {'front end' if nic.kind == PLAIN else 'EFA'}",
             )

@@ -1,4 +1,4 @@
-"""The login node as Slurm's controller, and the settings with which it launches each entry's dynamic machines."""
+"""Makes the login node Slurm's controller, with the settings to launch the dynamic machines of each entry."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
-#: Types with this many vCPUs or more count as machines with two processors, as p4d and p5 are (EC2 user guide, instance types).
-#: For another type this may be wrong without harm: Slurm compares only the product of processors, cores and threads.
+#: Types with this many vCPUs or more count as machines with two processors, which p4d and p5 have (EC2 user guide, instance
+#: types). For other types, two processors may be wrong without harm: Slurm compares only the product of processors, cores and
+#: threads.
 _TWO_SOCKETS = 96
 
 
@@ -30,7 +31,7 @@ def started(  # noqa: PLR0913, PLR0917 - what a cluster is made of
     people: Sequence[LoginNode],
     needed: Sequence[pulumi.Resource],
 ) -> pulumi.Output[Machine]:
-    """Register the Slurm cluster of all entries with dynamic machines; return its controller once it accepts jobs."""
+    """Register the Slurm cluster of all entries with dynamic machines; return the controller once it accepts jobs."""
     sets = [
         _set(queue.name, one, pools[f"{queue.name}-{one.name}"])
         for queue in wanted.queues

@@ -21,25 +21,25 @@ _TARGETS = (
 
 
 def vpcs(found: Mapping[str, Subnet | None]) -> dict[str, Vpc]:
-    """Return the VPCs of the subnets that were found, by VPC id."""
+    """Return VPC id -> VPC for every VPC that contains one of the subnets in `found`."""
     return {subnet.vpc: _vpc(subnet.vpc) for subnet in found.values() if subnet is not None}
 
 
 def subnets(wanted: Aws) -> dict[str, Subnet | None]:
-    """Return the subnets that the stack file names, by id; None for those that do not exist."""
+    """Return id -> subnet for each subnet that the stack file names; None for a subnet that does not exist."""
     own = wanted.network.existing
     return {name: there(partial(_subnet, name)) for name in (own.public_subnet, own.private_subnet)} if own else {}
 
 
 def security_groups(wanted: Aws) -> dict[str, SecurityGroup | None]:
-    """Return the security groups that the stack file names, by id; None for those that do not exist."""
+    """Return id -> security group for each group that the stack file names; None for a group that does not exist."""
     groups = wanted.network.groups
     names = [name for name in groups.model_dump().values() if name] if groups else []
     return {name: there(partial(_group, name)) for name in names}
 
 
 def profiles(wanted: Aws) -> dict[str, Profile | None]:
-    """Return the instance profiles that the stack file names, by name; None for those that do not exist."""
+    """Return name -> instance profile for each profile in the stack file; None for a profile that does not exist."""
     names = [name for name in wanted.profiles.existing.model_dump().values() if name]
     return {name: there(partial(_profile, name)) for name in names}
 
@@ -70,9 +70,10 @@ def _subnet(name: str) -> Subnet:
 
 
 def _way_out(subnet: str, its_vpc: str) -> str:
-    """Return the target of a subnet's default route; empty if there is none.
+    """Return the target of a subnet's default route; empty if the subnet has no default route.
 
-    A subnet without an associated route table uses the VPC's main table; the look-up by such a subnet finds no table (EC2 API).
+    A subnet without an associated route table uses the VPC's main table; a look-up with such a subnet's id finds no table (EC2
+    API).
     """
     what = f"the route table of {subnet}"
     table = there(lambda: _table(what, lambda: ec2.get_route_table(subnet_id=subnet)))
@@ -105,7 +106,8 @@ def _rule(name: str) -> GroupRule:
         "vpc/getSecurityGroupRule:getSecurityGroupRule",
         lambda: vpc.get_security_group_rule(security_group_rule_id=name),
     )
-    # The provider writes a group of another account, in a peered VPC, as ACCOUNT/ID; none of this stack's machines is in it.
+    # The provider writes a group of another account, in a peered VPC, as ACCOUNT/ID; none of this stack's machines is in such a
+    # group.
     group = found.referenced_security_group_id or ""
     return GroupRule(
         out=found.is_egress,

@@ -1,4 +1,4 @@
-"""Security groups: traffic between nodes, to the login node, and to the file systems' ports.
+"""Security groups that allow traffic between nodes, to the login node, and to the file systems' ports.
 
 Only rules that name a group by its id match EFA's traffic, never rules that name a network (aws-ofi-nccl 663), so the nodes'
 group allows egress to itself by id. From outside, only SSH to the login node is open, from the configured networks.
@@ -24,9 +24,9 @@ class Groups(pulumi.ComponentResource):
     """Security groups of nodes, login node and storage, with their rules.
 
     Creates: three groups (two without file systems), and one rule for each peer and range of ports; nothing if the stack file
-    names existing groups. If the network is retained, so is the group of the file systems that stay in it, with the rules
-    by which their servers communicate.
-    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each id is known once its group's rules exist,
+    names existing groups. If the network is retained, the group of the file systems in the network is retained, too, with the
+    rules by which the file servers communicate.
+    Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each id is known once the group's rules exist,
     because FSx checks the rules when it creates a file system.
     """
 
@@ -85,7 +85,7 @@ class Groups(pulumi.ComponentResource):
         return storage
 
     def _lustre(self, storage: ec2.SecurityGroup, clients: dict[str, ec2.SecurityGroup], ports: tuple[int, int]) -> None:
-        """Let servers and clients open connections to each other."""
+        """Let Lustre servers and clients open connections to each other."""
         self._both_ways(storage, clients | {"itself": storage}, ports)
         for noun, peer in clients.items():
             self._let_in(noun, peer, "storage", storage, ports)

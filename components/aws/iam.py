@@ -1,10 +1,10 @@
 """IAM roles of machines: the login node publishes its host key, and Session Manager can reach every machine.
 
-If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines:
-those with the nodes' profile, or, if the stack file names that profile, those with the stack's tag. The provider generates the
-names of roles and profiles, so two stacks of one name share neither roles nor profiles nor the host key's SSM parameter.
-Profiles that the stack file names are used as they are; their owner decides what their roles may do. With such a profile, the
-login node's SSM parameter has the cluster's name.
+If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines.
+The policy recognizes this stack's machines by the nodes' profile or, if the stack file names that profile, by the stack's tag.
+The provider generates the names of roles and profiles, so two stacks of one name have different roles, profiles and SSM
+parameters for the host key. Profiles that the stack file names are used as they are; the profile's owner decides what its role
+may do. If the stack file names the login node's profile, the login node's SSM parameter has the cluster's name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from components.left_behind import this_stack
 from config.aws.model import Aws
 
 _SESSION_MANAGER = "AmazonSSMManagedInstanceCore"
-#: AWS's own policies, as awsome-distributed-training attaches them.
+#: AWS's managed policy for each right that a stack file can give to nodes, as awsome-distributed-training attaches them.
 _RIGHTS = {"s3-read": "AmazonS3ReadOnlyAccess", "ecr-pull": "AmazonEC2ContainerRegistryReadOnly"}
 
 #: A condition of a policy: {operator: {key: value}}.
@@ -44,9 +44,10 @@ def _service(region: str) -> str:
 class Iam(pulumi.ComponentResource):
     """Roles of login node and nodes.
 
-    Creates: two roles, each with Session Manager's policy and an instance profile, and a third role for login nodes beside
-    Slurm's controller; the login nodes' own policies. If the stack file names a profile, its machines get no new role.
-    Outputs: `login_profile`, `node_profile` (names of instance profiles, usable once their policies are attached);
+    Creates: two roles, each with Session Manager's policy and an instance profile, and a third such role if there are login
+    nodes beside Slurm's controller; the login nodes' own policies. If the stack file names a profile, no role is created for
+    the machines with that profile.
+    Outputs: `login_profile`, `node_profile` (names of instance profiles, known once the roles' policies are attached);
     `node_profile_arn`, None if other stacks may use that profile, too; `parameter`, name of the SSM parameter that the
     login node may write; `people_profile`, and `people_parameters` with one name for each additional login node.
     """
@@ -76,7 +77,7 @@ class Iam(pulumi.ComponentResource):
         self.register_outputs({"login_profile": self.login_profile, "node_profile": self.node_profile})
 
     def _nodes(self, own: str | None) -> tuple[pulumi.Output[str], pulumi.Output[_Condition]]:
-        """Set the nodes' profile; return the ARN of its role and the policy condition that only this stack's nodes meet.
+        """Set the nodes' profile; return its role's ARN and the policy condition that only this stack's nodes meet.
 
         For a profile that the stack file names, the ARN is empty if there are no dynamic machines.
         """
@@ -131,7 +132,7 @@ class Iam(pulumi.ComponentResource):
     def _usable(
         self, noun: str, role: iam.Role, profile: iam.InstanceProfile, *policies: pulumi.CustomResource
     ) -> pulumi.Output[str]:
-        """Return the name of a profile as an output that is known once all policies are attached to its role."""
+        """Return the name of a profile as an output that is known once all policies are attached to the profile's role."""
         attached = self._attached(noun, role, "session-manager", _SESSION_MANAGER)
         return after(profile.name, attached.id, *(each.id for each in policies))
 
@@ -186,7 +187,7 @@ def _elastic(wanted: Aws, account: str, subnet: str, node_role: str, ours: _Cond
         # Describe calls take no resource and, with few exceptions, no condition.
         *({"Effect": "Allow", "Action": one, "Resource": "*"} for one in seen),
         {"Effect": "Allow", "Action": "ec2:RunInstances", "Resource": start + held},
-        # Whoever may tag any running machine could give it this stack's tags and then terminate it.
+        # Tags may be set only at launch: otherwise the login node could tag any machine as this stack's and then terminate it.
         {"Effect": "Allow", "Action": "ec2:CreateTags", "Resource": start, "Condition": {"StringEquals": made}},
         {"Effect": "Allow", "Action": "ec2:TerminateInstances", "Resource": f"{ec2}:instance/*", "Condition": ours},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": node_role, "Condition": {"StringEquals": passed}},

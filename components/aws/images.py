@@ -1,7 +1,7 @@
 """Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the family, by its SSM parameter.
 
 The result is used only for new launch templates and new login nodes. Running machines keep their AMI, and a launch template
-keeps it for its new machines, too (`components.aws.compute`, `login_node`).
+keeps its AMI for new machines, too (`components.aws.compute`, `login_node`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _named(path: str, family: MachineImage, kind: str) -> str:
     name = family.parameter.format(kind)
     try:
         found = ssm.get_parameter(name=name)
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+    except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         raise pulumi.RunError(
             f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. The look-up needs the "
             f"right ssm:GetParameter; or set {path} to the id of an image."

@@ -13,19 +13,20 @@ from config.aws.model import Aws, Volume
 
 #: Tag of every resource except login nodes and Capacity Blocks; its value is the stack (with `/slurm` on Slurm's machines).
 STACK_TAG = "busbar:stack"
-#: Tag of a login node, so that it is not counted as a node; its value is the stack, with `/1`, `/2` ... on further login nodes.
+#: Tag of a login node, which lacks STACK_TAG so that nobody counts the login node as a node; the tag's value is the stack, with
+#: `/1`, `/2` ... on further login nodes.
 LOGIN_TAG = "busbar:login-of"
 
 
 def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
-    """Return the tags of the resource `noun`; they identify it in an account with several stacks."""
+    """Return the tags of the resource `noun`; they identify the resource in an account with several stacks."""
     return wanted.named(noun) | {STACK_TAG: this_stack()}
 
 
 def slurms_stack() -> str:
     """Return the value of `STACK_TAG` on machines that Slurm launches.
 
-    It differs from the value on the stack's own machines; otherwise a preview would count Slurm's machines among those.
+    The value differs from that on the stack's own machines; otherwise a preview would count Slurm's machines as the stack's.
     """
     return f"{this_stack()}/slurm"
 
@@ -35,13 +36,13 @@ class LaunchInputs:
     """Launch settings that are common to machines of one kind.
 
     Attributes:
-        subnet_id: their subnet.
-        group_id: their security group.
-        profile: their instance profile.
-        image: id of their image.
-        mounts: their file systems.
-        controller_key: public key of Slurm's controller, with which it joins dynamic nodes to the cluster; None without Slurm.
-        parameter: name of the SSM parameter to which they write their host key; empty for nodes.
+        subnet_id: the machines' subnet.
+        group_id: the machines' security group.
+        profile: the machines' instance profile.
+        image: id of the machines' image.
+        mounts: the file systems that the machines mount.
+        controller_key: public SSH key of Slurm's controller, which sets machines up over SSH; None without Slurm.
+        parameter: name of the SSM parameter to which a login node writes its host key; empty for nodes.
     """
 
     subnet_id: pulumi.Input[str]

@@ -1,7 +1,8 @@
 """The login nodes: the only machines with public addresses; from outside, they accept only SSH from configured networks.
 
 Each host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its
-id and key to an SSM parameter that only its role may write, and the program reads the parameter through the cloud's API.
+id and host key to an SSM parameter that only this machine's role may write, and the program reads the parameter through the
+cloud's API.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LoginNode(pulumi.ComponentResource):
     With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
 
     Creates: SSM parameter, instance, its Elastic IP address (if configured, for number 0 only), a Command that waits on the
-    operator's machine until the instance answers, and a Command that asks for the result of its first boot.
+    operator's machine until the instance answers, and a Command that asks for the result of the instance's first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -55,10 +56,10 @@ class LoginNode(pulumi.ComponentResource):
             f"{name}-host-key",
             name=parts.parameter,
             type="String",
-            insecure_value=_UNSET,  # not a secret: it would also hide every address in the same output
+            insecure_value=_UNSET,  # not a secret value, which would also hide every address in the same output
             description=f"Id and public host key of the login node of busbar cluster {wanted.name}",
             tags=stack_tags(wanted, f"{label}-host-key"),
-            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes it
+            opts=pulumi.ResourceOptions(parent=self, ignore_changes=["insecureValue", "value"]),  # the machine writes the value
         )
         place = {LOGIN_TAG: f"{this_stack()}/{number}" if number else this_stack()}
         known = pulumi.Output.all(mounts=parts.mounts, parameter=parts.parameter, key=parts.controller_key)

@@ -1,4 +1,4 @@
-"""The stack's VPC: the login node in a public subnet, the nodes in a private one, and S3 through a gateway endpoint.
+"""The stack's VPC: the login node in a public subnet, the nodes in a private subnet, and S3 through a gateway endpoint.
 
 Routes are separate resources, because FSx and the S3 endpoint write routes into the same tables.
 """
@@ -16,13 +16,13 @@ _ANYWHERE = "0.0.0.0/0"
 
 
 class Network(pulumi.ComponentResource):
-    """A VPC with a public subnet and one or two private ones, or an existing VPC.
+    """A VPC with a public subnet and one or two private subnets, or an existing VPC.
 
     Creates: VPC, second address range, internet gateway, NAT gateway with its address, two route tables with a route each,
     subnets and their associations, S3 gateway endpoint; nothing if the stack file names existing subnets.
     Outputs: `vpc_id`; `private_cidr`, the address range of the nodes' subnet; `public_subnet_id`, `private_subnet_id`,
-    `second_subnet_id` (None without a second zone), usable once their routes exist; `route_table_ids`, private and public
-    (empty for an existing network).
+    `second_subnet_id` (None without a second zone), each known once the subnet's routes exist; `route_table_ids`, private and
+    public (empty for an existing network).
     """
 
     vpc_id: pulumi.Output[str]
@@ -52,7 +52,7 @@ class Network(pulumi.ComponentResource):
 
     def _make(self) -> None:
         name, wanted = self._name, self._wanted
-        cidrs, zone = wanted.network, wanted.zone or ""  # `zone.chosen` has filled it in
+        cidrs, zone = wanted.network, wanted.zone or ""  # `zone.chosen` has set the zone
         kept = pulumi.ResourceOptions(parent=self, retain_on_delete=wanted.storage.stays)
         self._vpc = ec2.Vpc(
             f"{name}-vpc",

@@ -26,7 +26,8 @@ _POOL = "AWS::EC2::CapacityReservationPool"
 def judge(wanted: Aws) -> None:
     """Judge `wanted` by all rules except the suppressed ones, with the account's answers.
 
-    The account is not asked if `preflight` is false, or if a rule that needs no account finds an error.
+    The account is not asked if `preflight` is false, or if a rule that needs no account finds an error other than a
+    missing reservation.
 
     Raises:
         pulumi.RunError: with one sentence for each error; Capacity Blocks on offer follow if the stack file requests the list
@@ -43,13 +44,13 @@ def judge(wanted: Aws) -> None:
 
 
 def _gather(wanted: Aws) -> Facts:
-    """Return the facts that the rules need, from the account."""
+    """Ask the account, and return the facts that the rules need."""
     machines = [one for _, _, one in wanted.located]
     types = dict.fromkeys(one.type for one in machines)
     named = {one.purchase.reservation: one for one in machines if one.purchase.reservation}
     groups = {one.placement_group for one in machines if one.placement_group}
     unreserved = [one for one in machines if one.purchase.option in {ON_DEMAND, SPOT}]
-    # By quota, so that several entries that count towards the same quota need only one look-up.
+    # The keys are quotas: several entries that count towards the same quota need only one look-up.
     counted = {its: one for one in unreserved if (its := one.quota)}
     rooms = {its: there(partial(quota.limit, its)) for its in counted}
     used = {its: quota.used(one) for its, one in counted.items() if rooms[its] is not None}
@@ -147,7 +148,7 @@ def _image(image: str) -> Image:
 
 
 def _reservation(name: str, one: Machines) -> Reservation:
-    """Return the reservation with that id, of either kind; the rules check which kind the purchase option needs."""
+    """Return the reservation `name`, a Capacity Block or an on-demand reservation; the rules check whether its kind fits."""
     as_block = partial(
         ask,
         f"reservation {name}",

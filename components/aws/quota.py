@@ -1,8 +1,8 @@
 """Quotas and their use: Elastic IP addresses of a region, and vCPUs of a family of instance types.
 
 The provider has no look-up for a quota's use (CloudWatch, AWS/Usage), so this module counts the machines of the catalogue's
-types. The result is a lower bound: other types of the family and reservations without machines count towards the quota, too
-(EC2 user guide, "On-Demand Instance quotas").
+types. The result is a lower bound: types of the family that the catalogue lacks, and reservations without machines, count
+towards the quota, too (EC2 user guide, "On-Demand Instance quotas").
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def limit(name: str) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return a lower bound of the vCPUs that the whole account uses of the quota in this region."""
+    """Return a lower bound of the vCPUs that all machines of the account in this region use of the quota of `one`."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0
@@ -48,7 +48,7 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return the quota and the numbers of Elastic IP addresses, by region; nothing if the login node needs no such address."""
+    """Return region -> quota and numbers of Elastic IP addresses; empty if the login node needs no such address."""
     return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
 
 
@@ -61,7 +61,7 @@ def _elastic_ips(wanted: Aws) -> ElasticIps:
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
-    """Return the ids of all pending and running machines of `types`; with `lifecycles`, only those with one of these."""
+    """Return the ids of all pending and running machines of `types`; `lifecycles`, if set, limits them to these lifecycles."""
     filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
     if lifecycles:
         filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))

@@ -1,9 +1,10 @@
-"""The running nodes, as the account reports them, and those that an update would terminate.
+"""Finds the running nodes, as the account reports them, and judges the nodes that an update would terminate.
 
-They are found by the tag with the stack's name, and also by their instance profile if only this stack uses it, else by the tag
-with the cluster's name; login nodes have that tag, too, and are left out. Tags from their launch then tell their pool. The
-source is the account and not the state, so that machines of an update that failed halfway count, too. The provider's list of
-instances has no tags, so each tag needs a query. Nodes that start, stop or are stopped count as running.
+Nodes are found by the tag with the stack's name. They are also found by their instance profile if only this stack uses the
+profile, else by the tag with the cluster's name; login nodes have that tag, too, and are left out. The tags that a node got at
+launch then tell its pool. The source is the account and not the state, so that machines of an update that failed halfway count,
+too. The provider's list of instances has no tags, so each tag needs a query. Nodes that start, stop or are stopped count as
+running.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class Pool:
 
     Attributes:
         every: all running nodes of the pool.
-        same: those whose launch settings are still the stack file's.
-        stay: those of `same` whose index is still in the stack file.
-        typed: those of `every` whose type is the one in the stack file.
+        same: the nodes of `every` whose launch settings are still the stack file's.
+        stay: the nodes of `same` whose index is still in the stack file.
+        typed: the nodes of `every` whose type is still the stack file's.
     """
 
     every: Machines
@@ -56,21 +57,22 @@ class Pool:
 
 @dataclass(frozen=True)
 class Running:
-    """All running nodes of this stack, and those of each pool in the stack file."""
+    """All running nodes of this stack, and the running nodes of each pool in the stack file."""
 
     everybody: Machines
     pools: Mapping[str, Pool]
 
 
 def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[Running]:
-    """Return the running nodes; `profile_arn` is the profile that only this stack uses, None if others may use it."""
-    # Also by tag: when the stack changes to or from a profile of its own, machines with the old profile must be found.
+    """Return the running nodes; `profile_arn` is the profile that only this stack uses, None if other stacks may use it."""
+    # The stack's tag is always searched, too: after a change of the profile, machines with the old profile must be found.
     ways: list[_Filters] = [pulumi.Output.from_input({f"tag:{STACK_TAG}": [this_stack()]})]
     if profile_arn is None:
         ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
     else:
         ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
-    # Slurm's machines have the same profile or cluster's name, but Slurm terminates them. Login nodes have that name, too.
+    # Not counted are Slurm's machines, which have the same profile or cluster tag but which Slurm terminates, and login nodes,
+    # which have the same cluster tag.
     keys = [*([TOKEN_TAG] if wanted.slurm else []), *([LOGIN_TAG] if profile_arn is None else [])]
     others = _having(pulumi.Output.from_input({"tag-key": keys})) if keys else pulumi.Output.from_input({})
     everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), others=others).apply(
@@ -99,18 +101,18 @@ def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
     """Return True once the nodes that the stack file would terminate are judged.
 
     Raises:
-        pulumi.RunError: more of them would be replaced than `allowReplace` allows.
+        pulumi.RunError: more nodes would be replaced than `allowReplace` allows.
     """
     return running.apply(lambda its: _judge(wanted, its))
 
 
 def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[str, pulumi.Output[frozenset[str]]]) -> None:
-    """Judge, at a preview, the nodes that the engine replaces although the stack file does not ask for it.
+    """Judge, at a preview, the nodes that the engine replaces although no change of the stack file requires this.
 
     A preview knows the ids of the nodes that stay: `kept`, by pool. The program has no other way to learn of `--replace`.
 
     Raises:
-        pulumi.RunError: more of them would be replaced than `allowReplace` allows.
+        pulumi.RunError: more nodes would be replaced than `allowReplace` allows.
     """
 
     def judge(its: Running, kept: Mapping[str, frozenset[str]]) -> None:
@@ -121,7 +123,7 @@ def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[s
 
 
 def _having(filters: _Filters) -> pulumi.Output[Machines]:
-    """Return the machines that are not terminated or terminating and match all of these filters."""
+    """Return the machines that are not terminated or terminating and that match all of `filters`."""
     asked = filters.apply(lambda its: [ec2.GetInstancesFilterArgs(name=name, values=values) for name, values in its.items()])
     machines = ec2.get_instances_output(filters=asked, instance_state_names=list(ALIVE)).recover(_unseen)
     return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(

@@ -1,7 +1,7 @@
 """File systems: FSx for Lustre with folders that mirror S3, and FSx for OpenZFS for home folders.
 
-FSx checks the security group's rules when it creates a file system, so the rules must exist before. `onDestroy: refuse`
-protects only the file systems and the bucket; `retain` also keeps the resources that they need.
+FSx checks the security group's rules when it creates a file system, so the rules must exist earlier. `onDestroy: refuse`
+protects only the file systems and the bucket; `retain` also keeps the resources that file systems and bucket need.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Storage(pulumi.ComponentResource):
         )
 
     def _bucket(self, on_destroy: str) -> pulumi.Output[str]:
-        """Return the name of a private bucket, usable once public access is blocked."""
+        """Return the name of a private bucket as an output that is known once public access is blocked."""
         bucket = s3.Bucket(
             f"{self._name}-bucket",
             force_destroy=on_destroy == "delete",
@@ -130,7 +130,7 @@ class Storage(pulumi.ComponentResource):
         return after(bucket.bucket, closed.id, owned.id)
 
     def _home(self, home: Home) -> pulumi.Output[str]:
-        """Return the DNS name."""
+        """Return the DNS name of the file system for home folders."""
         if home.existing:
             there = fsx.OpenZfsFileSystem.get(f"{self._name}-home-existing", home.existing, opts=self._mine)
             place = pulumi.Output.all(its=there.dns_name, vpc=there.vpc_id, here=self._network.vpc_id)
@@ -155,7 +155,8 @@ class Storage(pulumi.ComponentResource):
             ),
             subnet_ids=[network.private_subnet_id, *([network.second_subnet_id] if two and network.second_subnet_id else [])],
             preferred_subnet_id=network.private_subnet_id if two else None,
-            # The public table, too: otherwise the login node loses its home folders when the file system's address moves.
+            # The public subnet's table is in the list, too: otherwise the login node loses its home folders when the file
+            # system's address moves.
             route_table_ids=list(network.route_table_ids) if two else None,
             security_group_ids=[self._group_id],
             automatic_backup_retention_days=home.backups_days,

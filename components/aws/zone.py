@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def chosen(wanted: Aws) -> Aws:
-    """Return `wanted` with its zone.
+    """Return `wanted` with a zone.
 
     Raises:
         pulumi.RunError: the stack file's values require a certain zone, no zone offers all types, or a look-up failed.
@@ -35,7 +35,7 @@ def chosen(wanted: Aws) -> Aws:
 
 
 def _present(wanted: Aws) -> str | None:
-    """Return the zone of the subnet that the stack file names or that this stack created; None without one."""
+    """Return the zone of the subnet that the stack file names or that this stack created; None if there is no such subnet."""
     own = wanted.network.existing
     if own:
         return _asked(f"subnet {own.private_subnet}", "getSubnet", lambda: _zone(ec2.get_subnet(id=own.private_subnet)))
@@ -74,7 +74,7 @@ def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
     """Return what the look-up `question` returns; `preflight: false` does not skip it."""
     try:
         return question()
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+    except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
         raise pulumi.RunError(
             f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the right {rights}; "

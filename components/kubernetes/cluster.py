@@ -1,4 +1,4 @@
-"""An existing Kubernetes cluster: one Command applies the stack's objects and waits for the pods; a destroy removes them."""
+"""An existing Kubernetes cluster: one Command applies the stack's objects and waits for pods; destroy removes the objects."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class KubernetesCluster(pulumi.ComponentResource):
 
     Creates: one Command on the machine that runs kubectl. In the cluster, the Command creates a namespace, a network definition
     for each rail, a service account with a role, and either an Indexed Job with a headless service or an MPIJob. If the stack
-    installs GPU Operator, Multus or whereabouts, a Command for each of these runs first.
+    installs GPU Operator, Multus or whereabouts, a separate Command installs each of these first.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of its cluster node and the
     address of the pod. If a pod is replaced, the identity changes. If `measure.run` is raised, the Command looks for the pods
-    again, and recreates missing ones.
+    again, and recreates missing pods.
     """
 
     planned: tuple[PlannedSet, ...]
@@ -81,7 +81,7 @@ class KubernetesCluster(pulumi.ComponentResource):
 
 
 def _asked(wanted: Kubernetes, documents: list[dict[str, Any]], labels: dict[str, str], measure: Measure) -> dict[str, Any]:
-    """Return the arguments for the program that applies the objects, beyond those that every program gets."""
+    """Return the arguments that only the program that applies the objects gets."""
     return {
         "server": wanted.server,
         "nodes": list(wanted.nodes),

@@ -1,4 +1,4 @@
-"""The machine that runs kubectl: the control plane's host over SSH, or the one that runs Pulumi."""
+"""The machine that runs kubectl: the control plane's host over SSH, or the machine that runs Pulumi."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KubectlHost(ABC):
     @property
     @abstractmethod
     def machines(self) -> tuple[Machine, ...]:
-        """The machines that SSH goes through to run kubectl, including the one with kubectl; their host keys are pinned."""
+        """The machines that SSH passes on its way to kubectl, and last the machine with kubectl; all host keys are pinned."""
 
     @property
     @abstractmethod
@@ -43,7 +43,7 @@ class KubectlHost(ABC):
         triggers: Sequence[Any] = (),
         delete: str | None = None,
     ) -> local.Command | remote.Command:
-        """Register a Command on this machine; its environment lacks its previous output, and its stderr is shown."""
+        """Register a Command on this machine; people see its stderr, and its environment lacks the previous stdout."""
         return self._command(
             name,
             create=create,
@@ -58,7 +58,7 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to where programs on this machine look for the name `there`; None if that needs no resource."""
+        """Copy the local `file` to where programs on this machine look for the name `there`; None if no resource is needed."""
 
     @abstractmethod
     def shell(self, there: str) -> str:
@@ -109,7 +109,7 @@ class ControlPlane(KubectlHost):
 
 @dataclass(frozen=True)
 class Here(KubectlHost):
-    """The machine that runs Pulumi; kubeconfig and credentials stay there and never enter a state."""
+    """The machine that runs Pulumi; kubeconfig and credentials stay on this machine and never enter a state."""
 
     named = "this machine"
 
@@ -132,7 +132,7 @@ class Here(KubectlHost):
         triggers: Sequence[Any],  # noqa: ARG002
         opts: pulumi.ResourceOptions,  # noqa: ARG002
     ) -> pulumi.Resource | None:
-        """Copy `file` to the user's cache, where the programs look for it."""
+        """Copy `file` to the user's cache, where the programs look for the copy."""
         kept(Path(file).read_bytes(), there)
         return None
 

@@ -1,4 +1,4 @@
-"""GPU Operator from a pinned chart: rendered on this machine, so that a preview shows its objects, and applied by kubectl."""
+"""Installs GPU Operator: this machine renders a pinned chart, so that a preview shows the objects, and kubectl applies them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def brought(  # noqa: PLR0913, PLR0917 - what to apply, and where
 
 
 def rendered(asked: GpuOperator) -> str:
-    """Return the output of `helm template` for the chart, without a cluster.
+    """Return the output of `helm template` for the chart; helm contacts no cluster.
 
     Raises:
         pulumi.RunError: helm is not installed, or it refuses the chart or the values.

@@ -19,7 +19,7 @@ _FRONT = "eth0"
 
 @dataclass(frozen=True)
 class Pods:
-    """Reach of a stack's pods.
+    """Reach of a stack's pods: how files are copied to the pods and commands run there.
 
     Attributes:
         host: the machine that runs kubectl.
@@ -46,7 +46,7 @@ class Pods:
     def contact(
         self, name: str, nodes: pulumi.Output[Any], ask: dict[str, Any], salt: pulumi.Output[str], opts: pulumi.ResourceOptions
     ) -> pulumi.Output[str]:
-        """Contact the pods of `nodes`; return the JSON line with their facts. A changed `salt` causes another contact."""
+        """Contact the pods of `nodes`; return the JSON line with the pods' facts. A changed `salt` causes another contact."""
         look = remote_scripts.read("kubernetes_contact")
 
         def program(nodes: Sequence[Any], salt: str) -> str:
@@ -71,9 +71,9 @@ class Pods:
         triggers: Sequence[Any],
         opts: pulumi.ResourceOptions,
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to the machine that runs kubectl; the next run copies it into the pod."""
+        """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # Copy only once the pods exist: before that, the check that the cluster is the right one has not passed.
+        # Copy only once the pods exist: earlier, the check has not passed that kubectl uses the right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -1,4 +1,4 @@
-"""Installs Multus and whereabouts: this machine fetches and checks their vendors' manifests, and kubectl applies them."""
+"""Installs Multus and whereabouts: this machine fetches and checks the vendors' manifests, and kubectl applies them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _pods(which: str, asked: SecondaryNetworks) -> secondary_networks.Pods:
     return secondary_networks.Pods(asked.image(which), RELEASES[which].arguments, asked.pull_secret)
 
 
-def _one(  # noqa: PLR0913, PLR0917 - as above
+def _one(  # noqa: PLR0913, PLR0917 - what to apply, and where
     name: str,
     which: str,
     wanted: Kubernetes,

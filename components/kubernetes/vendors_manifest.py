@@ -1,4 +1,4 @@
-"""A vendor's manifest on a cluster: its copy on the machine that runs kubectl, and the Command that applies or removes it."""
+"""Installs a vendor's manifest: copies it to the machine that runs kubectl, where a Command applies or removes it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manifests import objects, ours, vendors
 
 @dataclass(frozen=True)
 class Part:
-    """A vendor's manifest, such as the one of GPU Operator.
+    """A vendor's manifest, such as GPU Operator's.
 
     Attributes:
         name: part of file names and labels.
@@ -30,7 +30,10 @@ class Part:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Labels of the manifest's objects. The ranks' objects have others, so their removal leaves the manifest's objects."""
+        """Labels of the manifest's objects.
+
+        The ranks' objects have other labels, so removing the ranks' objects keeps the manifest's objects.
+        """
         mine = ours.labels(pulumi.get_stack())["app.kubernetes.io/instance"]
         return {"app.kubernetes.io/instance": mine, "app.kubernetes.io/part-of": f"busbar-{self.name}"}
 
@@ -45,7 +48,10 @@ def applied(  # noqa: PLR0913, PLR0917 - what to apply, and where
     measure: Measure,
     parent: pulumi.Resource,
 ) -> pulumi.Resource:
-    """Register the Command that applies `found`, a manifest's objects; `ask` has the arguments of this part's program alone."""
+    """Register the Command that applies `found`, a manifest's objects.
+
+    `ask` has the arguments that only the program of this part gets.
+    """
     text = objects.text(found)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     there = f"busbar-{part.name}-{digest}.yaml"

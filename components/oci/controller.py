@@ -1,4 +1,4 @@
-"""The login node as Slurm's controller: its permissions in the tenancy, and how it launches each pool's dynamic nodes."""
+"""Makes the login node Slurm's controller: grants permissions in the tenancy, and describes each pool's dynamic nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Starts:
 class Rights(pulumi.ComponentResource):
     """Permissions of the controller to launch and terminate machines in the stack's compartment.
 
-    Creates: a dynamic group whose only member is the login node, and its policy in the compartment.
+    Creates: a dynamic group whose only member is the login node, and the group's policy in the compartment.
     Outputs: none; the controller can launch machines once `resources` exist.
     """
 
@@ -93,10 +93,10 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     needed: Sequence[pulumi.Resource],
     opts: pulumi.ResourceOptions,
 ) -> pulumi.Output[Machine]:
-    """Register the Slurm cluster of `pools`; return its controller once it accepts jobs."""
+    """Register the Slurm cluster of `pools`; return the controller once it accepts jobs."""
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
-    # These differ from the tags of the stack's own machines: otherwise a preview would count Slurm's machines among those.
+    # These tags differ from those of the stack's own machines: else a preview would count Slurm's machines as the stack's.
     # The user's tags are passed separately: they may change, and the controller must still find machines with the old tags.
     tags = {OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
     given = {"compartment": wanted.compartment, "tags": tags, "more_tags": wanted.tags}

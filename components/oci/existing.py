@@ -36,7 +36,7 @@ class Found:
 
 
 def looked_up(wanted: Oci) -> Found:
-    """Return the nodes' network; if the stack creates it, with the stack file's values.
+    """Return the nodes' network; if the stack creates the network, return the stack file's values.
 
     Raises:
         pulumi.RunError: a subnet does not exist, or may not be looked up.
@@ -45,9 +45,9 @@ def looked_up(wanted: Oci) -> Found:
     if own is None:
         return Found(wanted, wanted.search_domain)
     public, private = _subnet("publicSubnet", own.public_subnet), _subnet("privateSubnet", own.private_subnet)
-    # New file systems admit clients in `vcn`; with existing subnets, that is the range of the nodes' subnet.
+    # New file systems admit clients in `vcn`; with existing subnets, `vcn` is the range of the nodes' subnet.
     cidrs = {"public": public.cidr_block, "private": private.cidr_block, "vcn": private.cidr_block}
-    # The rules must still see which keys the stack file sets.
+    # The rules read which keys the stack file sets, so the copy must not lose this information.
     network = Network.model_construct(wanted.network.model_fields_set, **{**dict(wanted.network), **cidrs})
     return Found(wanted.model_copy(update={"network": network}), private.subnet_domain_name or "", private.vcn_id)
 
@@ -55,7 +55,7 @@ def looked_up(wanted: Oci) -> Found:
 def _subnet(key: str, name: str) -> core.GetSubnetResult:
     try:
         return core.get_subnet(subnet_id=name)
-    except Exception as error:  # noqa: BLE001 - the SDK raises no other
+    except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         raise pulumi.RunError(
             f"oci.network.existing.{key} is {name}, which could not be looked up: {reason(error)}. Is the subnet in this "
             f"region? The look-up needs the right to {_RIGHT}."
@@ -63,7 +63,7 @@ def _subnet(key: str, name: str) -> core.GetSubnetResult:
 
 
 def subnets(wanted: Oci) -> dict[str, Subnet]:
-    """Return the account's data on the subnets that the stack file names, by OCID."""
+    """Return OCID -> the account's data on the subnet, for each subnet that the stack file names."""
     own = wanted.network.existing
     pairs = {"publicSubnet": own.public_subnet, "privateSubnet": own.private_subnet} if own else {}
     return {name: _facts(name, _subnet(key, name)) for key, name in pairs.items()}
@@ -101,7 +101,7 @@ def _way_out(name: str, found: core.GetSubnetResult) -> str | None:
 
 
 def _security_lists(name: str, found: core.GetSubnetResult) -> dict[str, Any]:
-    """Return the subnet's security lists by OCID, without those in another compartment, which the provider cannot list."""
+    """Return OCID -> security list of the subnet; the provider cannot list security lists in other compartments."""
     lists = look_up(
         "oci",
         f"the security lists of {name}",

@@ -25,8 +25,8 @@ class Images(pulumi.ComponentResource):
     """The images that the pools name.
 
     Creates: for each Marketplace image, an agreement and a subscription, which are free and are deleted with the stack; for
-    each other image, a custom image with the shapes of its pools, billed by its size until the stack is deleted.
-    Outputs: `ocids`, by name, usable once the compartment may launch the image on those shapes.
+    each image from Object Storage, a custom image with the shapes of its pools, billed by its size until the stack is deleted.
+    Outputs: `ocids`, name -> OCID, known once the compartment may launch the image on the shapes of its pools.
     """
 
     ocids: dict[str, pulumi.Output[str]]
@@ -64,7 +64,7 @@ class Images(pulumi.ComponentResource):
             display_name=row.name,
             freeform_tags=stack_tags(wanted),
             image_source_details=core.ImageImageSourceDetailsArgs(
-                # No `source_image_type`: it is for QCOW2 and VMDK, but these images have the vendor's own format.
+                # `source_image_type` is not set: it is for QCOW2 and VMDK, but these images have the vendor's own format.
                 source_type="objectStorageUri",
                 source_uri=row.url,
                 operating_system=IMAGES[row.family].operating_system,

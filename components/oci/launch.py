@@ -17,10 +17,10 @@ from components.oci.tagged_machines import stack_tags
 from components.slurm.first_boot import software
 from config.oci.model import MADE_FOR, Oci, Pool
 
-#: Networks of the rails, by what assigns their addresses: first boot (`ifcfg`) or the image's agent (oci-hpc; seed 000, section
-#: 1-1). Like first boot, the agent uses 192.168.0.0/16 if the image has no rdma_network.json.
+#: Networks of the rails, by what assigns the rails' addresses: first boot (`ifcfg`) or the image's agent (oci-hpc; seed 000,
+#: section 1-1). Like first boot, the agent uses 192.168.0.0/16 if the image has no rdma_network.json.
 _RAIL_CIDRS = {"ifcfg": ("192.168.0.0/16",), "agent": ("10.224.0.0/12", "192.168.0.0/16")}
-BOOT_VPUS_PER_GB = 30  # oci-hpc since 2.11
+BOOT_VPUS_PER_GB = 30  # as in oci-hpc since version 2.11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +28,10 @@ class LaunchInputs:
     """What the nodes need from other parts of the cluster.
 
     Attributes:
-        subnet_id: their subnet.
-        mounts: file systems that they mount; None if there are none.
-        images: OCIDs of the images that the stack file names, by name.
-        controller_key: public key of Slurm's controller, with which it joins dynamic nodes to the cluster; None without Slurm.
+        subnet_id: the nodes' subnet.
+        mounts: file systems that the nodes mount; None without file systems.
+        images: name -> OCID, for each image that the stack file names.
+        controller_key: public SSH key of Slurm's controller, which sets dynamic nodes up over SSH; None without Slurm.
     """
 
     subnet_id: pulumi.Input[str]
@@ -48,7 +48,7 @@ def tags(wanted: Oci, pool: Pool) -> dict[str, str]:
 def details(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> core.InstanceConfigurationInstanceDetailsArgs:
     """Return the instance configuration of the nodes of `pool`."""
     launch = core.InstanceConfigurationInstanceDetailsLaunchDetailsArgs(
-        # With several possible domains, each cluster network names its own domain.
+        # With several possible availability domains, each cluster network names its own availability domain.
         availability_domain=None if pool.fallback_domains else place.availability_domain,
         compartment_id=wanted.compartment,
         freeform_tags=wanted.all_tags,
@@ -82,7 +82,7 @@ def _keys(wanted: Oci, pool: Pool, parts: LaunchInputs) -> pulumi.Input[str]:
 
 
 def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pulumi.Input[str]:
-    """Return the user data of the nodes of `pool`, in base64; without file systems, it does not depend on other resources."""
+    """Return the user data of the nodes of `pool`, in base64; without file systems, this text depends on no resource."""
     if parts.mounts is None:
         return _user_data(wanted, pool, place, ())
     return parts.mounts.apply(lambda found: _user_data(wanted, pool, place, found))
@@ -90,7 +90,7 @@ def user_data(wanted: Oci, pool: Pool, place: Place, parts: LaunchInputs) -> pul
 
 def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...]) -> str:
     slurm = software(pool.family.slurm, wanted.slurm, scratch=LOCAL_DISKS, toolkit=TOOLKIT) if pool.dynamic else None
-    # Slurm's controller is in the public subnet.
+    # Slurm's controller is in the public subnet, so dynamic nodes trust that subnet.
     front = (wanted.network.private, *((wanted.network.public,) if slurm else ()))
     trusted = (*front, *(_RAIL_CIDRS[pool.family.rdma] if pool.cluster_network else ()))
     own = wanted.container if not pool.dynamic else None
@@ -101,14 +101,14 @@ def _user_data(wanted: Oci, pool: Pool, place: Place, mounts: tuple[Mount, ...])
 
 
 def plugins(pool: Pool) -> dict[str, str]:
-    """Return the states of the agent's plugins by name.
+    """Return name -> state of the agent's plugins.
 
     The vendor's RDMA plugins are enabled if they assign the rails' addresses. They are disabled if first boot assigns the
     addresses, because plugins and first boot would conflict, or if the nodes are in no cluster network.
     """
     rdma = "ENABLED" if pool.cluster_network and pool.family.rdma == "agent" else "DISABLED"
     return {
-        "OS Management Service Agent": "DISABLED",  # it holds the package manager's lock during first boot
+        "OS Management Service Agent": "DISABLED",  # this plugin holds the package manager's lock during first boot
         "Compute HPC RDMA Authentication": rdma,
         "Compute HPC RDMA Auto-Configuration": rdma,
         "Compute RDMA GPU Monitoring": rdma,

@@ -24,7 +24,7 @@ from config.measure import Measure
 from config.oci.model import Oci
 
 _ED25519, _KEY_BYTES = b"\0\0\0\x0bssh-ed25519\0\0\0\x20", 32
-_CONSOLE_BYTES = 1024 * 1024  # the API returns no more
+_CONSOLE_BYTES = 1024 * 1024  # the API returns at most this much
 
 
 class LoginNode(pulumi.ComponentResource):
@@ -32,8 +32,8 @@ class LoginNode(pulumi.ComponentResource):
 
     With Slurm, number 0 is the controller, and higher numbers are additional login nodes.
 
-    Creates: instance, a Command that waits for the instance on the operator's machine, its console history, and a Command that
-    asks for the result of its first boot.
+    Creates: instance, a Command that waits on the operator's machine until the instance answers, the instance's console
+    history, and a Command that asks for the result of the instance's first boot.
     Outputs: `instance_id`; `machine`, with its public IPv4 address and host key; `private_address`.
     """
 
@@ -120,7 +120,8 @@ def user_data(
     """Return a login node's user data, in base64.
 
     Slurm's controller and each login node beside it also mount the home folders and accept connections from the nodes. The
-    controller accepts other login nodes before any exist, because changed user data would replace the controller.
+    controller accepts connections from other login nodes before any exist, because changed user data would replace the
+    controller.
     """
     trusted = (wanted.network.private, *(() if wanted.network.existing else (wanted.network.public,)))
     if wanted.slurm is None or mounts is None:
@@ -144,7 +145,7 @@ def _encoded(boot: LoginBoot) -> str:
 
 
 def _host_key(instance: str, console: str) -> str:
-    """Return the last host key that first boot wrote to the console, whose text survives reboots.
+    """Return the last host key that first boot wrote to the console; the console's text survives reboots.
 
     The kernel writes to the console, too, and may cut or change a line, so a key counts only if it is complete and appears
     twice.
@@ -161,7 +162,7 @@ def _host_key(instance: str, console: str) -> str:
 
 
 def _is_ed25519(kind: str, encoded: str) -> bool:
-    """Tell whether these words are a complete public key (RFC 8709, section 4): two strings, each preceded by its length."""
+    """Tell whether `kind` and `encoded` are a complete public key (RFC 8709, section 4: two strings, each after its length)."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except binascii.Error:

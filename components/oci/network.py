@@ -1,4 +1,4 @@
-"""The VCN: a public subnet for login nodes, and for nodes a private one, which by default accepts all traffic from the VCN.
+"""The VCN: a public subnet for login nodes, and a private subnet for nodes, which by default accepts all traffic from the VCN.
 
 Source: seed 000 (oracle-japan/ocitutorials), the network at the end of that tutorial.
 """
@@ -76,7 +76,7 @@ class Network(pulumi.ComponentResource):
             ],
             opts=pulumi.InvokeOutputOptions(depends_on=[vcn]),
         )
-        # If the cloud agent assigns the rails' addresses, it assigns none without a route to the Oracle Services Network.
+        # On images whose cloud agent assigns the rails' addresses, the agent needs a route to the Oracle Services Network.
         to_services = core.ServiceGateway(
             f"{name}-sgw",
             compartment_id=compartment,
@@ -118,7 +118,7 @@ class Network(pulumi.ComponentResource):
                     description="unreachable hosts, path MTU",
                 ),
                 *_ingress_slurm(wanted, cidrs.private),
-                # The controller sets up further login nodes over SSH; they are in its subnet and use its Slurm.
+                # The controller sets up further login nodes over SSH; they are in the controller's subnet and use its Slurm.
                 *([_ingress_ssh(cidrs.public), *_ingress_slurm(wanted, cidrs.public)] if wanted.people else []),
             ],
             egress_security_rules=[_egress_all()],
@@ -187,7 +187,7 @@ def _ingress_slurm(wanted: Oci, source: str) -> list[core.SecurityListIngressSec
 
 
 def _ingress_private(wanted: Oci) -> list[core.SecurityListIngressSecurityRuleArgs]:
-    """Return the private subnet's ingress rules; they open the ports of its file systems even if `ingress` is ssh."""
+    """Return the private subnet's ingress rules; the rules open the file systems' ports even if `ingress` is ssh."""
     vcn = wanted.network.vcn
     if wanted.network.ingress == "all":
         why = "MPI and NCCL use any port between nodes"

@@ -19,7 +19,7 @@ from config.oci.model import Oci
 from config.oci.model import Pool as WantedPool
 from config.slurm import in_jobs, job_folder
 
-#: The vendor allows half an hour, and another half hour for every twenty nodes (oci-hpc:locals.tf).
+#: Create timeout: the vendor allows half an hour, and another half hour for every twenty nodes (oci-hpc:locals.tf).
 _MINUTES_PER_TWENTY_NODES = 30
 #: Delete timeout: the provider's default for a single instance. Its default for a cluster network, 20 minutes, is too short for
 #: bare metal (terraform-provider-oci 8.28.0: core_instance_resource.go).
@@ -40,8 +40,8 @@ class Pool(pulumi.ComponentResource):
     """A cluster network of GPU nodes.
 
     Creates: instance configuration; cluster network, if there are nodes.
-    Outputs: `configuration`; `made`, the running nodes. After an update, any number other than the configured one is an error,
-    because the vendor bills the running nodes but the ring needs all of them.
+    Outputs: `configuration`; `made`, the running nodes. After an update, it is an error if more or fewer nodes run than
+    configured: the vendor bills the running nodes, but the ring needs exactly the configured number.
     """
 
     made: pulumi.Output[NodeSet]
@@ -65,7 +65,8 @@ class Pool(pulumi.ComponentResource):
             display_name=f"{label}-node",
             source="NONE",
             instance_details=details(wanted, pool, place, parts),
-            # Only new nodes use a changed configuration; the pool must refer to the new one before the old one can be deleted.
+            # Only new nodes use a changed configuration. The old configuration can be deleted once the pool refers to the new
+            # one.
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=False),
         )
         if not pool.nodes:
@@ -163,7 +164,7 @@ def _nodes(
     The nodes are ordered by fault domain, then by name, so that neighbours in the ring are near each other.
     """
     running = [member for member in members if member.state == "RUNNING"]
-    # A preview lists the machines that run now; before the pool grows or shrinks, their number may differ.
+    # A preview lists the machines that run now; before the pool grows or shrinks, their number may not be the configured one.
     if len(running) != pool.nodes and not (running and pulumi.runtime.is_dry_run()):
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
@@ -175,7 +176,7 @@ def _nodes(
 
 
 def node_set(pool: WantedPool, nodes: Sequence[Node], ocids: Sequence[str]) -> NodeSet:
-    """Return the node set of a pool: its nodes, and an identity that follows from their OCIDs."""
+    """Return the node set of a pool: its nodes, and an identity that follows from `pool` and `ocids`."""
     return NodeSet(pool.name, tuple(nodes), identity(pool, ocids))
 
 

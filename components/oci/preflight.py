@@ -1,4 +1,4 @@
-"""Asks the account for facts before anything is created: where machines go, and whether they are offered there."""
+"""Asks the account for facts before anything is created: where the machines go, and whether that location offers them."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _staying(wanted: Oci, facts: Facts, domain: str) -> frozenset[str]:
 
 
 def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; if it fails, raise the error of `look_up`."""
+    """Return what `ask` returns; if `ask` fails, raise the error of `look_up`."""
     return look_up("oci", what, right, ask)
 
 
@@ -145,10 +145,10 @@ def _image(compartment: str, image: str) -> Image | None:
 
 
 def _newest(compartment: str, login: Login) -> str | None:
-    """Return the newest platform image of the login node's family that supports its shape; None if there is none.
+    """Return the newest platform image of the login node's family that supports the login node's shape; None without one.
 
-    Images for GPUs, minimal images and images for Arm are left out. So are the compartment's own images, which the list has,
-    too: only a platform image is in no compartment.
+    Images for GPUs, minimal images and images for Arm are left out. The compartment's own images, which the list also has, are
+    left out, too: only a platform image is in no compartment.
     """
     family = login.family
     found = _ask(
@@ -210,10 +210,11 @@ def _existing(wanted: Oci) -> Facts:
 
 
 def _strays(wanted: Oci, found: list[Any]) -> list[str]:
-    """Return the display names of this stack's machines in `found` that are replaced or deleted unless a pool has their name.
+    """Return the display names of this stack's machines in `found`; an update ends the machines whose name no pool has.
 
-    Another `oci.name` replaces a new VCN, whose DNS label it is, and so all machines in it. Machines of another name may also
-    belong to a stack of the same name elsewhere; the state tells.
+    A changed `oci.name` replaces a VCN that the stack created, because `oci.name` is the VCN's DNS label, and so replaces all
+    machines in the VCN. Machines with another `oci.name` may also belong to a stack whose state is elsewhere and that has this
+    stack's name. So only machines with another `oci.name` that are in this stack's state count.
     """
     mine = [one for one in found if (one.freeform_tags or {}).get(OWNER) == wanted.name]
     others = [one for one in found if (one.freeform_tags or {}).get(OWNER) not in {None, wanted.name}]

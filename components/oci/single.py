@@ -1,4 +1,4 @@
-"""One bare-metal GPU instance by itself: no cluster network, no instance configuration."""
+"""One bare-metal GPU instance, without a cluster network and without an instance configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Single(pulumi.ComponentResource):
     """One GPU instance.
 
     Creates: instance, if one is configured.
-    Outputs: `made`, its one node.
+    Outputs: `made`, a node set with this instance.
     """
 
     made: pulumi.Output[NodeSet]
@@ -69,9 +69,10 @@ class Single(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(
                 parent=self,
                 custom_timeouts=pulumi.CustomTimeouts(create=create_timeout(1), update=create_timeout(1), delete=DELETE),
-                # Another shape, image or volume replaces the machine. Capacity is scarce, so the old machine is terminated
-                # first. The provider would also replace a machine for another key or first boot, and would change the image
-                # of a running machine; so these changes are ignored for a machine that stays.
+                # A changed shape, image or volume replaces the machine. Capacity is scarce, so the old machine is terminated
+                # before the new one is created. The provider would also replace a machine if the key or the first boot
+                # changes, and would change the image of a running machine. So changes of `metadata` and `sourceDetails`
+                # are ignored for a machine that stays.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
                 hooks=never_twice(

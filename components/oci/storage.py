@@ -1,4 +1,4 @@
-"""The vendor's file systems: File Storage (NFS) for home folders or shared software, and Lustre for data.
+"""OCI's file systems: File Storage (NFS) for home folders or shared software, and Lustre for data.
 
 The private subnet's rules admit clients, and first boot mounts what `mounts` lists. Sources: oci-hpc:fss.tf, lustre.tf.
 """
@@ -16,7 +16,7 @@ from components.oci.preflight import Place
 from components.oci.tagged_machines import stack_tags
 from config.oci.model import Export, Home, Lustre, Oci
 
-#: The provider's own defaults for Lustre file systems (terraform-provider-oci 8.28.0, lustre_file_storage).
+#: Timeouts: the provider's defaults for Lustre file systems (terraform-provider-oci 8.28.0, lustre_file_storage).
 _CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
 #: Export path, independent of the mount point: an export set accepts a file system only once, so the path cannot change.
 _EXPORT = "/files"
@@ -25,8 +25,8 @@ _EXPORT = "/files"
 class Storage(pulumi.ComponentResource):
     """File systems, ready to be mounted.
 
-    Creates: file system, mount target and export; Lustre file system. Existing ones are only read: the engine never deletes a
-    resource that it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
+    Creates: file system, mount target and export; Lustre file system. Existing file systems are only read: the engine never
+    deletes a resource that it has read (pulumi 3.259.0: pkg/resource/deploy/step.go, DeleteStep).
     Outputs: `mounts`, known once all file systems can be mounted.
     """
 

@@ -1,4 +1,4 @@
-"""This stack's tags, and the cluster networks and instances with these tags that are not terminating or terminated."""
+"""Defines this stack's tags, and finds cluster networks and instances with these tags, except terminating and terminated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GONE = frozenset({"TERMINATING", "TERMINATED"})
 
 
 def stack_tags(wanted: Oci) -> dict[str, str]:
-    """Return the tags of the stack's resources; they distinguish them from those of stacks with another name.
+    """Return the tags of the stack's resources; they distinguish the resources from other stacks' resources.
 
     Nodes of cluster networks lack the tag `STACK`.
     """
@@ -27,7 +27,7 @@ def stack_tags(wanted: Oci) -> dict[str, str]:
 def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
     """Return this stack's resources that are not terminating or terminated.
 
-    A resource without the stack's tag counts as one of the stack `untagged`.
+    A resource without the stack's tag counts as a resource of the stack `untagged`.
     """
     mine = pulumi.get_stack()
     return [one for one in found if one.state.upper() not in _GONE and (one.freeform_tags or {}).get(STACK, untagged) == mine]
@@ -46,7 +46,8 @@ async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
 
 
 async def _asked(function: str, result: type, compartment: str, label: str) -> Any:
-    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the call, not an output.
+    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the look-up, not an
+    # output.
     arguments = {"compartmentId": compartment, "displayName": label}
     return await pulumi.runtime.invoke_async(
         f"oci:Core/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults(), result

@@ -1,7 +1,7 @@
-"""Programs that run as text on the standard input of `python3 -`, on other machines or the operator's: standard library only.
+"""Programs that are sent as text to the standard input of `python3 -`, and that use only the standard library.
 
-Those for other machines run with Python 3.6 or later. A program's text is sent with a call of its `main` appended, so the
-machine needs no file, and no argument has to be quoted for a shell.
+They run on other machines or on the operator's machine. Programs for other machines run with Python 3.6 or later. A program's
+text is sent with a call of its `main` appended, so the machine needs no file, and no argument has to be quoted for a shell.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-#: A program may import other files of this folder. `read` then puts their text before the program's own.
+#: A program may import other files of this folder. `read` then puts the text of these files before the program's own text.
 _PART = re.compile(r"^from components\.remote_scripts\.(\w+) import .*\n", re.MULTILINE)
 #: Command that runs a program: isolated mode without site-packages, so that no user's environment affects the program.
 PYTHON = "python3 -IS -"
@@ -20,7 +20,7 @@ PYTHON = "python3 -IS -"
 
 @dataclass(frozen=True)
 class Program:
-    """One program as text. Its file is read while resources are registered, not later in an output's callback.
+    """One program as text. The program's file is read while resources are registered, not later in an output's callback.
 
     Attributes:
         source: the program without a call, after the text of every file that it imports.
@@ -34,7 +34,7 @@ class Program:
 
 
 def read(name: str) -> Program:
-    """Return the program of that name in this folder."""
+    """Return the program `name` of this folder."""
     return Program("\n\n".join(_parts(name, set())))
 
 

@@ -20,7 +20,7 @@ _ENDS_S = 10
 
 
 def main(program: str, ask: Dict[str, Any]) -> None:
-    """Start `program`, or stop it; print whether it is running, or exit with a message.
+    """Start `program`, which is the exporter, or stop it; print whether the exporter is running, or exit with a message.
 
     `ask` has `exporter` (whether the exporter is to run), `port`, and `readers` (the networks that may read).
     """
@@ -46,7 +46,7 @@ def main(program: str, ask: Dict[str, Any]) -> None:
 
 
 def _end() -> None:
-    """Stop the exporter whose pid is noted, unless another process has that pid by now."""
+    """Stop the exporter whose pid is in the file `pid`, unless another process has that pid by now."""
     try:
         with open(os.path.join(FOLDER, "pid")) as source:
             pid = int(source.read())

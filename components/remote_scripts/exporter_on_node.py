@@ -23,7 +23,7 @@ _USER = "busbar-rdma"
 #: The firewall rules that OCI's Ubuntu images restore at boot (cloudinit.steps.trust).
 _RULES = "/etc/iptables/rules.v4"
 _TIMEOUT_S = 60
-#: The first systemd release with DynamicUser= in the form used here (NEWS, 235); for older ones, `_user` creates the user.
+#: The first systemd release with DynamicUser= in the form used here (NEWS, 235); for older releases, `_user` creates the user.
 _DYNAMIC = 235
 #: The unit file, as a template of `str.format`.
 TEXT = """[Unit]
@@ -60,10 +60,10 @@ WantedBy=multi-user.target
 
 
 def main(program: str, ask: Dict[str, Any]) -> None:
-    """Install `program`, or remove it; print whether it is installed, or exit with a message.
+    """Install `program`, which is the exporter, or remove it; print whether the exporter is installed, or exit with a message.
 
-    `ask` has `exporter` (whether it is to be installed), `port`, and `readers` (networks that may read, besides the head
-    node's SSH client).
+    `ask` has `exporter` (whether the exporter is to be installed), `port`, and `readers` (networks that may read, besides the
+    head node's SSH client).
     """
     if not ask["exporter"]:
         _remove(ask["port"])

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Dict, List
 
-#: Nodes that are contacted at the same time.
+#: How many nodes are contacted at the same time.
 _WINDOW = 32
 _TIMEOUT_S = 180
 _SSH = [
@@ -28,11 +28,11 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
     """Run `program` on all nodes and print one JSON line, or exit with one sentence that names the nodes where it failed.
 
     Args:
-        nodes: {name, address} of each; the first is this machine, the head node.
+        nodes: {name, address} of each node; the first node is this machine, the head node.
         program: Python program that installs or removes the exporter on one node.
         there: whether the nodes have the exporter afterwards.
     """
-    # This machine's SSH client may read the counters. It is the jump host or, without one, the operator's machine.
+    # This machine's SSH client may read the counters. That client is the jump host or, without one, the operator's machine.
     client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
     def run_on(number: int) -> str:
@@ -54,7 +54,7 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
 
 
 def _failure(argv: List[str], program: str) -> str:
-    """Run `argv` with `program` as its standard input; return why it failed, empty if it did not."""
+    """Run `argv` with `program` as its standard input; return why `argv` failed, or an empty text after a success."""
     try:
         done: Any = subprocess.run(
             argv, input=program.encode(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=_TIMEOUT_S, check=False

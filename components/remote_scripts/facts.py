@@ -1,6 +1,6 @@
 """Prints the facts of one machine as one JSON line: GPUs, RDMA devices, the front-end network and the folder of MPI.
 
-It changes nothing on the machine.
+The program changes nothing on the machine.
 """
 
 import glob
@@ -30,7 +30,7 @@ def main(address: str, mpi: List[str]) -> None:
 
 
 def _hca(name: str) -> List[Any]:
-    """Return [name, line rate in Gbit/s, interface, whether its port is active, driver]."""
+    """Return the facts of an RDMA device: [name, line rate in Gbit/s, interface, whether the port is active, driver]."""
     base = "/sys/class/infiniband/" + name
     rate = re.match(r"(\d+)", _read(base + "/ports/1/rate"))
     netdevs = _entries(base + "/device/net")
@@ -40,7 +40,7 @@ def _hca(name: str) -> List[Any]:
 
 
 def _front(address: str) -> Dict[str, str]:
-    """Return interface and network of the front end: those of `address`, else those of the default route.
+    """Return the front-end interface and its network: the interface that has `address`, else the default route's interface.
 
     Behind NAT, no interface has `address`; a loopback interface is the last choice, because other nodes cannot use it.
     """

@@ -1,8 +1,8 @@
 """Makes first contact with the nodes from the operator's machine: waits for them, learns or checks host keys, asks for facts.
 
-If there are several nodes, it creates a key pair on the head node if that has none, and authorizes the public key on every
-node; no private key leaves a machine. It prints one JSON line below 64 KiB, or exits with a message that names every missing
-node and its last answer.
+If there are several nodes, the program creates a key pair on the head node, unless the head node has a key pair, and authorizes
+the public key on every node; no private key leaves a machine. The program prints one JSON line below 64 KiB, or exits with a
+message that names every missing node and that node's last answer.
 """
 
 import json
@@ -28,11 +28,11 @@ _GROUPS = 16
 
 
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
-    """Wait for `nodes` ({name, address}, host_key if it is pinned), join them and print the line, or exit with a message.
+    """Wait for `nodes` ({name, address}, host_key if pinned), authorize keys there and print the line, or exit with a message.
 
     A host key that is not pinned is learned on the jump host, over the cloud's private network.
 
-    `ask` has `user` and `timeout_s`; `accept`, a public key of the operator's that every node must accept; `hcas`, the rails
+    `ask` has `user` and `timeout_s`; `accept`, the operator's public key, which every node must accept; `hcas`, the rails
     that must be up; `authenticated`, whether 802.1X must also have authenticated those rails; `first_boot`, whether cloud-init
     must have finished; `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`,
     globs of Open MPI's folder for that program; `row`, the name of the shape, and the number and the model of the GPUs that
@@ -92,18 +92,18 @@ def line(nodes: List[Node], seen: List[Seen]) -> str:
 
 
 class Waiting:
-    """Asks all nodes in turn, so that silent nodes do not delay the others; one failed node soon ends the wait for all."""
+    """Asks all nodes in turn, so that silent nodes do not delay other nodes; one failed node soon ends the wait for all."""
 
     def __init__(self, nodes: List[Node], way: Way) -> None:
         self._nodes, self._way, self._deadline = nodes, way, way.deadline
         self._last = {}  # type: Dict[str, str]
-        # ^ each node's last answer, by name
+        # ^ a node's name -> its last answer
         self._found = {}  # type: Dict[str, Seen]
         self._lock = threading.Lock()
         self._turns = queue.Queue()  # type: queue.Queue[Node]
 
     def end(self, window: int) -> List[Seen]:
-        """Return the report of every node, in order, or exit with the names of the missing ones."""
+        """Return the report of every node, in order, or exit with the names of the missing nodes."""
         for node in self._nodes:
             self._note(node, "no contact yet")
             self._turns.put(node)

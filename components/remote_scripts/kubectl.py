@@ -7,13 +7,13 @@ import subprocess
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
-#: Container of the pods, and their home folder.
+#: Name of the container in the pods, and the container's home folder.
 CONTAINER, HOME = "ranks", "/busbar"
 _TIMEOUT_S = 30
 
 
 class Answer(NamedTuple):
-    """Exit status of a call (124: timed out), its standard output and error."""
+    """Exit status of a kubectl call (124: timed out), and the call's standard output and error."""
 
     status: int
     out: str
@@ -21,7 +21,7 @@ class Answer(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The last line of standard error, or of standard output if that is empty, without the prefix that kubectl adds."""
+        """The last line of standard error (if that is empty, of standard output), without the prefix that kubectl adds."""
         lines = [line for line in (self.err or self.out).strip().splitlines() if not line.startswith("command terminated")]
         return (lines or [f"exit status {self.status}"])[-1].replace("Error from server ", "")[:500]
 
@@ -54,7 +54,7 @@ class Kubectl:
         return Answer(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
 
     def get(self, *words: str) -> Any:
-        """Return the object or the list that `kubectl get` finds, as data; None if there is none.
+        """Return the object or the list that `kubectl get` finds, as data; None if nothing is found.
 
         On an error, exit with a message. A list without objects may be None, or have no items.
         """
@@ -95,14 +95,14 @@ def brought(name: str) -> str:
 
 
 def pods_of(kubectl: Kubectl, selector: str) -> List[Dict[str, Any]]:
-    """Return the pods that are not being deleted, the newest first."""
+    """Return the pods that match `selector` and are not being deleted, the newest first."""
     found = (kubectl.get("pods", "--selector", selector) or {}).get("items", [])
     kept = [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
     return sorted(kept, key=lambda pod: str(pod["metadata"]["creationTimestamp"]), reverse=True)
 
 
 def on_node(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
-    """Return the running pod of a node; None if there is none."""
+    """Return the running pod of a node; None if no pod runs there."""
     there = [pod for pod in pods if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running"]
     return there[0] if there else None
 

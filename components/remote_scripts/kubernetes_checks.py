@@ -1,4 +1,4 @@
-"""Checks, before anything is created, that a cluster is the intended one and has what a stack's pods need."""
+"""Checks, before anything is created, that a cluster is the intended cluster and has what a stack's pods need."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ _NEEDED = (
     ("patch", "roles.rbac.authorization.k8s.io"),
     ("patch", "rolebindings.rbac.authorization.k8s.io"),
 )
-#: Permissions that the user needs for the object that creates the pods, by its kind.
+#: Permissions that the user needs for the object that creates the pods, by the object's kind.
 _JOBS = {
     "job.batch": (("patch", "jobs.batch"), ("delete", "jobs.batch"), ("patch", "services")),
     "mpijob.kubeflow.org": (("patch", "mpijobs.kubeflow.org"), ("delete", "mpijobs.kubeflow.org"), ("delete", "pods")),
@@ -26,7 +26,7 @@ _GROUPS = (("k8s.cni.cncf.io", "Multus"), ("whereabouts.cni.cncf.io", "whereabou
 
 
 def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a message unless the cluster is the intended one and can run the pods."""
+    """Exit with a message unless the cluster is the intended cluster and can run the pods."""
     refuse_other(kubectl, ask)
     _refuse_nodes(kubectl, ask)
     if ask["rails"]:

@@ -1,6 +1,6 @@
 """Makes first contact with a stack's pods from the machine that runs kubectl, and lets the first pod start ranks in all pods.
 
-It prints the same JSON line as first contact over SSH, or exits with a message that names every faulty pod.
+The program prints the same JSON line as first contact over SSH, or exits with a message that names every faulty pod.
 """
 
 import json
@@ -29,11 +29,11 @@ exec {home}/kubectl --namespace {namespace} exec --stdin "$pod" --container rank
 
 
 def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
-    """Contact the pods of `nodes` ({name, address}) and print the line.
+    """Contact the pods of `nodes` ({name, address}) and print the JSON line.
 
-    `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `host_key` of this machine, `devices`
-    (RDMA devices of the rails), `rails` (their interfaces in a pod), `rdma` (the requested mode), `gpus`, `facts` (the program
-    that each pod runs) and `mpi` (globs of Open MPI's folder for that program).
+    `ask` has `kubectl` (how it finds the cluster), `namespace`, `pods` (the pods' selector), `host_key` of this machine,
+    `devices` (RDMA devices of the rails), `rails` (the rails' interfaces in a pod), `rdma` (the requested RDMA mode), `gpus`,
+    `facts` (the program that each pod runs) and `mpi` (globs of Open MPI's folder for that program).
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     pods = pods_of(kubectl, ask["pods"])
@@ -60,7 +60,7 @@ def main(nodes: List[Dict[str, str]], ask: Dict[str, Any]) -> None:
 
 
 def _look(kubectl: Kubectl, node: Dict[str, str], pod: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts of one pod, or its fault."""
+    """Return the facts of one pod, or the pod's fault."""
     call = "\n\nmain(**json.loads({!r}))\n".format(json.dumps({"address": node["address"], "mpi": ask["mpi"]}))
     answer = kubectl.inside(pod, "python3 -IS -", stdin=ask["facts"] + call, timeout_s=_COPY_S)
     if answer.status != 0:
@@ -71,7 +71,7 @@ def _look(kubectl: Kubectl, node: Dict[str, str], pod: str, ask: Dict[str, Any])
 
 
 def _wrong(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str, Any]) -> str:
-    """Return the fault of a pod; empty if it has none."""
+    """Return the fault of a pod; empty if the pod has no fault."""
     if facts["gpus"] != ask["gpus"]:
         return "nvidia-smi shows {} GPUs, but kubernetes.gpus is {}".format(facts["gpus"], ask["gpus"])
     if not facts["mpi"]:
@@ -80,7 +80,7 @@ def _wrong(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str, Any
 
 
 def _wrong_rdma(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str, Any]) -> str:
-    """Return why the rails' RDMA devices cannot be used in a pod; empty if they can."""
+    """Return why the rails' RDMA devices cannot be used in a pod; empty if they can be used."""
     mode = kubectl.inside(pod, "rdma system")
     shared = mode.status == 0 and "netns shared" in mode.out
     if shared and ask["rdma"] != "shared":
@@ -103,7 +103,10 @@ def _wrong_rdma(kubectl: Kubectl, pod: str, facts: Dict[str, Any], ask: Dict[str
 
 
 def _of_rails(facts: Dict[str, Any], ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the facts with only the rails' devices; without devices, NCCL uses sockets on the rails' interfaces."""
+    """Return the facts with only the rails' devices; for rails without devices, the front end is the rails' interfaces.
+
+    NCCL then uses sockets on these interfaces.
+    """
     kept = [hca for hca in facts["hca"] if hca[0] in ask["devices"]]
     front = facts["front"] if ask["devices"] or not ask["rails"] else ",".join(ask["rails"])
     return dict(facts, hca=kept, front=front)

@@ -1,7 +1,8 @@
 """Copies the runner's files out of a pod, to the machine that runs kubectl, and later into the next pod.
 
 A pod's home folder is deleted with the pod. So the files of a measurement or a search are copied to
-`~/.busbar/kubernetes/CLUSTER` while it runs and when it ends: if the pod is evicted, the transcript is not lost.
+`~/.busbar/kubernetes/CLUSTER` while the measurement or search runs and when it ends: if the pod is evicted, the transcript is
+not lost.
 """
 
 import base64
@@ -15,12 +16,13 @@ from typing import Any, Dict, List
 
 from components.remote_scripts.kubectl import HOME, Kubectl
 
-#: Kinds of requests whose results are evidence. The results of other kinds are not kept: a new pod produces them again.
+#: Kinds of requests whose results are evidence. Results of other kinds are not copied: a new pod can produce such results
+#: again.
 _KINDS = ("measure", "search")
 _EVERY_S, _COPY_S = 15.0, 60
 #: Number of finished runs, the newest ones, that are copied to a new pod.
 _GIVEN_BACK = 16
-#: Paths below the runner's folder that are kept: files of a run, and the looks that the next run starts with.
+#: Paths below the runner's folder that are copied: files of a run, and the looks that the next run starts with.
 _PATH = re.compile(r"(runs/[0-9A-Za-z]+|looks)/[A-Za-z0-9_.-]+")
 #: Program for the pod: prints the new and changed files of some folders, as {path: [size, time, base64]}.
 _TAKE = """
@@ -37,7 +39,7 @@ for folder in asked["folders"]:
             found[path] = [seen.st_size, seen.st_mtime, base64.b64encode(source.read()).decode()]
 print(json.dumps(found))
 """
-#: Program for the pod: writes the given files that do not exist yet.
+#: Program for the pod: writes those files of its standard input that do not exist yet.
 _GIVE = """
 import base64, json, os, sys
 os.umask(0o077)
@@ -52,7 +54,7 @@ for path, data in json.load(sys.stdin).items():
 
 
 class Evidence:
-    """Context manager that keeps the evidence of one request while it runs."""
+    """Context manager that copies the evidence of one request out of the pod while the request runs."""
 
     def __init__(self, kubectl: Kubectl, cluster: str, pod: str, request: Dict[str, Any]) -> None:
         self._kubectl, self._pod = kubectl, pod
@@ -65,7 +67,7 @@ class Evidence:
 
     @property
     def kept(self) -> str:
-        """The folder of this request's kept files; empty if there are none."""
+        """The folder with the copies of this request's files; empty if there are no copies."""
         folder = os.path.join(self.folder, "runs", self._run)
         return folder if self._run and os.path.isdir(folder) else ""
 
@@ -89,7 +91,7 @@ class Evidence:
             self.take()
 
     def take(self) -> str:
-        """Copy new and changed files out of the pod; return why that failed, empty if it did not."""
+        """Copy new and changed files out of the pod; return why the copying failed, empty after a success."""
         asked = {"folders": ["runs/" + self._run, "looks"], "known": self._known}
         answer = self._kubectl.inside(self._pod, _python(_TAKE), json.dumps(asked), _COPY_S)
         if answer.status != 0:
@@ -104,7 +106,7 @@ class Evidence:
         return ""
 
     def give_back(self) -> None:
-        """Copy the kept files of earlier runs to a pod that lacks them; a failure is only reported."""
+        """Copy the saved files of earlier runs to a pod that lacks these files; a failure is only reported."""
         listed = self._kubectl.inside(self._pod, "ls ~/.busbar/runs 2>/dev/null || true")
         missing = [run for run in _newest(os.path.join(self.folder, "runs")) if run not in listed.out.split()]
         files = {}
@@ -127,7 +129,7 @@ def _names(folder: str) -> List[str]:
 
 
 def _newest(folder: str) -> List[str]:
-    """Return the newest finished runs; an interrupted run starts from the beginning when it is requested again."""
+    """Return the newest finished runs; interrupted runs are left out, because a new request starts them from the beginning."""
     ended = [run for run in _names(folder) if os.path.exists(os.path.join(folder, run, "line.json"))]
     return sorted(ended, key=lambda run: os.path.getmtime(os.path.join(folder, run, "line.json")))[-_GIVEN_BACK:]
 

@@ -1,8 +1,8 @@
-"""Applies a vendor's manifest to a cluster without changing anybody else's objects; removes its objects by their labels.
+"""Applies a vendor's manifest to a cluster without changing foreign objects; removes the manifest's objects by their labels.
 
-In every function, `ask` has `file` (name of the manifest's file here), `definitions` (names of its custom resource
+In every function, `ask` has `file` (name of the manifest's file here), `definitions` (names of the manifest's custom resource
 definitions), `objects` ([kind, name, namespace] of each object; objects that others need come first) and `labels` (the
-stack's, which all objects have). `whose` is the manifest's name in messages.
+stack's labels, which all objects have). `whose` is the manifest's name in messages.
 """
 
 import json
@@ -20,11 +20,11 @@ def _within(namespace: str) -> List[str]:
 
 
 def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
-    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty if there are none."""
+    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty without such objects."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
         answer = kubectl("get", kind, name, *_within(namespace), "--output", "json", "--ignore-not-found")
-        # kubectl also fails if the cluster does not know the kind yet; then there is no such object.
+        # kubectl also fails if the cluster does not know the kind yet; then the cluster has no such object.
         if answer.status != 0 or not answer.out.strip():
             if "(Forbidden)" in answer.err:
                 sys.exit(f"the kubeconfig's user may not read {kind}, which {whose} includes (RBAC): {answer.why}")

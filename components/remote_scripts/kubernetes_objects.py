@@ -1,7 +1,7 @@
-"""Applies a stack's objects to a cluster and waits until every pod runs with all its rails; called with `remove`, removes them.
+"""Applies a stack's objects to a cluster and waits until every pod runs with all its rails; with `remove`, removes the objects.
 
-It uses server-side apply without force, after a check for objects of the same names: an object without the stack's labels is
-never changed. It prints one JSON line, or exits with a message.
+The program uses server-side apply without force, after a check for objects of the same names: an object without the stack's
+labels is never changed. The program prints one JSON line, or exits with a message.
 """
 
 import json
@@ -15,7 +15,7 @@ from components.remote_scripts.kubernetes_pending import events, events_seen, wh
 
 _PAUSE_S = 1.0
 _REMOVE_S = 120
-#: Kinds of objects that the cluster itself creates for other objects or about them, and removes with them.
+#: Kinds of objects that the cluster itself creates for or about other objects, and removes with those objects.
 _DERIVED = ("events", "events.events.k8s.io", "endpoints", "endpointslices.discovery.k8s.io", "pods.metrics.k8s.io")
 #: The objects that the cluster itself creates in every namespace.
 _OF_EVERY_NAMESPACE = ("configmap kube-root-ca.crt", "serviceaccount default")
@@ -28,9 +28,10 @@ def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
     `ask` has `kubectl` (how it finds the cluster), `server`, `namespace`, `nodes`, `gpus`, `gpu_resource`, `rails` (names of
-    their interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and its value), `pods` (their
-    selector), `job` (kind of the object that creates them), `former` ([kind, name] of objects that a job of another kind left),
-    `template` (annotation of the job and its value), `objects` ([kind, name] of each), `manifest` (YAML) and `timeout_s`.
+    the rails' interfaces in a pod), `image`, `labels` of the stack, `way` (annotation of the namespace and the annotation's
+    value), `pods` (the pods' selector), `job` (kind of the object that creates the pods), `former` ([kind, name] of objects
+    that a job of another kind left), `template` (annotation of the job and the annotation's value), `objects` ([kind, name] of
+    each object), `manifest` (YAML) and `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -64,7 +65,7 @@ def _is_ours(found: Dict[str, Any], ask: Dict[str, Any]) -> bool:
 
 
 def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Exit with a message if an object with the name of one of our objects is not ours."""
+    """Exit with a message if an object that is not the stack's has the kind and name of one of the stack's objects."""
     foreign = []
     for kind, name in ask["objects"]:
         found = kubectl.get(kind, name)
@@ -124,7 +125,7 @@ def _apply(kubectl: Kubectl, manifest: str) -> None:
 
 
 def _running(kubectl: Kubectl, ask: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Return the pods in the nodes' order once all run with all rails, or exit with the reason why a pod does not run."""
+    """Return the pods in the nodes' order once all pods run with all rails, or exit with the reason why a pod does not run."""
     deadline = time.monotonic() + ask["timeout_s"]
     old = events_seen(kubectl)
     last = {}  # type: Dict[str, str]
@@ -166,7 +167,7 @@ def _no_pod(kubectl: Kubectl, ask: Dict[str, Any]) -> str:
 
 
 def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
-    """Return the running and ready pod of a node; None if there is none."""
+    """Return the running and ready pod of a node; None if the node has no such pod."""
     for pod in pods:
         ready = [one for one in pod["status"].get("conditions", []) if one["type"] == "Ready" and one["status"] == "True"]
         if pod["spec"].get("nodeName") == node and pod["status"].get("phase") == "Running" and ready:
@@ -175,7 +176,7 @@ def _live(pods: List[Dict[str, Any]], node: str) -> Optional[Dict[str, Any]]:
 
 
 def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the line's entry for a pod; exit with a message if a rail is missing: Multus may report no error."""
+    """Return the line's entry for a pod; exit with a message if a rail is missing, because Multus may report no error."""
     text = pod["metadata"].get("annotations", {}).get("k8s.v1.cni.cncf.io/network-status", "[]")
     held = {one.get("interface"): (one.get("ips") or [""])[0] for one in json.loads(text)}
     lacking = [name for name in ask["rails"] if not held.get(name)]
@@ -192,7 +193,7 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove all objects with all our labels, and the namespace if it is ours and `_strangers` finds nothing in it."""
+    """Remove all objects with all labels of the stack, then the stack's own namespace if `_strangers` finds nothing in it."""
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     space = kubectl.get("namespace", ask["namespace"])
     if space is None:
@@ -217,9 +218,9 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _strangers(kubectl: Kubectl) -> List[str]:
-    """Return the namespace's objects of all kinds that are not the cluster's; ours are deleted already.
+    """Return the namespace's objects of all kinds, except the cluster's own; the stack's objects are deleted already.
 
-    If the cluster does not list all of them, the result says so: objects that nobody has seen may be somebody's.
+    If the cluster does not list all objects, the result says so, because the unlisted objects may be somebody's.
     """
     known = kubectl("api-resources", "--namespaced=true", "--verbs=list", "--output=name")
     kinds = ",".join(kind for kind in known.out.split() if kind not in _DERIVED)

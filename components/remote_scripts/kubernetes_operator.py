@@ -1,7 +1,7 @@
-"""Applies GPU Operator's objects to a cluster and waits until the nodes offer their GPUs; called with `remove`, removes them.
+"""Applies GPU Operator's objects to a cluster and waits until the nodes offer their GPUs; with `remove`, removes the objects.
 
-Like `kubernetes_objects`, it uses server-side apply without force and never changes foreign objects. It prints one JSON line,
-or exits with a message.
+Like `kubernetes_objects`, this program uses server-side apply without force and never changes foreign objects. The program
+prints one JSON line, or exits with a message.
 """
 
 import json
@@ -21,7 +21,8 @@ def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
     `ask` has what `kubernetes_manifest` needs, and `kubectl` (how it finds the cluster), `server`, `namespace` (the
-    operator's), `way` (annotation of the namespace and its value), `nodes`, `gpus`, `gpu_resource` and `timeout_s`.
+    operator's), `way` (annotation of the namespace and the annotation's value), `nodes`, `gpus`, `gpu_resource` and
+    `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -40,7 +41,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _offered(kubectl: Kubectl, ask: Dict[str, Any]) -> Dict[str, int]:
-    """Return how many GPUs each node offers once all offer enough, or exit with the reason why the operator's pods wait."""
+    """Return how many GPUs each node offers once all nodes offer enough, or exit with why the operator's pods wait."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     while True:
         known = {node["metadata"]["name"]: node for node in (kubectl.get("nodes") or {}).get("items", [])}

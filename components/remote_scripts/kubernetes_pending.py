@@ -34,7 +34,7 @@ def events_seen(kubectl: Kubectl) -> Set[str]:
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
     """Return why a pod does not run, and the number of seconds after which waiting is useless; None if waiting may always help.
 
-    Events in `old` are older than the update, which may have removed their cause: a node retries within some seconds.
+    Events in `old` are older than the update, which may have removed the events' cause: a node retries within some seconds.
     """
     status = pod["status"]
     for one in status.get("conditions", []):
@@ -56,7 +56,7 @@ def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old:
 
 
 def events(kubectl: Kubectl, selector: str = "") -> List[Dict[str, Any]]:
-    """Return the namespace's events, or those that match a field selector."""
+    """Return the namespace's events, or only the events that match the field selector `selector`."""
     chosen = ("--field-selector", selector) if selector else ()
     return list((kubectl.get("events", *chosen) or {}).get("items", []))
 

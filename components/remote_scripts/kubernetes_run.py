@@ -1,7 +1,8 @@
 """Runs a command in the pod of one node, from the machine that runs kubectl; standard input and output are the command's.
 
-Files that a stack copied to this machine are first copied into the pod if it lacks them, and the runner's files of a
-measurement are copied out. If the pod terminates, the answer is the reason, in the form of a refusal by the runner.
+Before the command runs, the files that a stack copied to this machine are copied into the pod if the pod lacks them. The
+runner's files of a measurement are copied out of the pod. If the pod terminates, the answer is the reason, in the form of a
+refusal by the runner.
 """
 
 import json
@@ -20,8 +21,8 @@ _SCHEMA = 2
 def main(ask: Dict[str, Any]) -> None:
     """Run the `command` of `ask`.
 
-    `ask` also has `kubectl` (how it finds the cluster), `namespace`, `pods` (their selector), `node`, `files` (to copy into the
-    pod) and `cluster` (name of the folder that keeps the files of the cluster's measurements).
+    `ask` also has `kubectl` (how it finds the cluster), `namespace`, `pods` (the pods' selector), `node`, `files` (to copy into
+    the pod) and `cluster` (name of the folder that keeps the files of the cluster's measurements).
     """
     given = sys.stdin.buffer.read()
     request = _request(given)
@@ -68,7 +69,7 @@ def _gone(said: str, node: str, kept: str, host: str) -> str:
 
 
 def _request(given: bytes) -> Dict[str, Any]:
-    """Return the runner's request if the command's input is one; otherwise an empty dictionary."""
+    """Return the runner's request if the command's input is a request; otherwise an empty dictionary."""
     try:
         found = json.loads(given.decode() or "{}")
     except ValueError:
@@ -84,7 +85,7 @@ def _refuse(asked: Dict[str, Any], why: str) -> None:
 
 
 def bring(kubectl: Kubectl, pod: str, files: List[str]) -> None:
-    """Copy the files that the pod lacks; their names contain hashes of their contents."""
+    """Copy the files that the pod lacks; a file's name contains a hash of its content, so the name is enough to compare."""
     for name in files:
         there = f"{HOME}/{name}"
         if kubectl.inside(pod, f"test -s {there}").status == 0:

@@ -1,7 +1,8 @@
-"""Applies the objects of Multus or whereabouts and waits until its pods run on all nodes; called with `remove`, removes them.
+"""Applies the objects of Multus or whereabouts and waits until their pods run on all nodes; with `remove`, removes the objects.
 
-It uses server-side apply without force and never changes foreign objects. If anything uses the network, nothing is removed: a
-pod with a secondary network would lose it at its next start. It prints one JSON line, or exits with a message.
+The program uses server-side apply without force and never changes foreign objects. If anything uses the network, nothing is
+removed: a pod with a secondary network would lose this network at the pod's next start. The program prints one JSON line, or
+exits with a message.
 """
 
 import json
@@ -17,7 +18,7 @@ _PAUSE_S = 1.0
 #: Multus and whereabouts have no readiness probe. A pod that fails exits within this time. A pod that runs longer has written
 #: the node's configuration.
 _STEADY_S = 4.0
-#: Annotations of pods with an additional network, or with another default network (Multus, docs/configuration.md).
+#: Annotations of pods with an additional network, or with a default network of their own (Multus, docs/configuration.md).
 _ASKED = ("k8s.v1.cni.cncf.io/networks", "v1.multus-cni.io/default-network")
 _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 
@@ -27,7 +28,7 @@ def main(ask: Dict[str, Any]) -> None:
 
     `ask` has what `kubernetes_manifest` needs, and: `kubectl` (how it finds the cluster); `server` (address of the API server);
     `title` and `name` of the software; `daemon_set`, which puts the software on the nodes, and its `namespace`; `way` (an
-    annotation of the daemon set and its value); `nodes`; `timeout_s`.
+    annotation of the daemon set and the annotation's value); `nodes`; `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:
@@ -47,7 +48,7 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Return once a pod runs on every node and none has restarted for some seconds, or exit with the nodes that fail."""
+    """Return once a pod runs on every node and no pod has restarted for some seconds, or exit with the nodes that fail."""
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     restarts = {}  # type: Dict[str, int]
     since = time.monotonic()
@@ -101,7 +102,7 @@ def _restarts(pod: Dict[str, Any]) -> int:
 
 
 def _said(kubectl: Kubectl, pods: List[Dict[str, Any]], nodes: List[str]) -> str:
-    """Return the last log line of a pod on one of these nodes: Multus exits with status 0 even on errors, but logs them."""
+    """Return the last log line of a pod on one of `nodes`: Multus exits with status 0 even on errors, but logs each error."""
     for pod in pods:
         if pod["spec"].get("nodeName") in nodes:
             lines = kubectl("logs", pod["metadata"]["name"], "--tail=1").out.strip()
@@ -122,12 +123,12 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             flush=True,
         )
         return
-    # Foreground deletion: Multus removes its configuration from a node only when its pod terminates.
+    # Foreground deletion: Multus removes its configuration from a node only when Multus's pod there terminates.
     remove_manifest(kubectl, ask, ask["title"], "--cascade=foreground")
 
 
 def _users(kubectl: Kubectl, name: str) -> List[str]:
-    """Return the definitions and pods that may use the software `name`; a definition without configuration is one of them."""
+    """Return the definitions and pods that may use the software `name`; definitions without a configuration may use it."""
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
     # A kind that the cluster does not know has no objects.
