@@ -14,6 +14,7 @@ from typing import Any, Dict, List, Optional
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONF = "/etc/slurm/slurm.conf"
+_UNITS = "/etc/systemd/system"
 _TIMEOUT_S = 20
 #: Version 22.05 is the first one that supports control groups version 2.
 _CGROUPS_2 = (22, 5)
@@ -40,7 +41,8 @@ def facts() -> Dict[str, Any]:
         "memory_mib": int(counted.get("RealMemory", 0)),
         "devices": sorted(int(name[6:]) for name in os.listdir("/dev") if re.match(r"nvidia\d+$", name)),
         "cgroups": _cgroups(),
-        "first_line": _first_line(),
+        "first_line": _first_line(_CONF),
+        "running": _running(),
     }
 
 
@@ -65,10 +67,19 @@ def _cgroups() -> int:
     return 1 if all(os.path.exists(f"/sys/fs/cgroup/{name}/tasks") for name in ("freezer", "devices", "cpuset")) else 0
 
 
-def _first_line() -> Optional[str]:
-    """Return the first line of slurm.conf; None if the file does not exist."""
+def _running() -> Dict[str, Optional[str]]:
+    """Return the running daemons of Slurm, and for each the first line of its unit file in /etc; None if there is no such file.
+
+    A node that gets its configuration from its controller (configless Slurm) runs slurmd without a slurm.conf.
+    """
+    found = [name for name in ("slurmctld", "slurmd") if _status(["systemctl", "is-active", "--quiet", name]) == 0]
+    return {name: _first_line(f"{_UNITS}/{name}.service") for name in found}
+
+
+def _first_line(path: str) -> Optional[str]:
+    """Return the first line of a file; None if the file does not exist."""
     try:
-        with open(_CONF, encoding="utf-8", errors="replace") as source:
+        with open(path, encoding="utf-8", errors="replace") as source:
             return source.readline().rstrip("\n")
     except OSError:
         return None

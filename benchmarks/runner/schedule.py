@@ -81,6 +81,11 @@ def problems_of(node: Node, its: Facts, request: Schedule) -> List[str]:
     found = []
     if its["first_line"] not in (None, slurm_conf.MARK):
         found.append(f"{node.name} already has its own Slurm cluster ({slurm_conf.CONF}/slurm.conf), which is left as it is")
+    found += [
+        f"{node.name} runs {daemon} of another Slurm cluster, which is left as it is"
+        for daemon, unit in its["running"].items()
+        if unit != slurm_conf.MARK
+    ]
     if its["slurm_uid"] is None:
         found.append(f"{node.name} has no user slurm, which Slurm's packages create")
     if not its["root"]:

@@ -39,6 +39,9 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
         sys.exit("the login node has no {}, which first boot installs".format(", ".join(lacks)))
     if facts["first_line"] not in (None, slurm_conf.MARK):
         sys.exit(f"{slurm_conf.CONF}/slurm.conf of the login node is another cluster's, and is left as it is")
+    others = [daemon for daemon, unit in facts["running"].items() if unit != slurm_conf.MARK]
+    if others:
+        sys.exit("the login node runs {} of another cluster, which is left as it is".format(" and ".join(others)))
     if not os.path.exists(KEY):
         os.makedirs(os.path.dirname(KEY), mode=0o755, exist_ok=True)
         subprocess.run(

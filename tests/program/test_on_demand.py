@@ -35,6 +35,7 @@ FACTS = {
     "devices": [],
     "cgroups": 1,
     "first_line": None,
+    "running": {},
 }
 IDENTITY = json.dumps({"public_key": "ssh-ed25519 AAAA busbar-controller", "region": "us-rehearsed-1", "facts": FACTS})
 WAITS = "no test job has run yet; on the login node: cd /home/.busbar && sbatch nccl-test.sh"

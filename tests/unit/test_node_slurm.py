@@ -66,6 +66,7 @@ def test_a_node_reports_its_names_processors_memory_gpus_and_versions():
         "devices": [2, 10],
         "cgroups": 0,
         "first_line": None,
+        "running": {},
     }
 
 
@@ -128,6 +129,14 @@ def test_the_first_line_of_slurm_conf_is_reported(node):
     assert slurm_facts.facts()["first_line"] == "# Written by busbar"
     node.conf.write_text("")
     assert slurm_facts.facts()["first_line"] == ""
+
+
+def test_a_running_daemon_is_reported_with_the_first_line_of_its_unit_file(node, monkeypatch, tmp_path):
+    monkeypatch.setattr(slurm_facts, "_UNITS", str(tmp_path))
+    node.said |= {"systemctl is-active --quiet slurmd": 0, "systemctl is-active --quiet slurmctld": 3}
+    assert slurm_facts.facts()["running"] == {"slurmd": None}
+    (tmp_path / "slurmd.service").write_text("# Written by busbar\n[Unit]\n")
+    assert slurm_facts.facts()["running"] == {"slurmd": "# Written by busbar"}
 
 
 class Setup:

@@ -34,6 +34,7 @@ FACTS: dict[str, Any] = {
     "devices": list(range(8)),
     "cgroups": 2,
     "first_line": None,
+    "running": {},
 }
 
 
@@ -117,6 +118,8 @@ def test_nothing_is_reported_about_healthy_nodes():
             {"first_line": "# our cluster"},
             "gpu-a already has its own Slurm cluster (/etc/slurm/slurm.conf), which is left as it is",
         ),
+        ({"running": {"slurmd": None}}, "gpu-a runs slurmd of another Slurm cluster, which is left as it is"),
+        ({"running": {"slurmd": slurm_conf.MARK, "slurmctld": "[Unit]"}}, "gpu-a runs slurmctld of another Slurm cluster"),
         ({"slurm_uid": None}, "gpu-a has no user slurm"),
         ({"root": False}, "gpu-a: sudo asks the login user for a password"),
         ({"controls": False}, "gpu-a has no slurmctld, but the head node must be the controller"),
@@ -130,7 +133,8 @@ def test_a_node_that_cannot_join_the_cluster_is_named_with_the_reason(change, se
 
 
 def test_a_slurm_configuration_that_busbar_wrote_may_be_replaced():
-    assert schedule.problems_of(NODES[0], FACTS | {"first_line": slurm_conf.MARK}, REQUEST) == []
+    ours = {"first_line": slurm_conf.MARK, "running": {"slurmctld": slurm_conf.MARK, "slurmd": slurm_conf.MARK}}
+    assert schedule.problems_of(NODES[0], FACTS | ours, REQUEST) == []
 
 
 @pytest.mark.parametrize(

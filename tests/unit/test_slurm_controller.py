@@ -18,7 +18,7 @@ from scheduler.elastic import controller, join, settings, work
 from scheduler.elastic.http_client import Answer
 from scheduler.users import controller_setup
 
-FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None}
+FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None, "running": {}}
 
 
 @pytest.fixture
@@ -72,6 +72,7 @@ def test_a_metadata_service_that_answers_with_an_error_is_reported_and_its_text_
         ({"lacks": ["munged"]}, "the login node has no munged, slurmctld, which first boot installs"),
         ({"controls": False}, "the login node has no slurmctld, which first boot installs"),
         ({"first_line": "# mine"}, "slurm.conf of the login node is another cluster's, and is left as it is"),
+        ({"running": {"slurmd": None}}, "the login node runs slurmd of another cluster, which is left as it is"),
     ],
 )
 def test_a_machine_that_cannot_be_a_controller_is_refused_with_the_reason(machine, monkeypatch, facts, sentence):
