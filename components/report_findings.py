@@ -13,10 +13,10 @@ _T = TypeVar("_T")
 
 
 def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
-    """Log warnings and notes; stop if there are errors.
+    """Log warnings and notes; stop the program if there are errors.
 
     Raises:
-        pulumi.RunError: with one sentence for each error, followed by the sentences in `more`.
+        pulumi.RunError: there are errors. The message has one sentence for each error, followed by the sentences in `more`.
     """
     errors = []
     for found in findings:
@@ -31,11 +31,11 @@ def refuse(findings: Iterable[Finding], more: Iterable[str] = ()) -> None:
 
 
 def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns.
+    """Look something up in a cloud: return what `ask` returns.
 
     Raises:
-        pulumi.RunError: with what was looked up, the service's message, the permission that the look-up needs, and how to
-            continue without the look-up.
+        pulumi.RunError: the look-up failed. The message has what was looked up, the service's message, the permission that the
+            look-up needs, and how to continue without the look-up.
     """
     try:
         return ask()
@@ -47,7 +47,7 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
 
 
 def reason(error: Exception) -> str:
-    """Return the service's message about a failed look-up; the name of the error's class if it has no message."""
+    """Return the service's message about a failed look-up; the name of the error's class if there is no message."""
     text = str(error)
     for before in (" returned an error: ", "api error "):
         text = text.partition(before)[2] or text

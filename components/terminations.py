@@ -1,4 +1,4 @@
-"""Machines that an update would terminate: names, number and price, and a refusal unless the stack file allows that many.
+"""Reports the machines that an update would terminate, and refuses the update unless the stack file allows that many.
 
 Only AWS uses this module. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
 """
@@ -20,8 +20,8 @@ class Ending:
     Attributes:
         pool: the pool's name.
         shape: the machines' shape, or what a message calls them if their shapes are not known.
-        machines: id and address of each, such as `i-0123 (10.1.0.4)`.
-        asked: whether the user wants them to terminate, because the stack file requests fewer machines.
+        machines: id and address of each machine, such as `i-0123 (10.1.0.4)`.
+        asked: whether the user wants the termination: the stack file now requests fewer machines.
     """
 
     pool: str
@@ -42,12 +42,12 @@ CHANGED = "their image, shape or launch settings changed"
 
 
 def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED) -> None:
-    """Warn which machines the update terminates; refuse the update if it would replace more than `allowed`.
+    """Warn about the machines that the update terminates; refuse the update if it would replace more than `allowed` machines.
 
     Args:
         path: the key that allows replacements, as users type it.
         allowed: the value of that key.
-        endings: the machines; an entry without machines is ignored.
+        endings: the machines that would terminate; an entry without machines is ignored.
         why: why machines are replaced.
 
     Raises:
@@ -56,7 +56,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
     found = [one for one in endings if one.machines]
     for one in found:
         if one.asked:
-            # The engine deletes resources after all other changes, and only if none of those failed
+            # The engine deletes resources after all other changes, and only if none of those changes failed
             # (pulumi 3.259.0: pkg/resource/deploy/deployment_executor.go, performPostSteps).
             pulumi.log.warn(
                 f"this update terminates {one.summary}. The stack file requests fewer machines; the others stay. Machines are "

@@ -1,4 +1,4 @@
-"""Waits, on the operator's machine, for capacity with a known start."""
+"""Waits, on the operator's machine, for capacity whose start time is known."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from pulumi_command import local
 from components import remote_scripts
 from components.after import after
 
-#: If the wait would be longer, the update fails at once with a message that has the date, so that no terminal waits for hours.
+#: The longest wait. If the wait would be longer, the update fails at once with a message that has the date, so that no terminal
+#: waits for hours.
 LIMIT_S = 1800
 
 
 def begun(name: str, start: pulumi.Output[str], what: pulumi.Input[str], opts: pulumi.ResourceOptions) -> pulumi.Output[str]:
     """Return `start` (RFC 3339), the time when `what` begins, as an output that is known once that time has come.
 
-    If `what` changes, the Command waits again.
+    A Command on the operator's machine waits. If `what` changes, the Command waits again.
     """
     wait = remote_scripts.read("wait_until")
     program = pulumi.Output.all(start=start, what=what).apply(lambda its: wait.call(**its, limit_s=LIMIT_S))

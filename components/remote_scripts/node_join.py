@@ -7,7 +7,8 @@ from typing import List
 
 from components.remote_scripts.ssh_way import Node, Way, call
 
-#: Shell that adds missing lines and changes no others, because users may have lines of their own in these files.
+#: Shell script that adds missing lines to authorized_keys and known_hosts. The script changes no other line, because users may
+#: have lines of their own in these two files.
 JOIN = """
 umask 077; mkdir -p ~/.ssh; touch ~/.ssh/authorized_keys ~/.ssh/known_hosts
 add() { grep -qxF -- "$2" "$1" || { [ -z "$(tail -c 1 "$1")" ] || echo >> "$1"; printf '%s\\n' "$2" >> "$1"; }; }
@@ -24,11 +25,11 @@ cat ~/.ssh/id_ed25519.pub
 def join(nodes: List[Node], way: Way, keys: List[str], window: int) -> None:
     """Authorize `way.accept` on every node, or exit with a message.
 
-    If there are several nodes, the head node's public key is authorized, too: its key pair is created if it does not exist, and
-    every node learns `keys`, the nodes' host keys. At most `window` nodes are contacted at once.
+    If there are several nodes, every node also authorizes the head node's public key and learns `keys`, the nodes' host keys.
+    The head node's key pair is created if it does not exist. At most `window` nodes are contacted at once.
     """
     accepted, known = [way.accept] if way.accept else [], ""
-    if len(nodes) > 1:  # one node has no other to reach
+    if len(nodes) > 1:  # a single node has no other node to reach
         lines = ["{} {}\n".format(",".join(sorted({node["address"], node["name"]})), key) for node, key in zip(nodes, keys)]
         known = "".join(lines)
         status, out, err = call(nodes[0], way, "sh -s", _HEAD_KEY)

@@ -10,8 +10,9 @@ from components.remote_scripts.ssh_way import Node, Way, call, run_here, words
 
 Note = Callable[[str], None]
 
-#: Shell that prints three lines: cloud-init's status, the boot mark (written before cloud-init finishes), and the rails that
-#: are up, with a `!` after each rail that is not authenticated; then, if first boot has failed, the end of its log.
+#: Shell script that prints three lines: cloud-init's status; first boot's own record, boot.json, which is written before
+#: cloud-init finishes; and the rails that are up, with a `!` after each rail that is not authenticated. If first boot has
+#: failed, the end of cloud-init's output log follows.
 STATE = """
 # Without a result, cloud-init still runs, and rails come up last. Asking cloud-init itself takes half a second on the node.
 rails=
@@ -53,18 +54,18 @@ fi
 
 
 class Failed(Exception):  # noqa: N818 - not a defect
-    """A node that will not become ready by waiting."""
+    """Says why a node will not become ready, however long the program waits."""
 
 
 class Seen(NamedTuple):
-    """The report of a ready node: its public host key and its facts, {} if none were asked for."""
+    """The report of a ready node: its public host key, and its facts, which are {} if the caller wants no facts."""
 
     host_key: str
     facts: Dict[str, Any]
 
 
 def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
-    """Return the node's report; None while it is not ready."""
+    """Return the node's report; None while the node is not ready."""
     key = node.get("host_key") or host_key(node, way, note)
     if not key or (way.first_boot and not _is_booted(node, way, note)):
         return None
@@ -84,7 +85,7 @@ def look(node: Node, way: Way, note: Note) -> Optional[Seen]:
 
 
 def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
-    """Refuse a machine whose GPUs are not the requested ones, or that lacks Open MPI."""
+    """Refuse a machine whose GPUs are not the GPUs of the shape `way.row`, or a machine that lacks a required Open MPI."""
     if way.row:
         name, number, model = way.row
         # Newer drivers append the form factor to the model's name.
@@ -101,12 +102,12 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
 
 
 def host_key(node: Node, way: Way, note: Note) -> str:
-    """Learn the host key over the cloud's private network, where no machine can take another's address.
+    """Learn the host key over the cloud's private network, where no machine can take another machine's address.
 
-    The key is queried each time, because first boot may replace the image's host key.
+    The key is queried at each check of the node, because first boot may replace the image's host key.
 
     Raises:
-        Failed: the jump host refuses the operator's login, although its own first boot has finished.
+        Failed: the jump host refuses the operator's login, although the jump host's own first boot has finished.
     """
     status, out, err = run_here([*way.near, "ssh-keyscan", "-T", "5", "-t", "ed25519", node["address"]], "", 15)
     lines = [line for line in out.splitlines() if line and not line.startswith("#")]
@@ -124,7 +125,7 @@ _KNOWN_LOCK = threading.Lock()
 
 
 def _remember(known: str, node: Node, key: str) -> None:
-    """Replace the key of one node in the file, atomically, because ssh may read it at any moment."""
+    """Replace the key of one node in the known_hosts file, atomically, because ssh may read the file at any moment."""
     line = "{} {}\n".format(node["address"], key)
     with _KNOWN_LOCK:
         with open(known) as source:
@@ -140,7 +141,8 @@ def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -
     """Return what `command` printed on the node; None while SSH does not accept logins.
 
     Raises:
-        Failed: the host key is not the pinned one, or the command failed; waiting does not help.
+        Failed: waiting does not help, because a node with a pinned host key shows another key or refuses the login, or because
+            the command failed.
     """
     status, out, err = found
     if status == 0:
@@ -153,7 +155,7 @@ def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -
         )
     if "host_key" in node and "Permission denied" in err:
         raise Failed(f"{words(err)} Does your SSH agent have a key that the machine accepts (ssh-add -l)?")
-    if status not in (124, 255):  # timed out, or ssh itself failed
+    if status not in (124, 255):  # 124: the command timed out; 255: ssh itself failed
         raise Failed(f"{command!r} failed on the node: {words(err)}")
     note(f"SSH does not accept logins yet ({words(err)})")
     return None
@@ -168,7 +170,7 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
     try:
         mark = json.loads(mark_text or "{}")
     except ValueError:
-        return False  # the file was being written; it is read again soon
+        return False  # boot.json was being written; the next check reads it again
     if mark.get("status") == "failed":
         end = " | ".join(text.strip() for text in log if text.strip())
         raise Failed("its first boot failed in step {}; /var/log/cloud-init-output.log ends: {}".format(mark.get("step"), end))

@@ -1,7 +1,8 @@
 """Shows the counters of this machine's RDMA devices to Prometheus, over HTTP on one private address.
 
-It exports what the kernel shows, file by file, so that drivers with other counter names work as well. A file that does not
-exist, or has no number in it ("N/A (no PMA)"), gives no sample. The exporter writes nothing and starts no program.
+The exporter has no list of counters: it exports every counter's file that the kernel shows, so any driver's names work. A file
+that does not exist, or has no number in it ("N/A (no PMA)"), gives no sample. The exporter writes no files and starts no
+programs.
 
 Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OFED: "RDMA Counters") and their metrics:
 
@@ -9,11 +10,11 @@ Folders (kernel: Documentation/ABI/stable/sysfs-class-infiniband; NVIDIA MLNX_OF
     <device>/ports/<port>/hw_counters/X    busbar_rdma_hw_X_total
     <device>/hw_counters/X                 busbar_rdma_device_hw_X_total
 
-A metric of words of four bytes has their number of bytes, and its name ends with _bytes_total. A metric of current values is a
-gauge, and its name does not end with _total.
+If a file counts words of four bytes, its metric is in bytes, and the metric's name ends with _bytes_total. If a file has a
+current value, its metric is a gauge, and the gauge's name does not end with _total.
 
-A device's and a port's hw_counters may count the same events (mlx5). Their metrics have different names, so that a sum over one
-metric counts no event twice.
+The hw_counters of a device and the hw_counters of its ports may count the same events (mlx5 does this). The metrics of the two
+folders have different names, so that a sum over one metric counts no event twice.
 """
 
 import argparse
@@ -28,15 +29,16 @@ import time
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 PREFIX = "busbar_rdma_"
-#: Files that count words of four bytes (the ABI page: "divided by 4"; InfiniBand Architecture, PortXmitData, PortRcvData).
+#: Files that count words of four bytes (the kernel's page: "divided by 4"; InfiniBand Architecture, PortXmitData, PortRcvData).
 WORDS = frozenset({"port_xmit_data", "port_rcv_data"})
 _WORD_BYTES = 4
-#: A setting among the counters: how long the driver caches their values, in ms (drivers/infiniband/core/sysfs.c).
+#: The file lifespan is a setting among the counters: how long the driver caches the counters' values, in ms
+#: (drivers/infiniband/core/sysfs.c).
 NOT_COUNTED = frozenset({"lifespan"})
-#: Names of current values and their maxima. These can fall, so they are gauges (drivers/infiniband/hw/bnxt_re/hw_counters.c:
-#: active_qps, watermark_qps).
+#: How the names of current values and of their maxima begin. Such values can fall, so their metrics are gauges
+#: (drivers/infiniband/hw/bnxt_re/hw_counters.c: active_qps, watermark_qps).
 _LEVEL = re.compile(r"(active|watermark)_")
-#: Bytes to read of a counter's file; the longest number is 20 digits and a newline.
+#: How many bytes to read from a counter's file; the longest number is 20 digits and a newline.
 _LONGEST = 64
 _IDLE_S = 5
 
@@ -44,7 +46,7 @@ Labels = Tuple[Tuple[str, str], ...]
 
 
 class File(NamedTuple):
-    """The metric of a counter's file: its name, type, help and series, and the factor for the file's number."""
+    """The metric of a counter's file: its name, type, help and series, and the factor that multiplies the file's number."""
 
     metric: str
     kind: str
@@ -54,13 +56,13 @@ class File(NamedTuple):
 
 
 class Text:
-    """Builds Prometheus' text format, version 0.0.4, in which the samples of a metric follow its help and its type."""
+    """Builds Prometheus' text format, version 0.0.4, in which a metric's samples follow the metric's help and type."""
 
     def __init__(self) -> None:
         self.metrics: Dict[str, List[str]] = {}
 
     def begin(self, metric: str, kind: str, explained: str) -> List[str]:
-        """Return the lines of a metric that has no samples yet."""
+        """Start a metric; return its list of lines, with the help and the type but no samples yet."""
         plain = explained.replace("\\", "\\\\").replace("\n", "\\n")
         found = self.metrics[metric] = [f"# HELP {metric} {plain}", f"# TYPE {metric} {kind}"]
         return found
@@ -85,7 +87,7 @@ def _escaped(text: str) -> str:
 
 
 def collect(base: str) -> bytes:
-    """Return every counter below `base`, /sys/class/infiniband, in Prometheus' text format."""
+    """Return every counter below `base`, normally /sys/class/infiniband, in Prometheus' text format."""
     began = time.time()
     text, unread = Text(), 0
     for device in _entries(base):
@@ -103,7 +105,7 @@ def collect(base: str) -> bytes:
 
 
 def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
-    """Add the counters of a folder; return how many of its files had no number."""
+    """Add the counters of a folder; return how many of the folder's files had no number."""
     try:
         place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     except OSError:
@@ -131,14 +133,14 @@ def _count(text: Text, folder: str, group: str, labels: Labels) -> int:
         os.close(place)
 
 
-#: The metric of each file, by folder and name: names do not change from scrape to scrape.
+#: The metric of each file, by the file's folder and name. Metrics are cached, because file names do not change between scrapes.
 _KNOWN: Dict[str, Dict[str, File]] = {}
-#: Series in use, by the folder of the port: each belongs to one file.
+#: Series in use, each with the folder of its port or device: each series belongs to one file.
 _TAKEN: Set[Tuple[str, str]] = set()
 
 
 def _file(folder: str, name: str, group: str, labels: Labels) -> File:
-    """Return the metric of a file. If the file's name is invalid in a metric or the series is taken, a label names the file."""
+    """Return the metric of a file. If a metric cannot have the file's name or the series is taken, a label names the file."""
     found = _described(folder, name, group, labels)
     plain, port = _plain(name), os.path.dirname(folder)
     if not re.match(r"[a-zA-Z0-9_]+$", plain) or (port, found.series) in _TAKEN:
@@ -162,7 +164,7 @@ def _described(folder: str, name: str, group: str, labels: Labels) -> File:
 
 
 def _port(text: Text, device: str, port: str, labels: Labels) -> None:
-    """Add a port's description and state; values that its files do not give are left out."""
+    """Add a port's description and state; values that the port's files do not give are left out."""
     about = (
         ("driver", os.path.basename(os.path.realpath(device + "/device/driver")) if _exists(device + "/device/driver") else ""),
         ("firmware", _line(device + "/fw_ver")),
@@ -198,7 +200,7 @@ def _line(path: str) -> str:
 
 
 def _bytes(path: str, folder: Optional[int] = None) -> bytes:
-    """Return the start of a file; empty if it cannot be read. It avoids Python's own buffers, which are slower."""
+    """Return the start of a file, or nothing if the file cannot be read. Python's own buffers would be slower."""
     try:
         file = os.open(path, os.O_RDONLY, dir_fd=folder)
     except OSError:
@@ -217,7 +219,7 @@ def _plain(name: str) -> str:
 
 
 class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
-    """Answers the clients in `allowed` and this machine itself; others get no answer."""
+    """Answers the clients in `allowed` and this machine itself; other clients get no answer."""
 
     daemon_threads = True
 
@@ -233,7 +235,7 @@ class Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def verify_request(self, _request: Any, client_address: Any) -> bool:
-        """Tell whether the client may read."""
+        """Tell whether the client may read the metrics."""
         client = ipaddress.ip_address(client_address[0])
         return any(client in network for network in self.allowed)
 
@@ -266,7 +268,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 
 def main(argv: Sequence[str]) -> None:
-    """Serve until the process is terminated."""
+    """Serve the metrics until the process is terminated."""
     parser = argparse.ArgumentParser(description="Counters of RDMA devices for Prometheus.")
     parser.add_argument("--listen", required=True, help="private IPv4 address of this machine")
     parser.add_argument("--port", type=int, required=True)

@@ -9,18 +9,18 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 Node = Dict[str, Any]
 
-#: Connections that may be opened at the same time.
+#: How many connections to nodes may be opened at the same time.
 _WINDOW = 32
-#: The same limit if each connection needs its own connection to the jump host: sshd drops connections at random if ten or more
-#: have not logged in yet (sshd_config(5), default of MaxStartups).
+#: The same limit if each connection to a node needs its own connection to the jump host: sshd drops connections at random if
+#: ten or more connections have not logged in yet (sshd_config(5), default of MaxStartups).
 _JUMP_WINDOW = 8
 _POLL_S = 0.02
-#: Options with which later calls to a node use the first call's connection. It closes after 10 s without a call.
+#: Options with which later calls to a node use the first call's connection. That connection closes after 10 s without a call.
 _SHARED = ("-o", "ControlMaster=auto", "-o", "ControlPersist=10")
 _JUMP_S = 15
 _CALL_S = 60
-#: ssh's configuration. It is a file, because ssh does not apply command-line options to the connection to the jump host (-J).
-#: Only the agent's keys are offered, as by the remote Commands of the stack.
+#: Text of ssh's configuration file. Options on the command line would not do, because ssh does not apply them to the connection
+#: to the jump host (-J). ssh offers only the SSH agent's keys, just as the stack's remote Commands do.
 _CONFIG = """Host *
   BatchMode yes
   StrictHostKeyChecking yes
@@ -52,11 +52,11 @@ class Way(NamedTuple):
     accept: str
     authenticated: bool
     shares: bool  # whether a node's connection stays open for the next call
-    deadline: float  # on the monotonic clock
+    deadline: float  # when to stop waiting, on the monotonic clock
 
 
 def pinned_ssh(folder: str, known: str, nodes: List[Node], jump: Optional[Dict[str, str]]) -> List[str]:
-    """Return the first arguments of an ssh command that accepts the pinned host keys of these machines and no others."""
+    """Return the first arguments of an ssh command that accepts the pinned host keys of these machines and no other keys."""
     config = os.path.join(folder, "config")
     machines = [*(node for node in nodes if "host_key" in node), *([jump] if jump else [])]
     with open(known, "w") as target:
@@ -70,15 +70,16 @@ def pinned_ssh(folder: str, known: str, nodes: List[Node], jump: Optional[Dict[s
 def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[List[str], List[str], int]]:
     """Keep one connection to the jump host open, which all connections to nodes go through.
 
-    Yields the first arguments of a command that runs on the jump host (empty without one), the first arguments of an ssh
-    command to a node, and how many commands may run at the same time. If the shared connection fails, each command opens its
-    own connection, whose error names the cause; then fewer commands may run, so that sshd drops no connection.
+    Yields the first arguments of a command that runs on the jump host (empty without a jump host), the first arguments of an
+    ssh command to a node, and how many commands may run at the same time. If the shared connection fails, each command opens
+    its own connection to the jump host, and the error of that connection names the cause. In that case, fewer commands may run
+    at the same time, so that sshd drops no connection.
     """
     if jump is None:
         yield [], ssh, _WINDOW
         return
     there = "{}@{}".format(jump["user"], jump["address"])
-    # While ssh runs, it would keep this program's standard error open, so it gets none of this program's streams.
+    # This ssh process would keep this program's standard error open as long as ssh runs, so ssh gets none of our streams.
     no_streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     held = subprocess.Popen([*ssh, "-M", "-N", there], **no_streams)  # type: ignore[call-overload]
     try:
@@ -90,7 +91,7 @@ def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[Li
 
 
 def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> bool:
-    """Wait for the connection; return whether it can be shared, and False if it failed or took too long."""
+    """Wait for the connection to the jump host; return True once it can be shared, False if it failed or took too long."""
     deadline = time.monotonic() + _JUMP_S
     while held.poll() is None and time.monotonic() < deadline:
         if run_here([*ssh, "-O", "check", there], "", _JUMP_S)[0] == 0:
@@ -102,23 +103,23 @@ def _is_held(ssh: List[str], there: str, held: "subprocess.Popen[bytes]") -> boo
 def call(node: Node, way: Way, command: str, stdin: str) -> Tuple[int, str, str]:
     """Run `command` on a node; return its exit status, standard output and standard error.
 
-    If `way.shares`, all calls to a node use one connection. Set this only once first boot has finished: before that, the host
-    key may still change, and a reboot would leave the connection hanging.
+    If `way.shares`, all calls to a node use one connection. Set `way.shares` only once first boot has finished: before that,
+    the host key may still change, and a reboot would leave the connection hanging.
     """
     shared = _SHARED if way.shares else ()
     return run_here([*way.ssh, *shared, "{}@{}".format(way.user, node["address"]), command], stdin, _CALL_S)
 
 
 def words(err: str) -> str:
-    """Return the last line of standard error, or "no output" if it is empty."""
+    """Return the last line of standard error, or "no output" if standard error is empty."""
     return (err.strip().splitlines() or ["no output"])[-1]
 
 
 def run_here(argv: List[str], stdin: str, timeout_s: float) -> Tuple[int, str, str]:
-    """Run a program on this machine; return its exit status (124: it ran past `timeout_s`), standard output and standard error.
+    """Run a program on this machine; return its exit status, standard output and standard error.
 
-    Standard error goes to a file, not to a pipe: older versions of ssh keep a shared connection open in a background process,
-    which would also keep the pipe open.
+    The exit status is 124 if the program ran longer than `timeout_s`. Standard error goes to a file, not to a pipe: older
+    versions of ssh keep a shared connection open in a background process, which would also keep the pipe open.
     """
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

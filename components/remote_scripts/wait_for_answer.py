@@ -10,7 +10,7 @@ _ANSWERS_S = 15
 def wait_for_answer(address: str, hint: str) -> None:
     """Return once `address` answers; otherwise exit with the last error and with `hint`, which says where to look next."""
     deadline, last = time.time() + _ANSWERS_S, ""
-    # No proxy from the environment for connections of a machine to itself.
+    # A connection of a machine to itself must not use a proxy from the environment.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     while time.time() < deadline:
         try:

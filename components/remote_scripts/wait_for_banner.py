@@ -1,4 +1,4 @@
-"""Waits until a host's SSH version string announces its readiness, or its failure; does not log in."""
+"""Waits, without a login, until a host's SSH version string announces that the host is ready or that its first boot failed."""
 
 import json
 import socket
@@ -13,8 +13,8 @@ def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
 
     The host's SSH version string ends with `announcement` once it is ready, or with `failure` and the failed step.
 
-    Exits with a message that has the host's last state if it announces neither in time. A failed first boot is no error here:
-    the next step logs in and can report the cause.
+    If the host announces neither in time, the program exits with a message that has the host's last state. A failed first boot
+    is no error here: the next step of the update logs in and can report the cause.
     """
     deadline = time.monotonic() + timeout_s
     last, said = "nothing was tried", ""

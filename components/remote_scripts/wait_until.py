@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 
 
 def main(start: str, what: str, limit_s: float) -> None:
-    """Return at `start` (RFC 3339), or exit at once with a message if that takes longer than `limit_s`."""
+    """Return at `start` (RFC 3339), when `what` begins; exit at once with a message if `start` is more than `limit_s` away."""
     whole = re.sub(r"\.\d+", "", start).replace("Z", "+00:00")  # a fraction of a second does not matter
     begins = datetime.strptime(whole, "%Y-%m-%dT%H:%M:%S%z")
     left = (begins - datetime.now(timezone.utc)).total_seconds()  # noqa: UP017 - Python before 3.11 has no datetime.UTC

@@ -31,11 +31,11 @@ _PYTHON = "python3 -IS"
 
 @dataclass(frozen=True)
 class Submitting:
-    """A login node that is not the controller.
+    """A login node that accepts jobs but is not the controller.
 
     Attributes:
-        machine: how the operator reaches it.
-        id, address: its id in the cloud, and the address at which the controller reaches it.
+        machine: how the operator reaches the login node.
+        id, address: the login node's id in the cloud, and the address at which the controller reaches the login node.
     """
 
     machine: pulumi.Output[Machine]
@@ -51,7 +51,7 @@ class DynamicSet:
         queue: the nodes' partition.
         name: name of the set, unique in the queue.
         key: name of the set, unique in the stack; jobs may select the set with --constraint.
-        always_on: how many of the `dynamic` nodes are never stopped.
+        dynamic, always_on: how many nodes Slurm may start, and how many of these nodes are never stopped.
         spec: launch settings, as the cloud's module of `scheduler.elastic` takes them.
     """
 
@@ -122,29 +122,30 @@ class Controller(pulumi.ComponentResource):
 
         Args:
             wanted: Slurm's settings, such as its timers.
-            sets: the cluster's nodes; the queue of the first set is the default.
+            sets: the cluster's nodes; the queue of the first set is the default queue.
             address: address at which the nodes reach the controller.
-            cloud: settings of the cloud's module of `scheduler.elastic`, without its name.
+            cloud: settings of the cloud's module of `scheduler.elastic`, without the cloud's name.
             user: login user on the nodes.
             home: mount point of the home folders on all machines.
             shared: folder below `home` with the files of the test job.
             logins: login nodes that also accept jobs.
-            needed: resources that Slurm's calls to the cloud need; they are deleted after the machines that Slurm started.
+            needed: resources that Slurm's calls to the cloud need. These resources are deleted only after the machines that
+                Slurm started.
         """
         known = pulumi.Output.all(
             facts=self._facts,
             address=address,
             cloud=cloud,
             specs=pulumi.Output.all(*(one.spec for one in sets)),
-            # Known once the first boot of every login node has finished.
+            # This output is known once the first boot of every login node has finished.
             logins=pulumi.Output.all(
                 *(pulumi.Output.all(machine=one.machine, id=one.id, address=one.address) for one in logins)
             ).apply(lambda found: {its["machine"].name: [its["id"], its["address"]] for its in found}),
         )
         text = known.apply(lambda its: self._document(wanted, sets, user=user, home=home, shared=shared, **its))
         # This Command exists before Slurm can start a machine: wherever an update ends, the stack has a resource whose deletion
-        # terminates all machines. Its inputs do not depend on the cluster, so it is never replaced: its deletion would end
-        # running jobs.
+        # terminates all machines. The Command's inputs do not depend on the cluster, so the Command is never replaced. A
+        # replacement would delete the Command, and its deletion would end running jobs.
         sweep = remote.Command(
             f"{self._name}-sweep",
             connection=self._connection,
@@ -240,7 +241,8 @@ def slurm_cluster(wanted: Scheduler, sets: Sequence[DynamicSet], facts: dict[str
         address,
         queues,
         uses_cgroups([facts]),
-        # Not "block": Slurm before 23.11 lacks it, and blocks of a fixed size do not suit machines that are added and removed.
+        # The topology is not "block": Slurm before 23.11 lacks that topology, and blocks of a fixed size do not suit machines
+        # that are added and removed.
         topology=Topology("tree"),
         scripts=True,
         accounting=wanted.accounting,
