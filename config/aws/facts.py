@@ -1,4 +1,4 @@
-"""Facts that the AWS account reported; empty if it was not queried."""
+"""Facts that the AWS account reported; there are none if the account was not queried."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ class Reservation:
 
     Attributes:
         id: `cr-...`.
-        block: whether it is a Capacity Block; otherwise it is an on-demand reservation (ODCR).
+        block: whether the reservation is a Capacity Block; otherwise it is an on-demand reservation (ODCR).
         state: in the vendor's words: `active`, `scheduled`, `expired` ...
         instance_type: the reserved instance type.
-        zone: its availability zone.
-        instances: total number of its machines.
-        placement_group: name of the placement group that it was created in; empty if there is none.
-        start: start of a Capacity Block, RFC 3339; empty for others.
+        zone: the reservation's availability zone.
+        instances: how many machines are reserved.
+        placement_group: name of the placement group that the reservation was created in; empty if there is none.
+        start: start of a Capacity Block, RFC 3339; empty for an on-demand reservation.
     """
 
     id: str
@@ -68,11 +68,11 @@ class Subnet:
     """An existing subnet.
 
     Attributes:
-        vpc: id of its VPC.
-        zone: its availability zone.
-        cidr: its address range.
-        free: how many of its addresses are free.
-        way_out: id of its route table's target for 0.0.0.0/0; empty if there is none.
+        vpc: id of the subnet's VPC.
+        zone: the subnet's availability zone.
+        cidr: the subnet's address range.
+        free: how many of the subnet's addresses are free.
+        way_out: id of the target to which the subnet's route table sends 0.0.0.0/0; empty if there is no such route.
     """
 
     vpc: str
@@ -84,14 +84,20 @@ class Subnet:
 
 @dataclass(frozen=True)
 class Profile:
-    """An existing instance profile, and the name of its role; empty if it has none."""
+    """An existing instance profile: the name of its role, which is empty if the profile has no role."""
 
     role: str
 
 
 @dataclass(frozen=True)
 class ElasticIps:
-    """Elastic IP addresses of the account in one region: the maximum, their number, and that of clusters of this name."""
+    """The account's Elastic IP addresses in one region.
+
+    Attributes:
+        quota: how many such addresses the account may have.
+        held: how many the account has.
+        ours: how many of these belong to clusters with the name in `aws.name`.
+    """
 
     quota: int
     held: int
@@ -103,11 +109,11 @@ class GroupRule:
     """A rule of a security group.
 
     Attributes:
-        out: whether it lets traffic out; otherwise in.
-        protocol: `tcp`, `udp` ..., `-1` for all.
+        out: whether the rule lets traffic out; otherwise it lets traffic in.
+        protocol: `tcp`, `udp` ..., `-1` for all protocols.
         ports: first and last port; meaningless if the protocol is `-1`.
-        peer: id of the group, or the network, on the other side; empty for peers that are not judged (prefix lists, groups of
-            other accounts).
+        peer: where the traffic goes to or comes from: id of a security group, or a network in CIDR notation; empty for peers
+            that are not judged (prefix lists, groups of other accounts).
     """
 
     out: bool
@@ -148,17 +154,17 @@ class Facts:
     Attributes:
         region: the provider's region; None if it was not looked up.
         reservations: by id; None if there is no such reservation.
-        groups: reservations in a resource group, by the group's ARN; None if it is not a pool of capacity reservations.
+        groups: reservations in a resource group, by the group's ARN; None if the group is not a pool of capacity reservations.
         zones: availability zones that offer an instance type, by type.
         machines: instance types, by name.
         images: by id; None if there is no such image.
-        placement_groups: strategy by name; None if there is no such group.
+        placement_groups: strategy of a placement group, by the group's name; None if there is no such group.
         quota_vcpus: vCPUs that the account may run, by the quota's name; None if the service does not report the quota.
         quota_used: vCPUs of the quota that are certainly in use, by the quota's name.
-        running: running machines of an entry of machines, by its key, of all clusters of this name.
-        subnets, security_groups: those that the stack file names, by id; None if there is no such subnet or group.
-        vpcs: VPCs of those subnets, by id.
-        elastic_ips: by region name; None if the service does not report the quota.
+        running: how many machines of an entry run in all clusters with the name in `aws.name`, by the entry's key.
+        subnets, security_groups: subnets and groups that the stack file names, by id; None if there is no such subnet or group.
+        vpcs: VPCs of the subnets in `subnets`, by id.
+        elastic_ips: numbers of Elastic IP addresses, by region name; None if the service does not report the quota.
         profiles: instance profiles that the stack file names, by name; None if there is no such profile.
     """
 

@@ -27,8 +27,8 @@ from config.slurm import ALWAYS_ON, ENROOT_SUMS, Scheduler
 from config.units import Days, Gib, Hours, MbS, MibS, Usd
 
 Family = Literal["ubuntu2204", "ubuntu2404", "al2023"]
-#: How machines are bought. open-odcr uses any matching reservation, targeted-odcr the reservation with the given id, odcr-group
-#: the group of reservations with the given ARN.
+#: How machines are bought. open-odcr uses any matching reservation, targeted-odcr uses the reservation whose id the stack file
+#: names, and odcr-group uses the group of reservations whose ARN the stack file names.
 Option = Literal["on-demand", "spot", "open-odcr", "targeted-odcr", "odcr-group", "capacity-block"]
 _ZONE = re.compile(r"([a-z]{2}(?:-[a-z]+)+-\d)(?:-[a-z]{3}-\d+)?[a-z]")
 #: Tags that busbar sets on every resource, or that the vendor reserves.
@@ -266,17 +266,17 @@ class Machines(Model):
 
     @property
     def numbers(self) -> tuple[int, ...]:
-        """Indexes of the static machines, without those in `leave_out`."""
+        """Indexes of the static machines, without the indexes in `leave_out`."""
         return tuple(number for number in range(self.static) if number not in self.leave_out)
 
     @property
     def instance(self) -> Instance | None:
-        """The type's row of the catalogue; None if there is none."""
+        """The type's row of the catalogue; None if the catalogue does not have the type."""
         return INSTANCES.get(self.type)
 
     @property
     def quota(self) -> str | None:
-        """The name of the vCPU quota that the machines count towards; None if it is unknown."""
+        """The name of the vCPU quota that the machines count towards; None if the quota is unknown."""
         return quota_name(self.type, self.purchase.option)
 
     @property
@@ -286,7 +286,10 @@ class Machines(Model):
 
     @property
     def makes_group(self) -> bool:
-        """Whether the stack creates a placement group for the machines: never in a Capacity Block, whose machines are close."""
+        """Whether the stack creates a placement group for the machines.
+
+        A Capacity Block gets no placement group, because its machines are close together anyway.
+        """
         return self.placement == "managed" and not self.in_block
 
     @property
@@ -401,13 +404,13 @@ class Storage(Model):
 
     @property
     def systems(self) -> dict[str, Lustre | Home]:
-        """The file systems that the stack file sets, by key."""
+        """The file systems that machines mount, by key."""
         both: dict[str, Lustre | Home | None] = {"lustre": self.lustre, "home": self.home}
         return {key: one for key, one in both.items() if one is not None}
 
     @property
     def home_mount(self) -> str:
-        """Mount point of the home folders; empty if each machine has its own."""
+        """Mount point of the home folders; empty if each machine has home folders of its own."""
         return self.home.mount if self.home else ""
 
     @property
@@ -503,7 +506,7 @@ class Aws(Model):
         """The zone's region.
 
         Raises:
-            UnreadError: no zone is set, and the account has not been queried for one yet.
+            UnreadError: no zone is set, and the account has not been queried for a zone yet.
         """
         if self.zone is None:
             raise UnreadError("zone")
@@ -528,7 +531,10 @@ class Aws(Model):
                 yield f"aws.queues[{at}].machines[{index}]", f"{queue.name}-{one.name}", one
 
     def queue_of(self, key: str) -> str:
-        """Return the name of the queue whose entry of machines has the key `key`; entries of two queues may be equal."""
+        """Return the name of the queue whose entry of machines has the key `key`.
+
+        The queue is found by key, and not by the entry, because entries of two queues may be equal.
+        """
         return next(queue.name for queue in self.queues for one in queue.machines if f"{queue.name}-{one.name}" == key)
 
     @property
@@ -542,10 +548,10 @@ class Aws(Model):
         return self.slurm.login_nodes if self.slurm else 0
 
     def made_of(self, machines: Machines) -> str:
-        """Return a hash of all settings that cannot change while machines run; if one changes, the machines are replaced.
+        """Return a hash of all settings that cannot change while machines run: if the hash changes, the machines are replaced.
 
-        Tags, time zone, keys, the login node and the text of first boot are not part of the hash. Neither are the names of the
-        cluster, queue and entry, although other names replace the machines, too.
+        Tags, time zone, keys, the login node and the text of first boot are not part of the hash. The names of the cluster, the
+        queue and the entry are not part of the hash either, although a change of these names also replaces the machines.
         """
         systems = {
             key: (one.mount, getattr(one, "efa", False), *((one.existing,) if one.existing else ()))
@@ -565,7 +571,7 @@ class Aws(Model):
         if self.storage.home and self.storage.home.share_login_user:
             parts["home"] = "login user"
         own = self.network.existing
-        if own:  # hashed only if set, so that the hash of machines in a new network does not change
+        if own:  # an existing network is hashed only if it is set, so that machines in a new network keep their hash
             parts["existing"] = (own.private_subnet, own.groups.nodes if own.groups else "")
         if self.profiles.existing.nodes:
             parts["profile"] = self.profiles.existing.nodes
@@ -579,7 +585,9 @@ class Aws(Model):
     def measured(self, measure: Measure) -> str:
         """Return the key of the machines that are measured.
 
-        Among those that `measure.pool` allows: static ones, else ones that a job starts. If there are neither: the first key.
+        The result is the key of the first entry with static machines or, without such an entry, of the first entry whose
+        machines a job starts. In both cases, only entries that `measure.pool` allows count. If neither exists, the result is
+        the first key of all.
         """
         keys = [key for _, key, _ in self.located]
         able = [key for _, key, one in self.located if one.numbers and measure.pool in {None, key}]
@@ -588,7 +596,7 @@ class Aws(Model):
 
     @property
     def startable(self) -> dict[str, int]:
-        """Number of machines in the test job, for every entry whose machines a job starts, by its key."""
+        """Number of machines in the test job, for every entry whose machines a job starts, by the entry's key."""
         slurm = self.slurm
         if slurm is None:
             return {}
@@ -607,7 +615,7 @@ class Aws(Model):
 
     @property
     def ranks_run_in(self) -> RankImage | None:
-        """The image that ranks run in; None if they run on the machines."""
+        """The image that ranks run in; None if ranks run on the machines themselves."""
         if self.container is None:
             return None
         shared = self.storage.lustre.mount if self.storage.lustre else ""

@@ -1,4 +1,4 @@
-"""Every rule of AWS by its name, and why the vendor's other checks do not apply here."""
+"""All rules for clusters on AWS, by name, and the reasons why some checks of aws-parallelcluster do not apply here."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ RULES = collected(rules_existing, rules_profiles, rules_fabric, rules_capacity, 
 
 
 def findings(wanted: Aws, region: str | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the cluster without querying its account; `region` is the provider's region, if it is set."""
+    """Return what is wrong with the cluster, as far as that is visible without a query of the account.
+
+    `region` is the provider's region; None if it is not set.
+    """
     return check(RULES, wanted, Facts(region=region), wanted.suppress)
 
 
-#: Rules of AWS about the whole stack.
+#: Rules for AWS that judge the whole stack; there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}
 #: Which of the 43 checks of aws-parallelcluster do not apply here: number -> reason. The numbers are this project's own.
 HELD_ELSEWHERE: dict[int, str] = {

@@ -22,13 +22,17 @@ _BY_ID = ("targeted-odcr", BLOCK)
 _NAMED = ("targeted-odcr", "odcr-group")
 #: The vendor reserves the first four addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 5
-#: Other addresses in the nodes' subnet: the network interfaces of FSx's file systems.
+#: Addresses in the nodes' subnet that no node can have, because the network interfaces of FSx's file systems may use them.
 _OTHER_ADDRESSES = 32
 _Breaches = Iterator[Breach]
 
 
 def _reservations(facts: Facts, one: Machines) -> tuple[Reservation, ...]:
-    """Return the reservations that `one` names; none if it names none, one that does not exist, or a group that is no pool."""
+    """Return the reservations that the entry `one` names.
+
+    The result is empty if the entry names no reservation, a reservation that does not exist, or a group that is not a pool of
+    reservations.
+    """
     name = one.purchase.reservation
     if not name:
         return ()
@@ -66,7 +70,7 @@ def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("group-beside-reservation", WARNING, _GROUPS, number=12)
 def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group beside a reservation that was not created in one, or beside open reservations."""
+    """A placement group beside a reservation that was created in no placement group, or beside open reservations."""
     for path, _, one in wanted.located:
         beside = one.purchase.option in _NAMED and one.placement == "managed"
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
@@ -145,7 +149,7 @@ def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-kind", ERROR, f"{_EC2} CapacityReservationValidator", number=17)
 def reservation_kind(wanted: Aws, facts: Facts) -> _Breaches:
-    """A Capacity Block instead of an on-demand reservation, or the reverse; or one neither active nor a scheduled block."""
+    """A reservation of another kind than the option buys, or in a state other than active (or scheduled, for a block)."""
     for path, _, one in wanted.located:
         for held in _reservations(facts, one):
             if held.block != (one.purchase.option == BLOCK):
@@ -202,7 +206,7 @@ def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
 def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """More machines of a type than a reservation or a group contains, summed over all entries of that type that use it."""
+    """A reservation or group that contains fewer machines of a type than all entries of that type may have in it together."""
     asked = ((one.purchase.reservation, one.type) for _, _, one in wanted.located if one.purchase.reservation)
     for name, kind in dict.fromkeys(asked):
         users = [its for its in wanted.located if (its[2].purchase.reservation, its[2].type) == (name, kind)]
@@ -219,7 +223,7 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("reservation-pool", ERROR, f"{_EC2} CapacityReservationResourceGroupValidator", number=20)
 def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
-    """A resource group that is not a pool of reservations, or a pool without a reservation that fits."""
+    """A resource group that is not a pool of reservations, or a pool without a reservation of the type in the zone."""
     for path, _, one in wanted.located:
         name = one.purchase.reservation
         if one.purchase.option != "odcr-group" or not name:
@@ -251,7 +255,7 @@ def price_unused(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("dynamic-unstarted", WARNING, "components/aws: a launch template is all that dynamic machines get")
 def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Machines that only a scheduler would start."""
+    """Dynamic machines without aws.slurm: only a scheduler of the user's own would start them."""
     for path, _, one in wanted.located:
         if one.dynamic and wanted.slurm is None:
             yield Breach(
@@ -311,7 +315,7 @@ def type_offered(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("catalogue-current", ERROR, "EC2 API, DescribeInstanceTypes: NetworkInfo", number=24)
 def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
-    """A row of the catalogue that contradicts the vendor: machines with its layout would not launch."""
+    """A row of the catalogue that contradicts the vendor: machines with the row's layout would not launch."""
     for path, _, one in wanted.located:
         said = known(facts.machines, one.type, "instance type")
         row = one.instance
@@ -330,9 +334,9 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """More vCPUs for static machines than the account may run beside those that already run.
+    """Static machines for whose vCPUs the account's quota has no room, beside the vCPUs that are already in use.
 
-    Dynamic machines are not counted. Reservations were counted when they were created.
+    Dynamic machines are not counted. Reserved machines are not counted either: EC2 counted them when they were reserved.
     """
     earlier: Counter[str] = Counter()
     for path, key, one in wanted.located:
@@ -368,9 +372,9 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("elastic-ips", ERROR, "VPC user guide, Amazon VPC quotas: Elastic IP addresses per Region")
 def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
-    """More Elastic IP addresses than the account may have, with one for the login node; a new VPC's NAT gateway uses one, too.
+    """An Elastic IP address for the login node, with which the account would have more such addresses than it may.
 
-    Without `elasticIp` nothing is judged.
+    The NAT gateway of a new VPC uses such an address, too. Without `elasticIp` nothing is judged.
     """
     if not wanted.login.elastic_ip:
         return
@@ -404,7 +408,7 @@ def address_room(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
-    """Judge an existing subnet; machines that already run need no more addresses."""
+    """Judge the free addresses of an existing subnet; machines that already run need no further addresses."""
     subnet = known(facts.subnets, name, "subnet")
     more = {key: len(one.numbers) + one.dynamic - known(facts.running, key, "machines of") for _, key, one in wanted.located}
     needed = sum(max(0, more[key]) * _addresses(one) for _, key, one in wanted.located)

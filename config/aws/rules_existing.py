@@ -25,7 +25,7 @@ _Breaches = Iterator[Breach]
 
 @rule("existing-instead", ERROR, "a stack creates its network, or uses an existing one", guard=True)
 def existing_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing network with keys of a new one, with a home file system in two zones, or without a group for file systems."""
+    """An existing network with a new network's keys, a home file system in two zones, or no group for file systems."""
     own = wanted.network.existing
     if own is None:
         return
@@ -52,7 +52,7 @@ _OF_MACHINES = {"existing", "mount", "efa", "client_key", "efa_setup_sha256", "s
 
 @rule("existing-system", ERROR, "FSx user guides: a file system is reached in its VPC, as its groups allow", guard=True)
 def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing file system with keys of a new one, or one that the machines cannot reach."""
+    """An existing file system with keys of a new file system, or an existing file system that the machines cannot reach."""
     for key, system in wanted.storage.systems.items():
         if system.existing is None:
             continue
@@ -165,7 +165,7 @@ def existing_reach(wanted: Aws, facts: Facts) -> _Breaches:
     nodes = known(facts.security_groups, groups.nodes, "security group")
     private, public = (known(facts.subnets, name, "subnet") for name in (own.private_subnet, own.public_subnet))
     if login is None or nodes is None or private is None or public is None:
-        return  # existing-there reports it
+        return  # the rule existing-there reports what does not exist
     for index, source in enumerate(wanted.access.ssh_from):
         if not login.lets([source], out=False, port=_SSH):
             yield Breach(f"aws.access.sshFrom[{index}]", f"is {source}, and {groups.login} blocks SSH from there")
@@ -201,7 +201,7 @@ def existing_slurm(wanted: Aws, facts: Facts) -> _Breaches:
     for key, name, subnet in (("login", groups.login, own.public_subnet), ("nodes", groups.nodes, own.private_subnet)):
         group, network = known(facts.security_groups, name, "security group"), known(facts.subnets, subnet, "subnet")
         if group is None or network is None:
-            return  # existing-there reports it
+            return  # the rule existing-there reports what does not exist
         sides.append(_side(f"{_GROUPS}.{key}", name, network.cidr, group))
     yield from slurm_rules.reach("aws.slurm", slurm, *sides)
 
@@ -241,7 +241,7 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
     }
     network = known(facts.subnets, own.private_subnet, "subnet"), known(facts.subnets, own.public_subnet, "subnet")
     if None in network or any(found is None for _, found in sides.values()):
-        return  # existing-there reports it
+        return  # the rule existing-there reports what does not exist
     cidrs = {"storage": network[0], "nodes": network[0], "login": network[1]}
     for key, (name, found) in sides.items():
         closed = []
@@ -256,7 +256,10 @@ def existing_storage(wanted: Aws, facts: Facts) -> _Breaches:
 
 
 def _file_traffic(wanted: Aws, key: str) -> Iterator[tuple[str, str, int | None, str]]:
-    """Yield the file systems' traffic that group `key` must allow: its peer, `from` or `to`, a port (None: all), a protocol."""
+    """Yield the file systems' traffic that the security group `key` must allow.
+
+    Each item has the key of the peer's group, `from` or `to` that peer, a port (None: all ports), and a protocol.
+    """
     lustre = wanted.storage.lustre
     clients, servers = ("nodes", "login"), key == "storage"
     peers = (*clients, "storage") if servers else ("storage",)
@@ -278,7 +281,7 @@ def _subnets(own: ExistingNetwork | None) -> dict[str, str]:
 
 
 def _named(groups: OwnGroups | None) -> Iterator[tuple[str, str]]:
-    """Yield path and id of each group that is named."""
+    """Yield path and id of each security group that the stack file names."""
     for key, name in groups.model_dump().items() if groups else ():
         if name:
             yield f"{_GROUPS}.{key}", name

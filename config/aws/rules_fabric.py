@@ -1,4 +1,7 @@
-"""Rules about EFA, placement groups, zones, networks and containers; only the region and the groups are looked up."""
+"""Rules about EFA, placement groups, zones, networks and containers.
+
+Of these, only the region and the placement groups are looked up in the account.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,8 @@ from config.rule import ERROR, WARNING, Breach, known, rule
 
 _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.py"
 _EC2 = "aws-parallelcluster:cli/src/pcluster/validators/ec2_validators.py"
-#: Networks and subnets of a VPC are /16 to /28 (VPC user guide). The stack halves its networks into subnets, hence /27.
+#: Networks and subnets of a VPC are /16 to /28 (VPC user guide). The stack splits each network into two subnets, so the
+#: smallest network is a /27.
 _LARGEST, _SMALLEST = 16, 27
 _Breaches = Iterator[Breach]
 
@@ -44,7 +48,7 @@ def networks(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("second-zone", ERROR, f"{_CLUSTER} DuplicateSubnets and multi-AZ subnets", number=27)
 def second_zone(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A second zone that is the first, or in another region."""
+    """A second zone that equals the first zone, or is in another region."""
     if wanted.second_zone is None:
         return
     if wanted.second_zone == wanted.zone:
@@ -81,7 +85,7 @@ def provider_region(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("efa-unsupported", ERROR, f"{_CLUSTER} EfaValidator", number=1)
 def efa_unsupported(wanted: Aws, _facts: Facts) -> _Breaches:
-    """EFA on a type that has none."""
+    """EFA on a type that has no EFA."""
     able = ", ".join(name for name, row in INSTANCES.items() if row.efa)
     for path, _, one in wanted.located:
         if one.efa and one.instance is not None and not one.instance.efa:
@@ -128,7 +132,7 @@ def placement_off(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("placement-strategy", ERROR, f"{_EC2} PlacementGroupCapacityTypeValidator", number=9)
 def placement_strategy(wanted: Aws, facts: Facts) -> _Breaches:
-    """A placement group for a type that supports none, or of a strategy that is not `cluster`."""
+    """A placement group of another strategy than `cluster`, or a type that supports no group of this strategy."""
     for path, _, one in wanted.located:
         if one.placement in {"managed", "existing"} and one.instance is not None and not one.instance.cluster_placement:
             yield Breach(
@@ -144,7 +148,7 @@ def placement_strategy(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("placement-block", WARNING, f"{_EC2} capacity blocks and placement groups", number=11)
 def placement_block(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A placement group together with a Capacity Block; `managed` creates none there."""
+    """A placement group together with a Capacity Block; `managed` creates no group there."""
     for path, _, one in wanted.located:
         if one.purchase.option == BLOCK and one.placement in {"managed", "existing"}:
             owned = one.placement == "managed"
@@ -191,7 +195,7 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
 def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An image file that is on no shared file system, so that only the machine image can contain it."""
+    """A file of a container image that is on no shared file system, so that only the AMI can contain the file."""
     path = wanted.container.reference.path if wanted.container else ""
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
         shared = ", ".join(wanted.mounts) or "none"

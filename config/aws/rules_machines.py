@@ -19,9 +19,9 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 _QUEUE_CHARACTERS, _CLUSTER_CHARACTERS = 25, 40
 _TAGS_MOST = 40
 _TAG_KEY, _TAG_VALUE = 128, 256
-#: Families whose GPUs NVIDIA's open kernel modules do not support.
+#: Families of instance types whose GPUs NVIDIA's open kernel modules do not support.
 _OLD = ("p2.", "p3.", "p3dn.", "g2.", "g3.", "g3s.")
-#: gp3: I/O operations per GiB, MiB/s per operation, and the minimum and maximum of both (EBS user guide).
+#: Limits of a gp3 volume (EBS user guide): IOPS per GiB, MiB/s per IOPS, and the minimum and maximum of IOPS and of MiB/s.
 _IOPS_PER_GIB, _MIB_S_PER_IOPS = 500, 0.25
 _IOPS, _MIB_S = (3000, 80_000), (125, 2000)
 _WRONG_BOOT = "first boot would do the wrong things"
@@ -30,7 +30,7 @@ _Breaches = Iterator[Breach]
 
 @rule("architectures-differ", ERROR, f"{_CLUSTER} ArchitectureOsValidator", number=36)
 def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A login node and nodes of different CPU architectures: programs built on one do not run on the other."""
+    """A login node and nodes of different CPU architectures: programs built on the login node do not run on the nodes."""
     login = architecture(wanted.login.type)
     for path, _, one in wanted.located:
         if architecture(one.type) != login:
@@ -42,11 +42,15 @@ def architectures_differ(wanted: Aws, _facts: Facts) -> _Breaches:
 
 
 def _images(wanted: Aws, facts: Facts) -> Iterator[tuple[str, str, str, Image]]:
-    """Yield each named image: path of its group, its id, the architecture that it must have, and the account's data on it."""
+    """Yield each image that the stack file names.
+
+    Each item has the path of the image's group of keys, the image's id, the architecture that the image must have, and the
+    account's data on the image.
+    """
     types = dict.fromkeys(architecture(one.type) for _, _, one in wanted.located)
     named = [("aws", wanted.image, kind) for kind in types]
     for path, image, kind in [*named, ("aws.login", wanted.login.image, architecture(wanted.login.type))]:
-        # An image that is not named is looked up by family and architecture.
+        # An image that the stack file does not name is looked up by family and architecture.
         found = known(facts.images, image, "image") if image else None
         if image and found is not None:
             yield path, image, kind, found
@@ -62,7 +66,7 @@ def image_missing(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("image-architecture", ERROR, f"{_EC2} InstanceTypeBaseAMICompatibleValidator", number=36)
 def image_architecture(wanted: Aws, facts: Facts) -> _Breaches:
-    """An image of another CPU architecture."""
+    """An image of another CPU architecture than the machines."""
     for path, image, needed, found in _images(wanted, facts):
         if found.architecture != needed:
             yield Breach(f"{path}.image", f"is {image}, which is for {found.architecture}; the machines are {needed}")
@@ -215,7 +219,7 @@ def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("tag-count", ERROR, f"{_TAGS} ComputeResourceTagsValidator", number=43)
 def tag_count(wanted: Aws, _facts: Facts) -> _Breaches:
-    """More tags than a resource may have beside busbar's own."""
+    """More tags than a resource may have beside busbar's own tags."""
     if len(wanted.tags) > _TAGS_MOST:
         yield Breach(
             "aws.tags", f"has {len(wanted.tags)} tags; a resource takes {_TAGS_MOST} beside those that name the cluster"

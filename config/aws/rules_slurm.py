@@ -27,20 +27,23 @@ def _named_rails(one: Machines) -> bool:
 
 @rule("slurm-idle", ERROR, _SLURM, guard=True)
 def slurm_idle(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A controller without machines to start; the reverse is allowed, because the user's own scheduler may start machines."""
+    """A controller without dynamic machines to start.
+
+    Dynamic machines without a controller are allowed, because the user's own scheduler may start them.
+    """
     yield from slurm_rules.idle("aws.slurm", wanted.slurm, _entries(wanted))
 
 
 @rule("slurm-static", ERROR, "components/slurm: dynamic machines join, static ones are measured over SSH", guard=True)
 def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
     """An entry with both static and dynamic machines."""
-    if wanted.slurm is not None:  # a scheduler of the user's own may work differently
+    if wanted.slurm is not None:  # a scheduler of the user's own may be able to mix them
         yield from slurm_rules.mixed(_entries(wanted))
 
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An `alwaysOn` without a controller, or one that is greater than `dynamic`."""
+    """An `alwaysOn` without a controller, or an `alwaysOn` that is greater than `dynamic`."""
     yield from slurm_rules.always_on("aws.slurm", wanted.slurm, _entries(wanted))
 
 
@@ -93,7 +96,7 @@ def slurm_container(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-profile", ERROR, "IAM: the controller starts machines with its own role", guard=True)
 def slurm_profile(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing profile for the controller: the stack gives its role no permission to start machines."""
+    """An existing profile for the controller: the stack gives the profile's role no permission to start machines."""
     if wanted.slurm is not None and wanted.profiles.existing.login:
         yield Breach(
             "aws.profiles.existing.login",

@@ -19,8 +19,8 @@ _LUSTRE = "FSx for Lustre user guide,"
 _LUSTRE_API = "FSx API, LustreConfiguration"
 _LUSTRE_SMALLEST_GIB, _LUSTRE_STEP_GIB = 1200, 2400
 _LUSTRE_MB_S_PER_TIB = (125, 250, 500, 1000)
-#: EFA needs whole file servers, so storage grows in these steps, by MB/s per TiB (FSx for Lustre user guide, EFA-enabled file
-#: systems).
+#: A file system with EFA consists of whole file servers, so its size is a multiple of this step. The step depends on the
+#: throughput in MB/s per TiB (FSx for Lustre user guide, EFA-enabled file systems).
 _EFA_STEP_GIB = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 _MIRRORS_MOST = 8
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
@@ -83,7 +83,7 @@ def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("lustre-key-unchecked", WARNING, f"{_LUSTRE} Installing the Lustre client, which states no fingerprint")
 def lustre_key_unchecked(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Ubuntu's client on nodes, signed by a key whose fingerprint nobody has checked; the login node is not judged."""
+    """Ubuntu's Lustre client on nodes, signed by a key whose fingerprint nobody has checked; the login node is not judged."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.client_key is None and wanted.family.release:
         yield Breach(
