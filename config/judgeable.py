@@ -1,4 +1,8 @@
-"""Refuses settings whose measurement could not be judged: GPUs not made by NVIDIA, NVLink between nodes, other algorithms."""
+"""Refuses settings with which a measurement could not be judged.
+
+Such settings are, for example, GPUs that NVIDIA does not make, NVLink between nodes, or an algorithm that the gate does not
+assume.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +20,11 @@ if TYPE_CHECKING:
 
 _GIB = 1024**3
 #: nccl-tests keeps 1 GiB free and allocates three buffers of the message's size if values are checked (src/common.cu). If
-#: memory is short, it measures smaller messages than requested.
+#: memory is short, nccl-tests measures smaller messages than requested.
 _FREE_BYTES, _BUFFERS = _GIB, 3
-#: Variables that, unless the user sets a gate, may have only this value (None: must not be set). The default gate assumes the
-#: ring algorithm, with the protocol that NCCL chooses; if switches reduce, the rails carry only half of the bytes.
+#: Variables of NCCL, each with the only value that it may have unless the user sets a gate. None: the variable must not be set.
+#: The default gate assumes the ring algorithm, with the protocol that NCCL chooses; if switches reduce, the rails carry only
+#: half of the bytes.
 _OTHER_WAYS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": None,
@@ -31,7 +36,7 @@ def judgeable(stack: Stack, _facts: None) -> Iterator[Breach]:
     """A pool that cannot be judged, because of its machines or of the variables set for ranks."""
     yield from exports(stack.measure, stack.accept)
     if stack.measure.pool not in {None, *stack.sizes}:
-        return  # no such pool; the rule `pool` refuses it
+        return  # there is no such pool, which the rule `pool` refuses
     path, shape, nodes = measured(stack)
     if shape:
         yield from machine(path, shape, stack.measure, nodes)
@@ -71,7 +76,7 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
 
 
 def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breach]:
-    """Yield a setting that lets switches reduce, if the stack file sets no gate and none is known for such runs on `shape`."""
+    """Yield a setting that lets switches reduce, if no gate for such runs on `shape` is known and the stack file sets none."""
     value = measure.exports.get("NCCL_COLLNET_ENABLE", "0")
     if value != "0" and accept.gate_gb_s is None and gpus.in_network_share(shape.gpu) is None:
         yield Breach(

@@ -124,7 +124,7 @@ class NcclTests(Model):
 
     @property
     def path(self) -> Path:
-        """The archive on this machine."""
+        """Path of the archive, if the archive is a file on this machine."""
         return Path(self.source).expanduser()
 
     @property

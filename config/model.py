@@ -27,7 +27,7 @@ class UnreadError(Exception):
 class Model(BaseModel):
     """A group of a stack file, or a part of one.
 
-    After a field's value was refused, the field is absent; reading it raises `UnreadError`.
+    After a field's value was refused, the field is absent, and reading the field raises `UnreadError`.
     """
 
     model_config = ConfigDict(
@@ -37,7 +37,7 @@ class Model(BaseModel):
     if not TYPE_CHECKING:  # otherwise the type checker would accept any misspelt field
 
         def __getattr__(self, name: str) -> Any:
-            """Raise `UnreadError` for a refused value; Python calls this only for fields without a value."""
+            """Raise `UnreadError` for a refused value; Python calls this method only for fields without a value."""
             if name in type(self).model_fields:
                 raise UnreadError(name)
             raise AttributeError(f"{type(self).__name__} has no attribute {name}")
@@ -47,7 +47,7 @@ def read_strictly(model: type[_M], text: str) -> _M:
     """Return the group of the JSON `text`: types are not converted, and only keys of stack files are allowed.
 
     Raises:
-        ValidationError: with everything that is wrong.
+        ValidationError: the text does not fit the model; the error lists everything that is wrong.
     """
     return model.model_validate_json(text, strict=True, by_alias=True, by_name=False)
 

@@ -1,4 +1,4 @@
-"""Refuses readers of the exporter that the cluster's own network would block."""
+"""Refuses an exporter of RDMA counters whose readers the cluster's own network would block."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ if TYPE_CHECKING:
 
 @rule("monitoring", ERROR, "the security rules that the stack itself makes", guard=True)
 def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """Readers of the exporter that the cluster's own network would block."""
+    """An exporter of RDMA counters whose readers the cluster's own network would block."""
     breaches = {"oci": _on_oci, "aws": _on_aws, "kubernetes": _on_kubernetes}.get(stack.target)
     if breaches is not None and stack.monitoring.exporter:
         yield from breaches(stack.wanted, stack.monitoring)
 
 
 def _on_oci(wanted: Any, asked: Monitoring) -> Iterator[Breach]:
-    """Yield an exporter or readers that a new private subnet's security list blocks; existing subnets are not judged here."""
+    """Yield what a new private subnet's security list blocks: the exporter's port, or networks that are to read the exporter.
+
+    Existing subnets are not judged here.
+    """
     network = wanted.network
     if network.existing is not None:
         return

@@ -1,4 +1,4 @@
-"""Reads the stack's configuration, for the whole program, and reports all its mistakes together."""
+"""Reads the stack's configuration, for the whole program, and reports all mistakes in the stack file together."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def load() -> Stack:
     """Return the stack that the configuration sets.
 
     Raises:
-        pulumi.RunError: with one sentence for each mistake; each begins with the path as typed.
+        pulumi.RunError: the stack file has mistakes. The message has one sentence for each mistake, and each sentence begins
+            with the path of a key as typed.
     """
     project = pulumi.get_project()
     raw = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
@@ -50,11 +51,11 @@ def load() -> Stack:
 def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
     """Return the stack that the configuration sets.
 
-    `texts` has each group's JSON, as the engine passes it, and the target's name. `region` is the AWS provider's, if
-    the stack file sets one.
+    `texts` has each group's JSON, as the engine passes it, and the target's name. `region` is the AWS provider's region, if the
+    stack file sets a region.
 
     Raises:
-        pulumi.RunError: with one sentence for each mistake.
+        pulumi.RunError: the stack file has mistakes. The message has one sentence for each mistake.
     """
     target = texts.get("target")
     if target not in TARGETS:
@@ -74,7 +75,7 @@ def parse(texts: Mapping[str, str], *, region: str | None = None) -> Stack:
 
 
 def _findings(stack: Stack, region: str | None) -> Iterator[Finding]:
-    """Yield what the rules find without querying the account; a rule that needs a refused value finds nothing."""
+    """Yield what the rules find without a query of the account; a rule that needs a refused value finds nothing."""
     rules = import_module(f"config.{stack.target}.rules")
     of_stack = STACK_RULES | rules.STACK_RULES
     with contextlib.suppress(UnreadError):
@@ -126,7 +127,7 @@ def _sentence(key: str, model: type[Model], found: ErrorDetails) -> str:
 
 
 def _must(kind: str, context: dict[str, Any], message: str) -> str:
-    """Return what a value must be, by the name of the check that it failed."""
+    """Return what a value must be, by the name of the check that the value failed."""
     if kind == "literal_error":
         return f"one of {context['expected'].replace(' or ', ', ')}"
     if kind in _BOUNDS:

@@ -1,4 +1,4 @@
-"""Reads a group although some of its values were refused, so that one mistake does not hide others."""
+"""Reads a group of a stack file although some values were refused, so that one mistake does not hide other mistakes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rest(model: type[Model], text: str, wrong: Sequence[Place], unknown: Sequenc
     """Return the group in the JSON `text` without its unknown keys, and without a value at each path in `wrong`.
 
     The text is parsed with each refused value left out or replaced by an example, so that the model accepts the other values.
-    If it refuses even that text, no field has a value.
+    If the model refuses even that text, no field has a value.
     """
     found = [_field(model, place) for place in wrong]
     if None in found:
@@ -64,12 +64,12 @@ def _field(model: type[Model], place: Place) -> tuple[Place, FieldInfo] | None:
 
 
 def _stand_in(field: FieldInfo, *, use_example: bool) -> Iterable[Any]:
-    """Return one value that the model accepts, or an empty sequence to leave the key out."""
+    """Return a list of one value that the model accepts, or an empty sequence if the key is to be left out."""
     return list(field.examples or ())[-1:] if field.is_required() or use_example else ()
 
 
 def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
-    """Remove the value at `place`; if there is a stand-in, set that instead."""
+    """Remove the value at `place`; if there is a stand-in, put the stand-in there."""
     for step in place[:-1]:
         given = given[step]
     given.pop(place[-1], None)

@@ -34,7 +34,7 @@ def sizes(stack: Stack, _facts: None) -> _Breaches:
 
 @rule("source-sum", ERROR, "nodes build only an archive with a known checksum", guard=True)
 def source_sum(stack: Stack, _facts: None) -> _Breaches:
-    """An archive of a URL without a known checksum."""
+    """An archive that nodes download from a URL, and for which no checksum is known."""
     tests = stack.measure.nccl_tests
     if tests.is_url and tests.sha256 is None and tests.source not in SHA256:
         yield Breach(
@@ -75,7 +75,7 @@ _POOLS = {"oci": "oci.pools", "aws": "aws.queues", "hosts": "hosts.nodes", "kube
 
 @rule("pool", ERROR, "one pool is measured", guard=True)
 def pool(stack: Stack, _facts: None) -> _Breaches:
-    """A measured pool that is not named, unknown, or empty."""
+    """A pool to measure that is unknown or empty, or several pools with nodes of which none is chosen."""
     where, nodes, chosen = _POOLS[stack.target], stack.sizes, stack.measure.pool
     filled = [name for name, count in nodes.items() if count]
     if chosen is None:

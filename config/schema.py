@@ -27,7 +27,7 @@ from config.units import Quantity
 
 ROOT = Path(__file__).resolve().parent.parent
 SCHEMA = ROOT / "docs" / "stack.schema.json"
-#: Page -> the groups whose tables it has.
+#: Page -> the groups whose tables the page has.
 PAGES = {
     "oci.md": ("oci",),
     "aws.md": ("aws",),
@@ -79,7 +79,7 @@ def _example(schema: JsonSchemaValue) -> str | None:
 
 
 def _quantity(annotation: Any) -> Quantity | None:
-    """Return the quantity that a field of this type has; None if it is no quantity."""
+    """Return the quantity that a field of the type `annotation` has; None if the field is no quantity."""
     for part in (annotation, *get_args(annotation)):
         metadata = getattr(part, "__metadata__", ())
         found = next((one for one in metadata if isinstance(one, Quantity)), None)
@@ -95,7 +95,7 @@ def _quantity_of(info: FieldInfo) -> Quantity | None:
 
 
 def _walk(model: type[Model], path: str) -> Iterator[tuple[str, FieldInfo, type[Model] | None]]:
-    """Yield path, field and inner model of every key of `model` and of its groups, in their order."""
+    """Yield path, field and inner model of every key of `model` and of its groups, in the models' order."""
     for key, info in fields_by_key(model).items():
         below = inner(info.annotation)
         here = f"{path}{key}"
@@ -142,7 +142,7 @@ def stack_schema() -> dict[str, Any]:
 
 
 def _only(target: str) -> dict[str, Any]:
-    """Return the schema's condition that a stack of `target` has the group of that target and of no other."""
+    """Return the schema's condition that a stack of `target` has the group of that target and of no other target."""
     rest = {f"{_NAMESPACE}:{other}": {"maxProperties": 0} for other in TARGETS if other != target}
     named = {"properties": {f"{_NAMESPACE}:target": {"const": target}}}
     return {"if": named, "then": {"required": [f"{_NAMESPACE}:{target}"], "properties": rest}}
@@ -216,7 +216,7 @@ def _yaml(value: Any) -> str:
 
 
 def page(text: str, name: str) -> str:
-    """Return the text of a page with up-to-date tables of its groups."""
+    """Return `text`, the text of the page `name`, with up-to-date tables of the page's groups."""
     for group in PAGES[name]:
         begin, end = f"<!-- keys of {group}, by python -m config.schema -->", "<!-- end of keys -->"
         text = re.sub(

@@ -122,7 +122,7 @@ def _fingerprint(value: str) -> str:
 Fingerprint = Annotated[str, AfterValidator(_fingerprint)]
 PublicKey = Annotated[str, AfterValidator(_public_key)]
 Timezone = Annotated[str, AfterValidator(_timezone)]
-#: What destroying the stack does to data: it fails, it leaves the data, or it deletes the data.
+#: What a destroy of the stack does about data: the destroy fails, leaves the data, or deletes the data.
 OnDestroy = Literal["refuse", "retain", "delete"]
 
 #: The key `allowReplace`.
@@ -138,7 +138,7 @@ AllowReplace = Annotated[
 
 
 def some(value: tuple[_T, ...]) -> tuple[_T, ...]:
-    """Return a list that is not empty; for an empty one, raise ValueError with the text that follows the key in the refusal."""
+    """Return the list `value`; if it is empty, raise ValueError with the text that follows the key in the refusal."""
     if not value:
         raise ValueError("is empty; it needs at least one entry")
     return value
@@ -161,7 +161,7 @@ class Access(Model):
     )
 
     def broken(self, path: str) -> Iterator[Breach]:
-        """Yield what is wrong with `sshFrom`, given the path of this group."""
+        """Yield what is wrong with `sshFrom`; `path` is the path of this group in the stack file."""
         networks = tuple(ipaddress.IPv4Network(cidr) for cidr in self.ssh_from)
         if not networks:
             yield Breach(

@@ -1,4 +1,4 @@
-"""Slurm on a cluster's machines."""
+"""The settings of Slurm on a cluster's machines."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Slurm(Model):
 
     @property
     def why_not(self) -> str:
-        """Why Slurm does not allow the queue's name; empty if it does."""
+        """Why Slurm does not allow the queue's name; empty if Slurm allows the name."""
         return names.refused_existing(self.queue) if self.existing else names.refused_queue(self.queue)
 
 
@@ -127,9 +127,10 @@ class Scheduler(Model):
 
     @property
     def ports(self) -> tuple[tuple[int, int, str], ...]:
-        """TCP ports on which the controller and login nodes accept connections: first and last of a range, and its program.
+        """TCP ports on which the controller and login nodes accept connections.
 
-        People run srun on these machines, and nodes connect back to it.
+        Each item has the first and the last port of a range, and the program that listens there. People run srun on these
+        machines, and nodes connect back to srun.
         """
         directory = ((DIRECTORY_PORT, DIRECTORY_PORT, "directory of users"),) if self.users else ()
         database = ((accounting.PORT, accounting.PORT, "slurmdbd"),) if self.accounting else ()
@@ -138,13 +139,16 @@ class Scheduler(Model):
     def nodes_of_job(self, dynamic: int, always_on: int) -> int:
         """Return how many nodes of an entry the test job uses; 0 if the entry has too few.
 
-        If `always_on` is 2 or more, it uses these nodes, else `test_nodes` nodes.
+        If `always_on` is 2 or more, the job uses all nodes that are always on; otherwise it uses `test_nodes` nodes.
         """
         nodes = always_on if always_on > 1 else self.test_nodes
         return nodes if dynamic >= nodes else 0
 
     def start_limit_s(self, always_on: int) -> float:
-        """Return how long an update waits for the `always_on` nodes; 0 for fewer than 2: then a person submits the job."""
+        """Return how long an update waits until the `always_on` nodes run.
+
+        The result is 0 for fewer than 2 such nodes, because a person must then submit the test job.
+        """
         return self.start_timeout_s + self.entry_limit_s if always_on > 1 else 0
 
     @property
@@ -164,5 +168,5 @@ def entry_script(folder: str, pool: str) -> str:
 
 
 def job_folder(home: str) -> str:
-    """Return the folder of the test job's files, on the file system mounted at `home`; empty if there is none."""
+    """Return the folder of the test job's files, on the file system mounted at `home`; empty if `home` is empty."""
     return f"{home.rstrip('/')}/.busbar" if home else ""

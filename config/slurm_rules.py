@@ -129,7 +129,7 @@ def enroot_unchecked(where: str, slurm: Scheduler | None) -> Iterator[Breach]:
 
 
 def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield an `alwaysOn` without a controller, or one that is greater than `dynamic`."""
+    """Yield an `alwaysOn` without a controller, or an `alwaysOn` that is greater than `dynamic`."""
     for one in entries:
         if one.always_on and slurm is None:
             yield _without_controller(f"{one.path}.alwaysOn", one.always_on, where)
@@ -141,14 +141,14 @@ def always_on(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 class Side(NamedTuple):
-    """Machines that existing security rules protect: the login nodes with the controller, or the GPU nodes.
+    """Machines that existing security rules protect: the controller and the login nodes together, or the GPU nodes.
 
     Attributes:
         path: the key that names the rules.
         said: beginning of a refusal that says what the rules block.
         peers: the groups and networks by which the other side's rules name these machines.
-        lets: takes peers, a direction (True: out) and a port; tells whether the rules let TCP to that port out to, or in from,
-            one of the peers.
+        lets: a function of peers, a direction (True: out) and a port. It tells whether the rules allow TCP to that port, out to
+            one of the peers or in from one of the peers.
     """
 
     path: str
@@ -162,7 +162,7 @@ def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Br
     slurmd = ((NODE_PORT, NODE_PORT, "slurmd"),)
     calls = [(login, False, nodes, slurm.ports), (login, True, nodes, slurmd)]
     calls += [(nodes, False, login, slurmd), (nodes, True, login, slurm.ports)]
-    if slurm.login_nodes:  # the controller sets them up over SSH
+    if slurm.login_nodes:  # the controller sets login nodes up over SSH
         calls += [(login, out, login, ((22, 22, "SSH"), *slurm.ports)) for out in (False, True)]
     for side, out, peer, ports in calls:
         who = f"login nodes and controller reach each other on these ports: open them, or set {where}.loginNodes to 0"
@@ -175,9 +175,9 @@ def blocked(side: Side, out: bool, peer: Side, ports: Iterable[tuple[int, int, s
 
     Args:
         side: the machines whose rules are judged.
-        out: the direction.
+        out: whether connections go out to `peer`; otherwise they come in from `peer`.
         peer: the machines at the other end.
-        ports: ranges: first and last port, and what uses them; empty if `why` says it.
+        ports: ranges of ports: the first port, the last port, and what uses the range (empty if `why` says it).
         why: end of the refusal.
     """
     closed = [

@@ -27,7 +27,7 @@ class Stack:
         target: kind of cluster.
         wanted: the target's group, which the target's cluster component takes as its argument.
         measure: how the cluster is measured.
-        accept: when it is accepted.
+        accept: when the measured cluster is accepted.
         records: which records of measurements are kept.
         monitoring: what can be monitored on the nodes.
     """
@@ -46,7 +46,7 @@ class Stack:
 
     @property
     def pool(self) -> str:
-        """Name of the pool, or queue and machines, that is measured."""
+        """Name of the pool that is measured; on AWS, the names of a queue and of its entry of machines, as QUEUE-NAME."""
         return self.wanted.measured(self.measure)
 
     @property
@@ -56,5 +56,5 @@ class Stack:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Number of machines that always run, for every pool (or queue and machines), by its name."""
+        """Number of machines that always run, for every pool (on AWS, for every entry of machines), by the pool's name."""
         return self.wanted.sizes

@@ -19,7 +19,7 @@ class Quantity:
 
     Attributes:
         unit: the unit of the parsed number.
-        factors: every unit that may be written, and its size in `unit`; ascending.
+        factors: every unit that may be written, and that unit's size in `unit`; ascending.
         example: a valid text.
         hint: text at the end of a refusal.
     """
@@ -30,7 +30,7 @@ class Quantity:
     hint: str = ""
 
     def read(self, text: str) -> float:
-        """Return the number of `unit` in `text`; a ValueError contains the text that follows the key in a refusal."""
+        """Return the quantity in `text`, in `unit`; a ValueError contains the text that follows the key in a refusal."""
         found = _NUMBER.fullmatch(text.strip())
         if not found or found[2] not in self.factors:
             raise ValueError(self._refusal(text))
@@ -68,7 +68,10 @@ class Whole(Quantity):
     """A quantity that becomes a whole number."""
 
     def read(self, text: str) -> int:
-        """Return the whole number of `unit` in `text`; a ValueError contains the text that follows the key in a refusal."""
+        """Return the quantity in `text`, a whole number of `unit`.
+
+        A ValueError contains the text that follows the key in a refusal.
+        """
         value = super().read(text)
         if value != int(value):
             raise ValueError(f"is {text!r}; it must be a whole number of {self.unit}")

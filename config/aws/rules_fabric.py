@@ -25,7 +25,7 @@ _Breaches = Iterator[Breach]
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Aws, _facts: Facts) -> _Breaches:
-    """Networks that let nobody in, or everybody."""
+    """An `sshFrom` that lets nobody in, or everybody."""
     yield from wanted.access.broken("aws.access")
 
 

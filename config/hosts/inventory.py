@@ -1,6 +1,6 @@
-"""Machines that an inventory file names, one per line, or in Ansible's INI form without ranges.
+"""Reads machines from an inventory file, which has one machine per line or is in Ansible's INI form, without ranges.
 
-Only the variables ansible_host and ansible_port are read.
+Of Ansible's variables, only ansible_host and ansible_port are read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-#: Sections of an INI inventory that name no host.
+#: How the names of sections end that list no host in an INI inventory.
 _OTHER_SECTIONS = (":vars", ":children")
 
 
@@ -27,7 +27,11 @@ def is_name(text: str) -> bool:
 
 
 def read(text: str) -> tuple[Machine, ...]:
-    """Return the machines of an inventory's text, in its order; a line with a mistake raises ValueError, which quotes it."""
+    """Return the machines of an inventory's text, in the text's order.
+
+    Raises:
+        ValueError: a line has a mistake; the message quotes the line.
+    """
     found: list[Machine] = []
     counts = True
     for number, line in enumerate(text.splitlines(), 1):
@@ -42,7 +46,7 @@ def read(text: str) -> tuple[Machine, ...]:
 
 
 def _add(found: list[Machine], machine: Machine) -> None:
-    """Add a machine; an INI inventory may list it in several groups, with its address in only one of them."""
+    """Add a machine; an INI inventory may list it in several groups, with its address in only one of these groups."""
     bare = Machine(machine.name, machine.name)
     known = next((one for one in found if one.name == machine.name), None)
     if known == bare:

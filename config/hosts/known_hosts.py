@@ -10,19 +10,19 @@ import hmac
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Best first. RSA is left out: the SSH client of the Commands would use SHA-1 with it, which sshd refuses.
+#: Types of host keys, best first. RSA is left out: with RSA, the Commands' SSH client would use SHA-1, which sshd refuses.
 _TYPES = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521")
 
 
 @dataclass(frozen=True)
 class KnownHosts:
-    """The keys of one file, in its order: host names as written, key type, and key."""
+    """The host keys of one file, in the file's order; each row has host names as written, key type, and key."""
 
     path: str
     rows: tuple[tuple[str, str, str], ...]
 
     def key(self, address: str) -> str:
-        """Return the pinned key of `address`; if there is none, raise ValueError with the command to type."""
+        """Return the pinned key of `address`; if there is no such key, raise ValueError with the command to type."""
         mine = [(kind, key) for names, kind, key in self.rows if _matches(names, address)]
         for wanted in _TYPES:
             for kind, key in mine:
@@ -37,11 +37,11 @@ class KnownHosts:
 
 
 def read(path: str) -> KnownHosts:
-    """Return the keys in the file `path`; raise ValueError if it cannot be read."""
+    """Return the keys in the file `path`; raise ValueError if the file exists but cannot be read."""
     try:
         text = Path(path).expanduser().read_text(errors="replace")
     except FileNotFoundError:
-        text = ""  # like an empty file: the error must name the missing host
+        text = ""  # a missing file counts as an empty file, so that the error names the host without a key
     except OSError as error:
         raise ValueError(f"is {path}, which cannot be read ({error.strerror})") from None
     lines = [line.split() for line in text.splitlines() if line.strip() and not line.lstrip().startswith("#")]

@@ -171,7 +171,11 @@ class Hosts(Model):
         return tuple(Machine(name, self.nodes[name]) for name in sorted(self.nodes, key=_by_number))
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; else raise ValueError with the text that follows `knownHosts` in the refusal."""
+        """Return the pinned key of `address`.
+
+        Raises:
+            ValueError: there is no such key; the message is the text that follows `knownHosts` in the refusal.
+        """
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
@@ -195,7 +199,7 @@ class Hosts(Model):
 
     @property
     def row(self) -> Shape | None:
-        """The machines' row of the catalogue; None if they report their shape."""
+        """The machines' row of the catalogue; None if the machines report their shape."""
         return named(self.shape)
 
     @property
@@ -205,5 +209,8 @@ class Hosts(Model):
 
 
 def _by_number(name: str) -> list[tuple[int, str]]:
-    """Return a sort key that puts gpu-2 before gpu-10; the program does not learn the order of the stack file."""
+    """Return a sort key that puts gpu-2 before gpu-10.
+
+    Names must be sorted, because the program does not learn in which order the stack file lists them.
+    """
     return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]

@@ -62,5 +62,5 @@ def findings(wanted: Hosts, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: Rules for existing machines that concern the whole stack.
+#: Rules for existing machines that judge the whole stack; there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

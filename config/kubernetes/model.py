@@ -282,7 +282,11 @@ class Kubernetes(Model):
         return SET
 
     def host_key(self, address: str) -> str:
-        """Return the pinned key of `address`; else raise ValueError with the text that follows `knownHosts` in the refusal."""
+        """Return the pinned key of `address`.
+
+        Raises:
+            ValueError: there is no such key; the message is the text that follows `knownHosts` in the refusal.
+        """
         return known_hosts.read(self.known_hosts).key(address)
 
     @property
@@ -292,7 +296,10 @@ class Kubernetes(Model):
 
     @property
     def folder(self) -> str:
-        """Folder of this cluster's measurement files on the machine where kubectl runs, which may serve several clusters."""
+        """Folder of this cluster's measurement files on the machine where kubectl runs.
+
+        Without `controlPlane`, the API server is part of the path, because this machine may serve several clusters.
+        """
         if self.control_plane or not self.server:
             return self.namespace
         return f"{self.server.removeprefix('https://').replace(':', '_')}/{self.namespace}"
@@ -304,12 +311,12 @@ class Kubernetes(Model):
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """RDMA devices of the rails, in their order."""
+        """RDMA devices of the rails, in the rails' order."""
         return tuple(rail.device for rail in self.rails if rail.device)
 
     @property
     def privileged(self) -> bool:
-        """Whether pods must be privileged: they use RDMA devices, and no device plugin provides those."""
+        """Whether pods must be privileged: they use RDMA devices, and no device plugin provides these devices."""
         return bool(self.devices) and self.rdma_resource is None
 
     @property

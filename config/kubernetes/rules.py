@@ -102,7 +102,7 @@ def rail_addresses(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
 
 @rule("gpu-operator", ERROR, "a chart is code that runs with every right on the nodes", guard=True)
 def gpu_operator(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
-    """A chart that differs from the pinned one, or an operator in the namespace of the pods."""
+    """A chart that differs from the pinned chart, or an operator in the namespace of the pods."""
     operator = wanted.gpu_operator
     if operator is None:
         return
@@ -145,5 +145,5 @@ def findings(wanted: Kubernetes, _region: str | None) -> tuple[Finding, ...]:
     return check(RULES, wanted, None)
 
 
-#: Rules of existing clusters about the whole stack.
+#: Rules for existing clusters that judge the whole stack; there are none.
 STACK_RULES: dict[str, Rule[Any, None]] = {}

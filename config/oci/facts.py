@@ -1,4 +1,4 @@
-"""Facts that the OCI account reported; empty if it was not queried."""
+"""Facts that the OCI account reported; there are none if the account was not queried."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class SecurityRule:
     """A rule of a subnet's security lists.
 
     Attributes:
-        out: whether it lets traffic out; otherwise in.
+        out: whether the rule lets traffic out; otherwise it lets traffic in.
         protocol: `all`, `6` (TCP), `17` (UDP) ...
-        ports: first and last destination port; None for all.
-        peer: the network on the other side; empty for one of the vendor's services.
+        ports: first and last destination port; None for all ports.
+        peer: the network that the traffic goes to or comes from; empty if the peer is a service of the vendor.
     """
 
     out: bool
@@ -50,15 +50,16 @@ class Subnet:
     """An existing subnet.
 
     Attributes:
-        vcn: OCID of its VCN.
-        domain: its availability domain; empty if it is regional.
-        cidr: its address range.
-        free: how many of its addresses are free.
-        dns: its DNS domain; empty if it has none.
-        takes_public: whether its machines may have public addresses.
-        way_out: OCID of its route table's target for 0.0.0.0/0; empty if there is none, None if the table cannot be read.
-        rules: rules of its security lists.
-        unread: OCIDs of its security lists that could not be read, because they are in another compartment.
+        vcn: OCID of the subnet's VCN.
+        domain: the subnet's availability domain; empty if the subnet is regional.
+        cidr: the subnet's address range.
+        free: how many of the subnet's addresses are free.
+        dns: the subnet's DNS domain; empty if the subnet has none.
+        takes_public: whether machines in the subnet may have public addresses.
+        way_out: OCID of the target to which the subnet's route table sends 0.0.0.0/0; empty if there is no such route, None if
+            the table cannot be read.
+        rules: rules of the subnet's security lists.
+        unread: OCIDs of security lists of the subnet that could not be read, because the lists are in another compartment.
     """
 
     vcn: str
@@ -75,7 +76,7 @@ class Subnet:
         """Tell whether the rules let traffic out to (or in from) a network: TCP to `port`, or all traffic if `port` is None.
 
         Raises:
-            NotAskedError: the known rules do not let it, but a security list that could not be read might.
+            NotAskedError: the known rules block this traffic, but a security list that could not be read might allow it.
         """
         serving = [rule for rule in self.rules if rule.out == out and rule.peer and _serves(rule, port)]
         if covers((rule.peer for rule in serving), peer):
@@ -93,22 +94,23 @@ def _serves(rule: SecurityRule, port: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts that were looked up. A key that is absent was not looked up, unless the attribute says what it means.
+    """All facts that were looked up. An absent key was not looked up, unless its attribute below says what absence means.
 
     Attributes:
         domains: the region's availability domains; empty if they were not looked up.
-        shapes: shapes that an availability domain offers, by domain and name; it does not offer others.
-        images: by OCID; None if there is no such image.
-        available: how much of a limit is left, by its name; None if the service does not report it.
-        login_image: OCID of the newest platform image for the login node; None if there is none, or the stack file sets it.
-        made: the text of `Oci.machines` with which a pool's machines were created, as their tag records it, by pool name;
-            absent without machines or tag.
-        strays: number of nodes in each cluster network (or single instance) of this stack that no pool has any more, because
-            the pool is gone or `oci.name` changed, by the network's display name.
-        running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if it has neither.
+        shapes: shapes that an availability domain offers, by domain and name; the domain does not offer an absent shape.
+        images: images by OCID; None if there is no such image.
+        available: how much of a limit is left, by the limit's name; None if the service does not report the limit.
+        login_image: OCID of the newest platform image for the login node; None if there is no such image, or if the stack file
+            names an image.
+        made: the text of `Oci.machines` with which a pool's machines were created, by pool name. The machines' tag records this
+            text; a pool without machines or tag is absent.
+        strays: number of nodes in each cluster network or single instance of this stack that belongs to no pool any more, by
+            its display name; the pool is gone, or `oci.name` changed.
+        running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if the pool has neither.
         subnets: subnets that the stack file names, by OCID.
-        oldest: names of the nodes of a pool that shrinks but keeps nodes, oldest first, by pool name.
-        placed: the availability domain in which a pool's machines run, by pool name; absent without machines.
+        oldest: for a pool that shrinks but keeps nodes, the names of its nodes, oldest first, by pool name.
+        placed: the availability domain in which a pool's machines run, by pool name; a pool without machines is absent.
     """
 
     domains: tuple[str, ...] = ()
@@ -124,7 +126,7 @@ class Facts:
     placed: Mapping[str, str] = field(default_factory=dict)
 
     def domain(self, named: str | None, shapes: frozenset[str]) -> str:
-        """Return a stack's availability domain: the `named` one, else the first that offers `shapes`; empty if none does."""
+        """Return a stack's availability domain: `named`, or the first domain that offers all `shapes`; empty if none does."""
         return named or next(iter(self.offering(shapes)), "")
 
     def offering(self, shapes: frozenset[str]) -> tuple[str, ...]:

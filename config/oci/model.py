@@ -214,7 +214,7 @@ class Pool(Model):
 
     @property
     def row(self) -> Shape:
-        """The shape's row of the catalogue; without a cluster network, a copy of it that has no rails.
+        """The shape's row of the catalogue; without a cluster network, a copy of that row without rails.
 
         Without rails, MPI's few messages stay inside the node and use transports that every build of Open MPI has. The vendor's
         tutorial for one node sets no variables for rails, either (ocitutorials: benchmark/run-nccltests, section 3-1).
@@ -365,7 +365,7 @@ class Storage(Model):
 
     @property
     def home_mount(self) -> str:
-        """Mount point of the home folders; empty if each machine has its own."""
+        """Mount point of the home folders; empty if each machine has home folders of its own."""
         return self.home.mount if self.home else ""
 
     @property
@@ -462,13 +462,13 @@ class Oci(Model):
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # Added only for existing file systems, so that the hash of other machines does not change.
+        # Nothing is added without existing file systems, so that machines without such file systems keep their hash.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
         parts = [pool.shape, pool.image, pool.root.size_gb, subnet, mounts]
         parts += [] if pool.cluster_network else ["single"]
-        own = self.container  # what first boot installs; not the image, which a running machine can change
+        own = self.container  # only what first boot installs is hashed, because a running machine can take another image
         parts += [[own.containerd.version, own.toolkit]] if own else []
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
@@ -494,8 +494,8 @@ class Oci(Model):
     def measured_pool(self, measure: Measure) -> Pool:
         """Return the pool that is measured.
 
-        Among those that `measure.pool` allows: one with nodes, else one whose nodes a job starts. If there is neither: the
-        first pool.
+        The result is the first pool that has nodes or, without such a pool, the first pool whose nodes a job starts. In both
+        cases, only pools that `measure.pool` allows count. If neither exists, the result is the first pool of all.
         """
         meant = [pool for pool in self.pools if measure.pool in {None, pool.name}]
         running, startable = [one for one in meant if one.nodes], [one for one in meant if self.job_nodes(one)]
@@ -507,7 +507,7 @@ class Oci(Model):
         return self.slurm.login_nodes if self.slurm else 0
 
     def job_nodes(self, pool: Pool) -> int:
-        """Return how many nodes of `pool` the test job uses; 0 without Slurm, with static nodes, or with too few dynamic."""
+        """Return how many nodes of `pool` the test job uses; 0 without Slurm, with static nodes, or with few dynamic nodes."""
         return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0
 
     @property

@@ -1,4 +1,4 @@
-"""Every rule of OCI by its name."""
+"""All rules for clusters on OCI, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULES = collected(rules_container, rules_existing, rules_network, rules_pools, r
 
 
 def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the cluster without querying its account."""
+    """Return what is wrong with the cluster, as far as that is visible without a query of the account."""
     return check(RULES, wanted, Facts(), wanted.suppress)
 
 
@@ -25,7 +25,8 @@ def findings(wanted: Oci, _region: str | None) -> tuple[Finding, ...]:
 def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
     """A measured pool of static nodes whose compiler cannot build NVIDIA's nccl-tests.
 
-    Ranks in a container are not judged, and neither is an archive of the user's own, which may contain another version.
+    Nothing is judged if ranks run in a container, or if nccl-tests come from the user's own archive, which may have another
+    version.
     """
     wanted: Any = stack.wanted
     if wanted.container is not None or not stack.measure.nccl_tests.is_url:
@@ -39,5 +40,5 @@ def image_compiler(stack: Stack, _facts: None) -> Iterator[Breach]:
             )
 
 
-#: Rules of OCI about the whole stack.
+#: Rules for OCI that judge the whole stack.
 STACK_RULES = {image_compiler.id: image_compiler}

@@ -13,7 +13,7 @@ from config.rule import ERROR, WARNING, Breach, rule
 
 @rule("container-single", ERROR, "benchmarks/launch/containerd.py: the image's mpirun reaches no other node", guard=True)
 def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container on static nodes of a cluster network, even while there are none yet."""
+    """A container on static nodes of a cluster network, even while the pool has no nodes yet."""
     for path, pool in wanted.located:
         if wanted.container is not None and pool.cluster_network and not pool.dynamic:
             yield Breach(
@@ -25,7 +25,7 @@ def container_single(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("container-image", ERROR, "NVIDIA Container Toolkit, install guide: packages by dnf", guard=True)
 def container_image(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A container on static nodes with an image without dnf: first boot installs NVIDIA Container Toolkit with dnf."""
+    """A container on static nodes whose machine image lacks dnf: first boot installs NVIDIA Container Toolkit with dnf."""
     for path, pool in wanted.located:
         if wanted.container and not pool.dynamic and pool.family.packages != "dnf":
             yield Breach(

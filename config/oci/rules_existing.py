@@ -30,7 +30,7 @@ def existing_instead(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-system", ERROR, "OCI File Storage: a mount target is reached in its VCN", guard=True)
 def existing_system(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """An existing file system with keys of a new one, or one that the machines cannot reach."""
+    """An existing file system with keys of a new file system, or an existing file system that the machines cannot reach."""
     for key, system in wanted.storage.systems.items():
         path = f"oci.storage.{key}"
         if system.existing is None:
@@ -71,7 +71,7 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("existing-dns", ERROR, "OCI Networking, DNS in your VCN: a subnet needs a DNS label")
 def existing_dns(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A subnet in which nodes have no names."""
+    """A subnet in which nodes have no DNS names."""
     named = _named(wanted, facts)
     if named and not named.private.facts.dns:
         yield Breach(
@@ -113,7 +113,7 @@ def existing_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         return
     running = {pool.name: known(facts.running, pool.name, "nodes of pool") for pool in wanted.pools}
     needed = sum(max(0, pool.nodes - running[pool.name]) for pool in wanted.pools)
-    if not any(running.values()):  # when nodes run, the file systems' servers usually have addresses
+    if not any(running.values()):  # when nodes run, the file systems' servers usually have their addresses already
         needed += sum(system.addresses for system in wanted.storage.made.values())
     path, name, subnet = named.private
     if needed > subnet.free:
@@ -198,7 +198,7 @@ def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 class _Named(NamedTuple):
-    """A subnet that the stack file names: path of its key, OCID, and the account's data on it."""
+    """A subnet that the stack file names: path of its key, OCID, and the account's data on the subnet."""
 
     path: str
     ocid: str
@@ -213,7 +213,7 @@ class _Pair(NamedTuple):
 
 
 def _named(wanted: Oci, facts: Facts) -> _Pair | None:
-    """Return the named subnets; None if the stack creates its network."""
+    """Return the subnets that the stack file names; None if the stack creates its network."""
     own = wanted.network.existing
     if own is None:
         return None

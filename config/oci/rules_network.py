@@ -19,7 +19,7 @@ _VCN = "OCI Networking, VCNs and Subnets: allowed sizes"
 
 @rule("ssh-sources", ERROR, "the login node is on the Internet", guard=True)
 def ssh_sources(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Networks that let nobody in, or everybody."""
+    """An `sshFrom` that lets nobody in, or everybody."""
     yield from wanted.access.broken("oci.access")
 
 
@@ -51,7 +51,7 @@ def vcn_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("subnets", ERROR, _VCN)
 def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A subnet outside the VCN, or two that overlap."""
+    """A subnet outside the VCN, or two subnets that overlap."""
     if wanted.network.existing:
         return
     vcn = ipaddress.IPv4Network(wanted.network.vcn)
@@ -67,7 +67,7 @@ def subnets(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("subnet-room", ERROR, "OCI Networking: three addresses of each subnet are reserved")
 def subnet_room(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """More machines and servers than the private subnet has addresses; only the account knows those of an existing subnet."""
+    """More machines and servers than the private subnet has addresses; an existing subnet's addresses are looked up."""
     own = wanted.network.existing
     private = ipaddress.IPv4Network(known(facts.subnets, own.private_subnet, "subnet").cidr) if own else wanted.private
     room = private.num_addresses - _RESERVED_ADDRESSES

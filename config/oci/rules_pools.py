@@ -1,4 +1,4 @@
-"""Rules about pools: counts, images, boot volumes, and whether the account offers what they need."""
+"""Rules about pools: counts, images, boot volumes, and whether the account offers what the pools need."""
 
 from __future__ import annotations
 
@@ -97,9 +97,9 @@ def image_rails(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("domain", ERROR, "OCI Identity, ListAvailabilityDomains; Compute, ListShapes", guard=True)
 def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """An availability domain that does not exist, or none in the stack file.
+    """An availability domain that does not exist, or a stack file that names no availability domain.
 
-    None is accepted if the account was asked and exactly one domain offers the shapes.
+    The stack file may omit the domain if the account was asked and exactly one domain offers the shapes.
     """
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
@@ -119,12 +119,12 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _domain(wanted: Oci, facts: Facts) -> str:
-    """Return the availability domain of the stack; empty if none is set and none offers its shapes."""
+    """Return the availability domain of the stack; empty if the stack file sets none and no domain offers the shapes."""
     return facts.domain(wanted.availability_domain, frozenset(pool.shape for pool in wanted.pools))
 
 
 def _offered(wanted: Oci, facts: Facts) -> tuple[str, dict[str, OfferedShape]]:
-    """Return the availability domain of the stack and what it offers."""
+    """Return the availability domain of the stack and the shapes that this domain offers."""
     here = _domain(wanted, facts)
     return here, dict(known(facts.shapes, here, "shapes of availability domain"))
 
@@ -213,14 +213,18 @@ def image_system(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _is(pool: Pool, system: str, version: str) -> bool:
-    # Whoever imports an image types its operating system by hand, so the vendor's own check is as loose (oci-hpc:
+    # Whoever imports an image types its operating system by hand, so this check is as loose as the vendor's own check (oci-hpc:
     # validations.tf).
     maker = "ubuntu" if "Ubuntu" in pool.family.operating_system else "oracle"
     return maker in system.lower() and version.startswith(pool.family.version_prefix)
 
 
 def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int, str, int | None]]:
-    """Yield path, pool, nodes to add, a limit that they count against, and what is left of it (None: not reported)."""
+    """Yield an item for each pool that needs more nodes and each limit that these nodes count against.
+
+    An item has the pool's path, the pool, how many nodes are to be added, the limit's name, and what is left of the limit
+    (None: not reported).
+    """
     here, offered = _offered(wanted, facts)
     for path, pool in wanted.located:
         more = pool.nodes - _counted(facts, pool, here)
@@ -229,7 +233,10 @@ def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int
 
 
 def _counted(facts: Facts, pool: Pool, here: str) -> int:
-    """Return how many running nodes of `pool` count against its limits already: none if they have another shape or domain."""
+    """Return how many running nodes of `pool` already count against the limits that its new nodes will count against.
+
+    The number is 0 if the running nodes have another shape, or run in another availability domain, than the stack file names.
+    """
     running = known(facts.running, pool.name, "nodes of pool")
     shape = facts.made.get(pool.name, pool.shape).partition(":")[0]
     return running if shape == pool.shape and facts.placed.get(pool.name, here) == here else 0
@@ -266,7 +273,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 
 def _ends(wanted: Oci, facts: Facts) -> list[tuple[str, int, str]]:
-    """Return each reason why running nodes would be terminated: path, number of nodes, and the refusal after the path."""
+    """Return each reason why running nodes would be terminated: path, number of nodes, and the text after the path."""
     ends = []
     here = _domain(wanted, facts)
     for path, pool in wanted.located:

@@ -66,7 +66,7 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-always-on", ERROR, _SLURM, guard=True)
 def slurm_always_on(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """An `alwaysOn` without a controller, or one that is greater than `dynamic`."""
+    """An `alwaysOn` without a controller, or an `alwaysOn` that is greater than `dynamic`."""
     yield from slurm_rules.always_on("oci.slurm", wanted.slurm, _entries(wanted))
 
 
@@ -80,7 +80,7 @@ def slurm_home(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-software", ERROR, "catalogue/oci/images.py; slurm.conf(5): slurmctld is not older than slurmd", guard=True)
 def slurm_software(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """Images whose repositories have no Slurm, or another version than the controller's."""
+    """Images whose repositories have no Slurm, or another version of Slurm than the controller's."""
     if wanted.slurm is None:
         return
     own = wanted.login.family.slurm

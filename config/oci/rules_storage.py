@@ -35,7 +35,7 @@ def lustre_size(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("lustre-throughput", ERROR, _LUSTRE)
 def lustre_throughput(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A tier that is not sold."""
+    """A throughput tier that is not sold."""
     lustre = wanted.storage.lustre
     if lustre is not None and lustre.throughput_mb_s not in LUSTRE_TIERS:
         tiers = ", ".join(map(str, LUSTRE_TIERS))
