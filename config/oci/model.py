@@ -507,7 +507,10 @@ class Oci(Model):
         return self.slurm.login_nodes if self.slurm else 0
 
     def job_nodes(self, pool: Pool) -> int:
-        """Return how many nodes of `pool` the test job uses; 0 without Slurm, with static nodes, or with few dynamic nodes."""
+        """Return how many nodes of `pool` the test job uses.
+
+        The result is 0 without Slurm, for a pool with static nodes, and for a pool with too few dynamic nodes.
+        """
         return self.slurm.nodes_of_job(pool.dynamic, pool.always_on) if self.slurm and not pool.nodes else 0
 
     @property
