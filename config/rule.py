@@ -54,8 +54,8 @@ class Rule(Generic[M, F]):
         severity: `error` or `warning`.
         source: where the rule comes from.
         judge: yields each breach.
-        guard: whether it protects data, money or texts rendered from the configuration; if so, it cannot be suppressed.
-        number: number of the vendor's own check that the rule repeats; 0 if it repeats none.
+        guard: whether the rule protects data, money or texts rendered from the configuration; a guard cannot be suppressed.
+        number: number of the vendor's own check that the rule repeats; 0 if the rule repeats no such check.
     """
 
     id: str
@@ -112,14 +112,14 @@ def _unsuppressible(name: str, rules: Mapping[str, Rule[Any, Any]]) -> str:
 
 
 def nearest(name: str, among: Iterable[str]) -> str:
-    """Return the end of a sentence: the name in `among` that is most like `name`, or all of `among` if none is like it."""
+    """Return the end of a sentence: the name in `among` that is most like `name`, or all of `among` if no name is similar."""
     known = list(among)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
 
 
 def known(facts: Mapping[str, _T], key: str, noun: str) -> _T:
-    """Return the fact with the key `key`; `noun` says in the error what kind of fact it is.
+    """Return the fact with the key `key`; in the error, `noun` says what kind of fact is missing.
 
     Raises:
         NotAskedError: the fact was not looked up.

@@ -75,7 +75,7 @@ _POOLS = {"oci": "oci.pools", "aws": "aws.queues", "hosts": "hosts.nodes", "kube
 
 @rule("pool", ERROR, "one pool is measured", guard=True)
 def pool(stack: Stack, _facts: None) -> _Breaches:
-    """A pool to measure that is unknown or empty, or several pools with nodes of which none is chosen."""
+    """A chosen pool that is unknown or empty, or no chosen pool although several pools have nodes."""
     where, nodes, chosen = _POOLS[stack.target], stack.sizes, stack.measure.pool
     filled = [name for name, count in nodes.items() if count]
     if chosen is None:
