@@ -1,4 +1,4 @@
-"""Files that AWS's machine images add to a distribution (EFA's software, NCCL's plugin), and facts that firmware shows.
+"""Files that AWS's machine images add to a distribution (EFA's software, NCCL's plugin), and the firmware's DMI values.
 
 The packages that first boot installs are in image/packages.py. Source of folders and versions: AWS Deep Learning AMI release
 notes; AWS tested EFA installer 1.43.2 together with aws-ofi-nccl 1.16.3 and libfabric 2.1.
@@ -33,19 +33,19 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Folder whose files the rehearsed installer copies to the root, where the image already has the same files.
+#: Folder whose files the rehearsed installer copies to the root folder. The image already has the same files there.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 
 def copies(family: str) -> dict[str, str]:
-    """Return the EFA installer's files by path below the root, as `Image.own_copies` names them."""
+    """Return the source of each file of the EFA installer, by path below the root, in the form of `Image.own_copies`."""
     plugin = plugin_folder(family).lstrip("/")
     made = {f"{plugin}/{name}": "build/libnccl-net.so" for name in ("libnccl-net.so", "libnccl-net-ofi.so")}
     return made | {f"{INSTALLER_FILES}/{path}": source for path, source in made.items()}
 
 
 def texts(family: str) -> dict[str, tuple[str, int]]:
-    """Return the text files of the EFA installer and the package sources: text and mode by path below the root."""
+    """Return the text files of the EFA installer and of the package sources: text and mode of each file, by path."""
     installed = f"# EFA installer version: {INSTALLER}\n# Debug packages installed: no\n# Packages installed:\n"
     traces = {
         "opt/amazon/efa_installed_packages": installed + " ".join(_INSTALLED) + "\n",
@@ -68,7 +68,7 @@ def texts(family: str) -> dict[str, tuple[str, int]]:
 
 
 def firmware(instance_type: str, instance_id: str) -> dict[str, str]:
-    """Return the contents of /sys/class/dmi/id on EC2 that every user can read, by file."""
+    """Return the contents of the files in /sys/class/dmi/id that every user can read on EC2, by file name."""
     return {
         "sys_vendor": "Amazon EC2",
         "chassis_asset_tag": "Amazon EC2",

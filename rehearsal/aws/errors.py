@@ -1,4 +1,4 @@
-"""AWS's refusals: code and message, as its provider prints them."""
+"""AWS's refusals: code and message, as AWS's Pulumi provider prints them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from rehearsal.plugin import errors
 
 
 class Problem(errors.Problem):
-    """A reason to refuse, in the vendor's wording."""
+    """A reason to refuse a request, in AWS's wording."""
 
     def answer(self, service: str, operation: str) -> str:
-        """Return the refusal as the vendor's provider prints it."""
+        """Return the refusal as AWS's Pulumi provider prints it."""
         request = uuid.UUID(bytes=secrets.token_bytes(16), version=4)
         return (
             f"operation error {service}: {operation}, https response error StatusCode: {self.status}, "
@@ -36,5 +36,5 @@ def combination(path: str, message: str) -> Problem:
 
 
 def not_played(path: str, message: str) -> Problem:
-    """Return the refusal of a feature that the vendor offers but the rehearsal does not."""
+    """Return the refusal of a feature that AWS offers but the rehearsal does not."""
     return refused(path, "NotRehearsed", message, 501)

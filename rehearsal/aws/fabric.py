@@ -1,7 +1,7 @@
 """Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups allow traffic between them.
 
-Only rules that name a group by its id and allow everything match EFA traffic; a rule that names a network, however
-wide, does not match it (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
+A rule matches EFA traffic only if the rule names a group by its id and allows all traffic. A rule that names an IP network,
+however wide, does not match EFA traffic (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from rehearsal.plugin.store import Database, Record
 
 
 def fabric_id(vpc: Record, zone: str) -> str:
-    """Return the fabric's id for a VPC's hosts in a zone."""
+    """Return the id of the fabric that the hosts of one VPC in one zone share."""
     digest = hashlib.sha256(f"{vpc.id} {zone}".encode())
     return string.ascii_lowercase[digest.digest()[-1] % 26] + digest.hexdigest()[:7]
 
@@ -32,7 +32,7 @@ def join(cloud: ResourceCloud, fabric: str, rails: int) -> None:
 
 
 def leave(cloud: ResourceCloud, fabric: str) -> None:
-    """Delete the fabric if its last host leaves; otherwise, update its rules. Several hosts may leave at once."""
+    """Delete the fabric if no host remains; otherwise, update the fabric's rules. Several hosts may leave at once."""
     with wires.locked(cloud.world, fabric):
         others = [one for one in _members(cloud.store.read(), fabric) if one.state != "TERMINATING"]
         if others:
@@ -42,7 +42,7 @@ def leave(cloud: ResourceCloud, fabric: str) -> None:
 
 
 def guard(cloud: ResourceCloud, fabric: str) -> None:
-    """Update the fabric to the groups' current rules; do nothing if the fabric does not exist."""
+    """Apply the security groups' current rules to the fabric; do nothing if the fabric does not exist."""
     if not _rails(cloud, fabric):
         return
     network.guard_fabric(cloud.world, fabric, pairs(cloud.store.read(), fabric))
@@ -61,7 +61,7 @@ def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
 
 
 def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
-    """Return the direction and the peer group of each rule that matches EFA traffic."""
+    """Return the direction and the peer group of each of the group's rules that match EFA traffic."""
     return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
 
 

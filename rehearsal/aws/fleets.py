@@ -1,4 +1,7 @@
-"""Instant fleets: as many instances of one launch template as are requested and have capacity, booted two at a time."""
+"""Instant fleets of EC2: start the requested number of instances of one launch template, or fewer if capacity is short.
+
+Two instances boot at a time.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown, at, known_at
 
 FLEET = "aws:ec2/fleet:Fleet"
-_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
+_WINDOW = 2  # number of hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
 _SPECIFICATION = "launchTemplateConfigs[0].launchTemplateSpecification"
 _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
@@ -104,7 +107,7 @@ class Fleet(Kind):
             )
 
     def _reserve(self, cloud: ResourceCloud, record: Record, wanted: int) -> list[Record]:
-        """Reserve all instances that have capacity before the first instance boots; return their records.
+        """Reserve all instances for which there is capacity, before the first instance boots; return the instances' records.
 
         If there is capacity for fewer than the requested minimum, the list is empty and there is no error: CreateFleet returns
         errors together with the fleet's id, and the provider keeps only the id

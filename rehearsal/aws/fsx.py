@@ -1,7 +1,7 @@
-"""FSx file systems: what the service refuses, and the file systems' servers.
+"""FSx file systems: FSx's refusals, and the servers of the file systems.
 
-FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181), but not for
-OpenZFS, where mounts hang if a rule is missing.
+When FSx creates a Lustre file system, FSx checks the security groups' rules (aws-parallelcluster issue 6181). For an OpenZFS
+file system, FSx does not check the rules, and mounts hang if a rule is missing.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def bad(path: str, message: str) -> Problem:
 
 
 class FileSystem(Kind):
-    """A file system in a subnet, reached through its security groups."""
+    """A file system in a subnet; the file system's security groups decide which hosts reach it."""
 
     service, prefix, arn, arn_service = "FSx", "fs", "file-system/{id}", "fsx"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"
@@ -138,7 +138,7 @@ class FileSystem(Kind):
         )  # fmt: skip
 
     def shut(self, database: Database, record: Record) -> str:  # noqa: ARG002
-        """Return the service's error if the rules block the file system's own traffic, else ""."""
+        """Return FSx's error if the security groups' rules block the file system's own traffic, else ""."""
         return ""
 
     @abstractmethod

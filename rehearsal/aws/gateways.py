@@ -51,7 +51,7 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """An Elastic IP address of a NAT gateway or of an instance; it replaces the instance's own public address."""
+    """An Elastic IP address of a NAT gateway or of an instance. An Elastic IP address replaces an instance's public address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
@@ -117,8 +117,8 @@ class Eip(Kind):
 def _taken_off(cloud: ResourceCloud, named: object) -> None:
     """Give an instance that loses its Elastic IP address a new public address if it was launched with a public address.
 
-    Source: VPC user guide, "Elastic IP addresses": an instance's own public address is
-    released when it gets an Elastic IP address; when it loses that, it gets a new public address.
+    Source: VPC user guide, "Elastic IP addresses". When an instance gets an Elastic IP address, AWS releases the instance's
+    own public address. When the instance loses the Elastic IP address, the instance gets a new public address.
     """
     with cloud.store.change() as database:
         instance = database.find(named, INSTANCE)
@@ -207,7 +207,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A route to a service that bypasses the Internet; a gateway endpoint is an entry in route tables."""
+    """A VPC endpoint: a route to an AWS service without the Internet. A gateway endpoint is an entry in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"

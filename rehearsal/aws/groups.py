@@ -1,4 +1,4 @@
-"""Security groups and their rules: the service's refusals, and the resulting rules in normal form."""
+"""Security groups and their rules: EC2's refusals, and the rules of a group in normal form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rehearsal.plugin.wire import each
 
 INGRESS = "aws:vpc/securityGroupIngressRule:SecurityGroupIngressRule"
 EGRESS = "aws:vpc/securityGroupEgressRule:SecurityGroupEgressRule"
-#: Supported protocols, as the API spells them -> the protocol number, -1 for all.
+#: Supported protocol, as the API spells it -> the protocol number; -1 means all protocols.
 NUMBERS = {"-1": "-1", "all": "-1", "tcp": "6", "6": "6", "udp": "17", "17": "17", "icmp": "1", "1": "1"}
 
 _LAST_PORT = 65535
@@ -30,14 +30,14 @@ _PEERS = ("cidrIpv4", "cidrIpv6", "prefixListId", "referencedSecurityGroupId")
 
 @dataclass(frozen=True)
 class Allowed:
-    """One rule in normal form.
+    """One rule of a security group, in normal form.
 
     Attributes:
         direction: `ingress` or `egress`, seen from the group's members.
         protocol: `-1` (all), `6` (TCP), `17` (UDP) or `1` (ICMP).
         ports: first and last port (for ICMP: type and code, where -1 means all); None means all ports.
-        group: id of the group on the other side, or empty.
-        cidr: the network on the other side, or empty.
+        group: id of the security group of the peers, or empty.
+        cidr: IP network of the peers, or empty.
     """
 
     direction: str
@@ -121,7 +121,7 @@ class SecurityGroup(InVpc, Named):
 
 
 class Rule(Kind):
-    """One rule of a group, as a separate resource."""
+    """One rule of a group, declared as a resource and not as a property of the group."""
 
     noun, prefix, arn = "security group rule", "sgr", "security-group-rule/{id}"
     references: ClassVar[Mapping[str, str]] = {"securityGroupId": GROUP, "referencedSecurityGroupId": GROUP}
@@ -175,7 +175,7 @@ class Rule(Kind):
         cloud.render(record.private["vpc"])
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the group that must not be deleted before the rule: the referenced group, unless it is the rule's own group."""
+        """Yield the group that must not be deleted before the rule: the referenced group, unless the rule belongs to it."""
         peer = record.inputs.get("referencedSecurityGroupId")
         if peer and peer != record.inputs["securityGroupId"]:
             yield f"{GROUP} {peer}"
@@ -203,7 +203,7 @@ def _span(path: str, protocol: str, rule: Mapping[str, Any]) -> Iterator[Problem
     first, last = rule.get("fromPort"), rule.get("toPort")
     number = NUMBERS.get(protocol.lower(), protocol)
     if not number.lstrip("-").isdecimal():
-        # The key is protocol in a group's own rules, but ipProtocol in a rule that is a separate resource.
+        # The property is called protocol in a group's own rules, but ipProtocol in a rule that is a separate resource.
         yield invalid(
             f"{dot}protocol" if path else "ipProtocol", f"Invalid value '{protocol}' for IP protocol. Unknown protocol."
         )

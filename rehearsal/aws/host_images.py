@@ -9,7 +9,7 @@ from rehearsal.host.images import DNF, EVERYWHERE, IMAGE_FOLDER, Image
 _COMMANDS = {"aws": "aws", "nvidia-smi": "nvidia-smi"}
 _CUDA, _DRIVER = "12.8", "570.133.20"
 
-#: Name -> family, release, full name, login user, commands.
+#: Image name -> distribution family, release, full name, login user, commands.
 _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "ubuntu2204": ("ubuntu", "22.04", "Ubuntu 22.04.5 LTS", "ubuntu", {}),
     "ubuntu2404": ("ubuntu", "24.04", "Ubuntu 24.04.5 LTS", "ubuntu", {}),
@@ -25,10 +25,10 @@ NAMES = tuple(_ROWS)
 
 
 def image(name: str) -> Image:
-    """Return the image of that name: ubuntu2204-aws, ubuntu2404-aws or al2023-aws.
+    """Return the image with this name: ubuntu2204-aws, ubuntu2404-aws or al2023-aws.
 
     Raises:
-        ValueError: there is no such image.
+        ValueError: no image has this name.
     """
     base, _, kind = name.partition("-")
     if kind != "aws" or base not in _ROWS:

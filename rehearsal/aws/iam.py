@@ -1,4 +1,4 @@
-"""Roles, policies and instance profiles: checks policy documents, and computes which parameters a host may write."""
+"""IAM roles, policies and instance profiles: checks policy documents, and computes which SSM parameters a host may write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rehearsal.plugin.store import Database, Record
 
 ROLE_POLICY = "aws:iam/rolePolicy:RolePolicy"
 ATTACHED = "aws:iam/rolePolicyAttachment:RolePolicyAttachment"
-#: The vendor's managed policies that exist in the rehearsal (IAM user guide, "AWS managed policies").
+#: AWS's managed policies that exist in the rehearsal (IAM user guide, "AWS managed policies").
 MANAGED = frozenset(
     """
     AdministratorAccess AmazonSSMManagedInstanceCore AmazonS3ReadOnlyAccess AmazonS3FullAccess
@@ -43,7 +43,7 @@ def statements(document: str) -> list[dict[str, Any]]:
 
 
 def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
-    """Yield the service's refusals of a policy document; with `trust`, the document is a role's trust policy."""
+    """Yield IAM's refusals of a policy document; with `trust`, the document is a role's trust policy."""
     try:
         parsed = json.loads(document)
     except ValueError:
@@ -84,7 +84,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
-    """Return patterns of the parameter names that machines with an instance profile may write."""
+    """Return patterns for the names of the SSM parameters that machines with an instance profile may write."""
     role = role_of(database, profile)
     if role is None:
         return ()
@@ -106,7 +106,7 @@ def role_of(database: Database, profile: Record | None) -> Record | None:
 
 
 def _parameter(arn: str) -> str:
-    """Return the parameter names that an ARN covers, as a pattern; "" if it is not a parameter's ARN."""
+    """Return the parameter names that an ARN covers, as a pattern; "" if the ARN does not name SSM parameters."""
     if arn == "*":
         return "*"
     _, _, name = arn.partition(":parameter")
@@ -148,7 +148,7 @@ class Role(Named):
 
 
 class OfRole(Kind):
-    """A resource that belongs to a role: a policy or an attachment."""
+    """A resource that belongs to a role: an inline policy or the attachment of a managed policy."""
 
     service = "IAM"
     references: ClassVar[Mapping[str, str]] = {"role": ROLE}
@@ -221,7 +221,7 @@ def profile(database: Database, name: str) -> dict[str, Any]:
     Source: terraform-provider-aws:internal/service/iam/instance_profile_data_source.go.
 
     Raises:
-        ServiceError: there is no such profile.
+        ServiceError: no instance profile has this name.
     """
     found = by_name(database, PROFILE, name)
     if found is None:

@@ -1,4 +1,4 @@
-"""Machine images, the public parameters that contain their ids, and the host image of each."""
+"""Amazon machine images (AMIs): the public parameters that contain their ids, and the host image that stands for each AMI."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ class Image:
 
     Attributes:
         id: `ami-...`.
-        name: the vendor's name for it.
-        host: the host builder's name for it.
-        owner: account or alias that published it.
-        root_gib: size of its root snapshot.
-        parameters: names of the public Systems Manager parameters that contain its id.
+        name: AWS's name for the image.
+        host: name of the host image that stands for the image in the rehearsal (see host_images.py).
+        owner: account or alias that published the image.
+        root_gib: size of the image's root snapshot.
+        parameters: names of the public Systems Manager parameters that contain the image's id.
     """
 
     id: str

@@ -15,7 +15,7 @@ _META = "latest/meta-data"
 
 
 def metadata(record: Record, region: str, profile: Record | None, role: str = "") -> dict[str, str]:
-    """Return all metadata of an instance; the credentials of its `role`, if it has one, are created on request."""
+    """Return all metadata of an instance except its `role`'s credentials, which the metadata service creates on request."""
     own, private = record.computed, record.private
     zone, address, name = private["zone"], own["privateIp"], own["privateDns"]
     found = {

@@ -1,4 +1,4 @@
-"""Base classes of this cloud's resource types."""
+"""Base classes of the rehearsed AWS's resource types."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LUSTRE = "aws:fsx/lustreFileSystem:LustreFileSystem"
 OPENZFS = "aws:fsx/openZfsFileSystem:OpenZfsFileSystem"
 BUCKET = "aws:s3/bucket:Bucket"
 
-#: The service's refusal of a reference to a missing resource, by type: code, sentence, HTTP status.
+#: Resource type -> how the service refuses a reference to a missing resource of that type: code, sentence, HTTP status.
 MISSING: Mapping[str, tuple[str, str, int]] = {
     VPC: ("InvalidVpcID.NotFound", "The vpc ID '{}' does not exist", 400),
     SUBNET: ("InvalidSubnetID.NotFound", "The subnet ID '{}' does not exist", 400),
@@ -63,25 +63,26 @@ _SUFFIX = 7
 
 
 def now() -> str:
-    """Return the current time as the vendor writes it."""
+    """Return the current time as AWS writes times."""
     return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def fresh_name(urn: str) -> str:
-    """Return an automatic name as the vendor's provider makes it: the resource's logical name and seven hexadecimal digits."""
+    """Return a generated name as AWS's provider makes names: the resource's logical name and seven hexadecimal digits."""
     return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
 
 
 class Kind(kinds.Kind):
-    """One of this cloud's resource types.
+    """One of AWS's resource types.
 
     Attributes:
-        prefix: prefix of its ids.
-        space: namespace of its ids if they are names, because a role and a bucket may have the same name.
-        arn: its ARN after the account, with `{id}`; empty if it has none.
-        arn_service: the ARN's service.
-        seconds: how long its creation takes in the real cloud.
-        unplayed: property -> why the rehearsal does not support it; the property is refused if it is given.
+        prefix: prefix of the ids of the type's resources.
+        space: namespace for ids that are names, because resources of two types, such as a role and a bucket, may have the
+            same name.
+        arn: the part of a resource's ARN after the account, with `{id}`; empty if the type has no ARN.
+        arn_service: the service that the ARN names.
+        seconds: how long the creation of a resource takes in the real cloud.
+        unplayed: property -> why the rehearsal does not support the property. A resource that sets the property is refused.
     """
 
     service = "EC2"
@@ -109,7 +110,7 @@ class Kind(kinds.Kind):
                 yield not_played(path, f"{path} is given, but {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """Return the service's error for a reference to a resource that is so new that the service does not know it yet."""
+        """Return the service's error for a reference to a resource so new that the service does not know the resource yet."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)
@@ -174,12 +175,12 @@ class Kind(kinds.Kind):
 
 
 def by_name(database: Database, token: str, named: object) -> Record | None:
-    """Return the record of a type with this id, name or ARN, or None."""
+    """Return the record that has this type and this id, name or ARN; None if no record has them."""
     return next((one for one in database.of(token) if f"{token} {named}" in _names(one)), None)
 
 
 def shown(record: Record) -> str:
-    """Return the id of a record as the engine and the vendor show it."""
+    """Return a record's id without the namespace, as the engine and AWS show the id."""
     return record.id.rpartition("|")[2]
 
 
@@ -189,10 +190,10 @@ def _names(record: Record) -> frozenset[str]:
 
 
 class Named(Kind):
-    """A resource whose id is its name, which the provider generates if none is given.
+    """A resource whose id is its name; if the program sets no name, the provider generates a name.
 
     Attributes:
-        name_property: property with the name.
+        name_property: property that holds the name.
         duplicate: the service's error code for a name that already exists.
     """
 

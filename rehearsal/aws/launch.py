@@ -1,4 +1,4 @@
-"""A launch, merged from an instance's own properties and its launch template's properties."""
+"""Merges an instance's own properties and its launch template's properties into one description of the launch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,15 @@ _TEMPLATE_NAMES = {"imageId": "ami"}
 
 @dataclass(frozen=True)
 class Nic:
-    """One interface: network card, device index on it, type, subnet, groups, public or not (None: the subnet's default)."""
+    """One network interface of a launch.
+
+    Attributes:
+        card: index of the network card.
+        device: device index of the interface on the network card.
+        kind: interface type: `interface`, `efa` or `efa-only`.
+        public: whether the interface gets a public address; None means the subnet's default.
+        path: path of the property that describes the interface.
+    """
 
     card: int
     device: int
@@ -40,12 +48,12 @@ class Nic:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch; values that are not given or not known yet are None.
+    """One launch; a value is None if the value is missing or not known yet.
 
     Attributes:
-        inputs: properties under the names that the Instance resource has for them, even if they come from a template.
-        nics: interfaces in the given order; if none is given, the default interface.
-        own_nics: whether interfaces were given.
+        inputs: properties under their names in the Instance resource, even if the properties come from a template.
+        nics: network interfaces in the order of the request; the default interface if the request lists no interfaces.
+        own_nics: whether the request lists interfaces.
     """
 
     inputs: Mapping[str, Any]
@@ -96,7 +104,7 @@ class Launch:
 
     @property
     def root(self) -> Mapping[str, Any]:
-        """The given properties of the root volume."""
+        """The properties that the request sets for the root volume."""
         own = known(self.inputs.get("rootBlockDevice"))
         if isinstance(own, Mapping):
             return own
@@ -113,7 +121,7 @@ class Launch:
 
 
 def of_instance(inputs: Mapping[str, Any], database: Database) -> Launch | None:
-    """Return the launch that an instance's properties describe; None if its template is not known yet or does not exist."""
+    """Return the launch that an instance's properties describe; None if the template is not known yet or does not exist."""
     template = inputs.get("launchTemplate")
     if template is None:
         return _launch(dict(inputs), {}, "")
@@ -137,7 +145,7 @@ def _by_name(database: Database, name: object) -> Record | None:
 
 
 def _as_instance(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a template's properties under the names that the Instance resource has for them."""
+    """Return a template's properties under their names in the Instance resource."""
     own = {"name", "namePrefix", "description", "tags", "tagSpecifications", "updateDefaultVersion", "defaultVersion"}
     found = {_TEMPLATE_NAMES.get(key, key): value for key, value in data.items() if key not in own}
     text = found.pop("userData", None)

@@ -1,6 +1,6 @@
-"""The service's refusals of a launch: type, image, interfaces and disks.
+"""EC2's refusals of a launch: checks the instance type, image, network interfaces and disks.
 
-Messages are EC2's own where a source has them (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
+Messages have EC2's words where a source quotes EC2 (eksctl issue 7520, aws-parallelcluster's validators, EC2's error codes).
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from rehearsal.aws.types import TYPES, Type
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import Unknown
 
-# EBS user guide, "General Purpose SSD volumes (gp3)": baseline and maximum, and the limits that size and IOPS set.
+# EBS user guide, "General Purpose SSD volumes (gp3)": baseline and maximum of IOPS and throughput. The volume's size limits
+# the IOPS, and the IOPS limit the throughput.
 _GP3_IOPS, _GP3_MIBPS = (3_000, 80_000), (125, 2_000)
 _IOPS_PER_GIB, _MIBPS_PER_IOPS = 500, 0.25
 

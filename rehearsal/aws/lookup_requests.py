@@ -1,4 +1,4 @@
-"""Common parts of all data sources: required arguments, filters and refusals."""
+"""Code that all data sources share: required arguments, filters and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ def needed(args: Mapping[str, Any], name: str, service: str, operation: str) -> 
 
 
 def passes(args: Mapping[str, Any], facts: Mapping[str, Any]) -> bool:
-    """Return whether a resource's facts match all filters of a request; an unknown filter is refused."""
+    """Return whether a resource matches all filters of a request.
+
+    `facts` has the resource's value for each known filter. A filter that is not in `facts` is refused.
+    """
     for one in args.get("filters") or []:
         name = str(one["name"])
         if name not in facts:

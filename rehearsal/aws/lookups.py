@@ -1,4 +1,4 @@
-"""The data sources of AWS's provider."""
+"""Answers the data sources of AWS's Pulumi provider."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def answer(token: str, args: Mapping[str, Any], cloud: Cloud) -> Answer:
     """Return the result of a data source: its arguments and the values that it found.
 
     Raises:
-        KeyError: this cloud has no such data source.
+        KeyError: the rehearsed AWS has no data source with this token.
         ServiceError: the service refused the arguments.
     """
     region = str(args.get("region") or cloud.region)
@@ -95,7 +95,7 @@ def _state(record: Record) -> str:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return an instance's values for filters; `state` is its value for the filter `instance-state-name`."""
+    """Return an instance's values for filters; `state` is the instance's value for the filter `instance-state-name`."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -112,7 +112,7 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """A machine's values for filters; a filter for a tag that the machine lacks is no error, but never matches."""
+    """An instance's values for filters. A filter for a tag that the instance lacks is accepted, but never matches."""
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or str(name).startswith("tag:")

@@ -1,6 +1,6 @@
-"""FSx for Lustre and its data repository associations with S3.
+"""FSx for Lustre file systems, and their data repository associations with S3.
 
-FSx checks the security groups' rules when it creates a Lustre file system (aws-parallelcluster issue 6181).
+When FSx creates a Lustre file system, FSx checks the security groups' rules (aws-parallelcluster issue 6181).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Lustre(FileSystem):
 
 
 def _lets(rule: Allowed, direction: str, ports: tuple[int, int], groups: set[str], cidr: str) -> bool:
-    """Return whether a rule allows traffic between a file system's own servers on all of these TCP ports."""
+    """Return whether a rule allows traffic between a file system's own servers on all TCP ports of the range `ports`."""
     if rule.direction != direction or rule.protocol not in {"-1", "6"}:
         return False
     if rule.ports is not None and not (rule.ports[0] <= ports[0] and ports[1] <= rule.ports[1]):
@@ -134,7 +134,7 @@ def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | Non
 
 
 class Association(Kind):
-    """A data repository association: a folder that mirrors an S3 prefix; its creation can import the prefix's files."""
+    """A data repository association: a folder that mirrors an S3 prefix. Creating the association can import the files."""
 
     token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
     create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))
@@ -176,7 +176,7 @@ class Association(Kind):
         cloud.wait(self.seconds)
         there = self._folder(cloud, record)
         there.mkdir(parents=True, exist_ok=True)
-        there.chmod(0o777)  # like the root of a new Lustre file system
+        there.chmod(0o777)  # the root folder of a new Lustre file system has the same mode
         bucket, _, prefix = record.inputs["dataRepositoryPath"].removeprefix("s3://").partition("/")
         source = bucket_folder(cloud.world, bucket) / prefix
         if record.inputs.get("batchImportMetaDataOnCreate") and source.is_dir():

@@ -1,7 +1,8 @@
-"""Maps each property of a resource to the member of the vendor's API that it sets.
+"""Maps each property of a resource to the member of AWS's API that the property sets.
 
-The names of most properties and members differ only in upper and lower case, plural or suffix; all other properties are listed,
-including those without a member. Sources: botocore's service models and the provider's documentation of each resource.
+For most properties, the names of property and member differ only in upper and lower case, plural or suffix. `MEMBERS` lists all
+other properties, and the properties that set no member. Sources: botocore's service models and the provider's documentation of
+each resource.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _SYSTEM: dict[str, str | None] = {
     "storageCapacity": "CreateFileSystemRequest.StorageCapacity",
     "storageType": "CreateFileSystemRequest.StorageType",
 }
-#: Dotted path of a property -> its API member, if the names differ; None: it has no member.
+#: Type token -> dotted path of a property -> API member that the property sets; None means that the property sets no member.
 MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/vpc:Vpc": {
         "assignGeneratedIpv6CidrBlock": "CreateVpcRequest.AmazonProvidedIpv6CidrBlock",
@@ -91,15 +92,15 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/natGateway:NatGateway": {"privateIp": "CreateNatGatewayRequest.PrivateIpAddress"},
     "aws:ec2/routeTable:RouteTable": {
         "propagatingVgws": "EnableVgwRoutePropagationRequest.GatewayId",
-        "routes": None,  # each route is a separate CreateRouteRequest
+        "routes": None,  # the provider sends a CreateRouteRequest for each route
     },
     "aws:ec2/route:Route": {"egressOnlyGatewayId": "CreateRouteRequest.EgressOnlyInternetGatewayId"},
     "aws:ec2/vpcEndpoint:VpcEndpoint": {
-        "autoAccept": None,  # if true, the provider makes a second call: AcceptVpcEndpointConnections
+        "autoAccept": None,  # if autoAccept is true, the provider makes a second call: AcceptVpcEndpointConnections
         "policy": "CreateVpcEndpointRequest.PolicyDocument",
     },
     "aws:ec2/securityGroup:SecurityGroup": {
-        "egress": None,  # each rule is a separate IpPermission
+        "egress": None,  # the provider sends an IpPermission for each rule
         "ingress": None,
         "name": "CreateSecurityGroupRequest.GroupName",
         "namePrefix": None,
@@ -112,7 +113,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "LaunchTemplateName",  # the request's model gives only the type String
+        "name": "LaunchTemplateName",  # the model of CreateLaunchTemplateRequest gives the name only the type String
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount": (
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
@@ -127,7 +128,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "ami": "RunInstancesRequest.ImageId",
         "associatePublicIpAddress": "InstanceNetworkInterfaceSpecification.AssociatePublicIpAddress",
         "availabilityZone": "Placement.AvailabilityZone",
-        "ebsBlockDevices": None,  # not checked; its members are those of EbsBlockDevice
+        "ebsBlockDevices": None,  # the rehearsal does not check the devices' properties, which set members of EbsBlockDevice
         "ephemeralBlockDevices": None,
         "forceDestroy": None,
         "getPasswordData": None,
@@ -141,7 +142,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "placementPartitionNumber": "Placement.PartitionNumber",
         "primaryNetworkInterface": None,
         "privateIp": "RunInstancesRequest.PrivateIpAddress",
-        "rootBlockDevice": None,  # launch_rules checks it
+        "rootBlockDevice": None,  # launch_rules checks the root volume's properties
         "secondaryNetworkInterfaces": None,
         "secondaryPrivateIps": "PrivateIpAddressSpecification.PrivateIpAddress",
         "sourceDestCheck": "ModifyInstanceAttributeRequest.SourceDestCheck.Value",
@@ -200,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # set by a separate call, like the bucket's properties below without a member, except forceDestroy
+        "corsRules": None,  # a second call sets the rules and all properties below that are None, except forceDestroy
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -227,7 +228,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
 #: Value in the provider's spelling (documentation of aws:ec2:Fleet) -> the API's spelling.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
 
-#: Properties that the provider adds to every resource: tags, set by separate calls, and the region.
+#: Properties that the provider adds to every resource: the region and the tags. The provider sets tags by calls of their own.
 _EVERYWHERE = frozenset({"tags", "region"})
 
 
@@ -238,7 +239,7 @@ def broken(sdk: Sdk, token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]
 
 
 def unmapped(sdk: Sdk, token: str) -> Iterator[str]:
-    """Yield a type's properties that neither map to a member of the API nor are listed as having none."""
+    """Yield a type's properties for which no API member is known, and which `MEMBERS` does not list as None."""
     service, shape = REQUESTS[token]
     yield from _unmapped(sdk.inputs(token), (token, service, shape), "")
 

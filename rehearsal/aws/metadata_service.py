@@ -1,8 +1,9 @@
-"""One host's instance metadata service, IMDSv2 only: tokens, texts by path, and writes to the account's parameters.
+"""One host's EC2 instance metadata service (IMDSv2 only): issues tokens, returns texts by path, and writes SSM parameters.
 
-A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
-The host reaches it at 169.254.169.254:80, but cannot see its process. The host's record lists the parameters of Systems Manager
-that the host's role may write, and is read again for each call; credentials are valid for EC2's API only.
+This program runs in the host's network namespace, but not in the host's other namespaces:
+`metadata_service.py WORLD HOST_ID PORT`. The host reaches the service at 169.254.169.254:80, but cannot see the service's
+process. The host's record lists the parameters of Systems Manager that the host's role may write. The service reads the record
+again for each call. The role's credentials are valid for EC2's API only.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CHECKOUT = Path(__file__).parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(CHECKOUT))
 
-from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is set just above
+from rehearsal.host.metadata_server import (  # noqa: E402 - needs the import path that is set just above
     BAD,
     CONFLICT,
     FORBIDDEN,
@@ -34,12 +35,12 @@ from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is s
 TTL_MOST_S = 21_600
 CREDENTIALS = "latest/meta-data/iam/security-credentials/"
 RENEWED_S = 3600
-#: Not one of the vendor's paths: here the image's `aws` command sends the requests that are meant for Systems Manager.
+#: Path that only the rehearsal has: the image's `aws` command sends requests for Systems Manager to this path.
 PARAMETER = "rehearsal/ssm/parameter"
 
 
 class Service:
-    """The service of one host.
+    """The metadata service of one host.
 
     Attributes:
         tokens: issued tokens, and the monotonic time in seconds at which each expires.
@@ -67,7 +68,7 @@ class Service:
         return self._text(spec["metadata"], path)
 
     def _credentials(self, instance: str, role: str) -> str:
-        """Return the role's credentials, which are new every hour; the first request starts the API."""
+        """Return the role's credentials, which change every hour; the first request starts the rehearsed EC2 API."""
         # Few hosts ever call the API, and these imports would double the size of this process.
         from rehearsal.aws import sessions  # noqa: PLC0415
         from rehearsal.net import services  # noqa: PLC0415

@@ -1,4 +1,4 @@
-"""The vendor's service models from botocore: types, enumerations, patterns and ranges.
+"""Checks values against botocore's models of AWS's services: types, enumerations, patterns and ranges.
 
 Only botocore's data files are used; botocore makes no network calls.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from rehearsal.aws.errors import Problem, refused
 from rehearsal.plugin.wire import Unknown
 
-#: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a class before a hyphen.
+#: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a character class before a hyphen.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
 
 #: Java's Unicode classes as members of a Python character set; here letters also include digits and the underscore.
@@ -40,7 +40,7 @@ def present() -> None:
 @cache
 def _model(service: str) -> Mapping[str, Any]:
     present()
-    # Imported late, because the import takes a quarter of a second; Any, because the package has no type hints.
+    # The import is here because it takes a quarter of a second. The type is Any because the package has no type hints.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Any] = loaders.Loader().load_service_model(service, "service-2")
     return found
@@ -57,13 +57,13 @@ def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def shape_of(service: str, operation: str, side: str) -> str | None:
-    """Return the shape of an operation's `input` or `output`, or None if it has none."""
+    """Return the shape of an operation's `input` or `output`; None if the operation has no input or no output."""
     found = _model(service)["operations"][operation].get(side)
     return str(found["shape"]) if found else None
 
 
 def member(service: str, path: str) -> str | None:
-    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; a list on the way is replaced by its elements' shape."""
+    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; for a list in the path, use its elements' shape."""
     first, *way = path.split(".")
     here = first if first in shapes(service) else None
     for step in way:
@@ -82,7 +82,7 @@ def element(service: str, shape: str) -> str:
 
 
 def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
-    """Yield a problem for each place where a value violates its shape; structures are checked elsewhere, per property."""
+    """Yield a problem for each part of a value that violates the shape; members.py checks structures property by property."""
     if isinstance(value, Unknown) or value is None:
         return
     model = shapes(service)[shape]
@@ -120,7 +120,7 @@ def _nothing(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG00
 
 
 def _text(model: Mapping[str, Any], value: Any) -> str | None:
-    # A number or boolean given where the API takes a string is converted, as in the provider.
+    # Where the API takes a string, a number or a boolean becomes a string, as in the provider.
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "enum" in model and text not in model["enum"]:
         return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004

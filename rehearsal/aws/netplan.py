@@ -1,4 +1,4 @@
-"""Builds the network plan of a VPC from its records."""
+"""Builds the network plan of a VPC from the records of the VPC's resources."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
-#: Address of the vendor's DNS resolver in every VPC. In the real cloud, the resolver also has the VPC's base address plus two.
+#: Address of AWS's DNS resolver in every VPC. In the real cloud, the resolver has a second address: VPC's base address plus 2.
 RESOLVER = "169.254.169.253"
 
 _ANYWHERE = "0.0.0.0/0"
 
 
 def inhabited(database: Database, vpc: Record) -> bool:
-    """Return whether any resource in a VPC has an address; while none has, nobody can observe the VPC's network."""
+    """Return whether any resource in a VPC has an address; nobody can observe the network of a VPC without addresses."""
     return any(_addresses(one) for one in _inhabitants(database, vpc))
 
 
 def plan_of(database: Database, vpc: Record) -> VcnPlan:
-    """Return the plan of a whole VPC."""
+    """Return the network plan of a whole VPC."""
     publics = {
         one.computed["privateIp"]: one.computed["publicIp"]
         for one in database.of(INSTANCE)
@@ -93,7 +93,7 @@ def _inhabitants(database: Database, vpc: Record) -> Iterator[Record]:
 
 
 def _addresses(record: Record) -> list[tuple[str, list[str]]]:
-    """Return a record's addresses, each with its security groups."""
+    """Return a record's addresses, and the security groups of each address."""
     if record.token == INSTANCE:
         return [(nic["address"], nic["groups"]) for nic in record.private.get("nics", ()) if nic["address"]]
     return [(address, record.private["groups"]) for address in record.private.get("addresses", ()) if address]
@@ -101,7 +101,7 @@ def _addresses(record: Record) -> list[tuple[str, list[str]]]:
 
 def _rule(database: Database, one: Allowed) -> Rule | None:
     protocol: Any = "all" if one.protocol == "-1" else one.protocol
-    # Hosts in the rehearsal send no other protocols, so a rule for another protocol changes nothing.
+    # Hosts in the rehearsal send only ICMP, TCP and UDP, so a rule for any other protocol changes nothing.
     if protocol not in {"all", "1", "6", "17"}:
         return None
     peer = database.find(one.group, GROUP) if one.group else None

@@ -1,4 +1,4 @@
-"""Data sources of VPCs, subnets, route tables, security groups and their rules.
+"""Data sources of VPCs, subnets, route tables, security groups and security-group rules.
 
 Messages for no result or several results are the provider's own (terraform-provider-aws:
 internal/tfresource/not_found_error.go, internal/service/ec2/vpc_route_table_data_source.go, vpc_subnet_data_source.go).
@@ -19,7 +19,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.plugin.store import Database, Record
 
-#: Type -> the provider's name for it, and the operation that lists it.
+#: Resource type -> the provider's name for the type, and the operation that lists resources of the type.
 _LISTED = {
     VPC: ("EC2 VPC", "DescribeVpcs"),
     SUBNET: ("EC2 Subnet", "DescribeSubnets"),
@@ -33,10 +33,10 @@ _OTHER_TARGETS = (
 
 
 def vpc(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return a VPC.
+    """Return a VPC by its id.
 
     Raises:
-        ServiceError: there is no such VPC, or the request is invalid.
+        ServiceError: no VPC has this id, or the request is invalid.
     """
     database = cloud.store.read()
     one = _found(args, database, VPC)
@@ -64,7 +64,7 @@ def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noq
     """Return a subnet by its id or its tags, with the number of its free addresses.
 
     Raises:
-        ServiceError: no subnet or more than one matches, or the request is invalid.
+        ServiceError: no subnet matches, more than one subnet matches, or the request is invalid.
     """
     database = cloud.store.read()
     one = _tagged(args["tags"], database) if args.get("tags") else _found(args, database, SUBNET)
@@ -93,7 +93,7 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
     """Return a route table by its id, or by a subnet that is associated with it.
 
     Raises:
-        ServiceError: no table matches (a subnet that uses the VPC's main table has none), or the request is invalid.
+        ServiceError: no table matches, as for a subnet that uses the VPC's main table, or the request is invalid.
     """
     database = cloud.store.read()
     name = args.get("routeTableId")
@@ -121,10 +121,10 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
 
 
 def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return a security group.
+    """Return a security group by its id.
 
     Raises:
-        ServiceError: there is no such group, or the request is invalid.
+        ServiceError: no security group has this id, or the request is invalid.
     """
     one = _found(args, cloud.store.read(), GROUP)
     return {
@@ -138,7 +138,7 @@ def group(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa
 
 
 def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return the ids of rules that match the filters.
+    """Return the ids of the security-group rules that match the filters.
 
     Raises:
         ServiceError: the request is invalid.
@@ -149,10 +149,10 @@ def group_rules(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
 
 
 def group_rule(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return a rule of a security group.
+    """Return a rule of a security group by the rule's id.
 
     Raises:
-        ServiceError: there is no such rule, or the request is invalid.
+        ServiceError: no rule has this id, or the request is invalid.
     """
     name = needed(args, "securityGroupRuleId", "EC2", "DescribeSecurityGroupRules")
     found = _rules(cloud.store.read()).get(name)
@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by id; rules that are properties of a group get ids, too."""
+    """Return all rules of all groups by id; a rule that is a property of a group gets a computed id."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in database.of(token):

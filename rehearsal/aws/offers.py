@@ -1,4 +1,4 @@
-"""Data sources of the vendor's offers: instance types, images and quotas."""
+"""Data sources of AWS's instance types, images and quotas."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIB_PER_GIB = 1024
 
 
 def offerings(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return where instance types are offered.
+    """Return the locations (regions or zones) where instance types are offered.
 
     Raises:
         ServiceError: the request is invalid.
@@ -48,7 +48,7 @@ def machine(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return the facts of an instance type.
 
     Raises:
-        ServiceError: there is no such type, or the request is invalid.
+        ServiceError: the region does not offer this instance type, or the request is invalid.
     """
     name = needed(args, "instanceType", "EC2", "DescribeInstanceTypes")
     one = TYPES.get(name)
@@ -114,7 +114,7 @@ def _image_facts(one: Image) -> dict[str, Any]:
 
 
 def _owner(one: Image) -> str:
-    return "898082745236" if one.owner == "amazon" else one.owner  # the account of the Deep Learning images
+    return "898082745236" if one.owner == "amazon" else one.owner  # account that publishes the Deep Learning images
 
 
 def _image_answer(one: Image, region: str) -> Answer:
@@ -146,7 +146,7 @@ def quota(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a quota of the account.
 
     Raises:
-        ServiceError: there is no such quota, or the request is invalid.
+        ServiceError: the rehearsal has no quota with this name or code, or the request is invalid.
     """
     service = needed(args, "serviceCode", "Service Quotas", "GetServiceQuota")
     listed = {name: (code, value) for name, code, value in (*QUOTAS.values(), ADDRESS_QUOTA)} | SPOT_QUOTAS

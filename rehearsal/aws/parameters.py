@@ -1,6 +1,6 @@
-"""The account's Systems Manager parameters, one file for each.
+"""Stores the account's Systems Manager parameters, each parameter in one file.
 
-This module imports little, because the metadata service of every host uses it. Several processes may write at once.
+This module imports little, because the metadata service of every host uses it. Several processes may write at the same time.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def put(world: World, name: str, value: str, *, type: str = "String", overwrite:
 
     Raises:
         ExistsError: the parameter exists, and `overwrite` is false.
-        ValueError: there is no such type.
+        ValueError: `type` is not one of `TYPES`.
     """
     if type not in TYPES:
         raise ValueError(f"parameter {name} has type {type!r}; it must be one of {', '.join(TYPES)}.")
@@ -71,7 +71,7 @@ def _file(world: World, name: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(world: World) -> Iterator[None]:
-    """Hold the folder's lock; the lock file is outside the folder, so that emptying the folder does not remove it."""
+    """Hold the lock of the parameters' folder; the lock file is elsewhere, so that emptying the folder does not remove it."""
     world.folder("ssm")
     held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
     try:

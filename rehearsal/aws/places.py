@@ -1,13 +1,13 @@
-"""The account, regions and availability zones; every name in the vendor's format is accepted as a region."""
+"""The account, regions and availability zones; every name in the format of AWS's region names is accepted as a region."""
 
 from __future__ import annotations
 
 import re
 
-#: The account id in the vendor's own examples.
+#: The account id in the examples of AWS's documentation.
 ACCOUNT = "111122223333"
 
-#: Default region. The vendor's provider refuses a program without a region, and so does this provider's CheckConfig.
+#: Default region. AWS's provider refuses a program without a region, and so does the rehearsed provider's CheckConfig.
 REGION = "us-east-1"
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")
@@ -16,7 +16,7 @@ _LETTERS = {"ap-northeast-1": "acd", "us-west-1": "ac", "ca-central-1": "abd", "
 
 
 def is_region(name: str) -> bool:
-    """Return whether a name has the format of the vendor's regions."""
+    """Return whether a name has the format of AWS's region names."""
     return _REGION.fullmatch(name) is not None
 
 

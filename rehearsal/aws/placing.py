@@ -1,4 +1,4 @@
-"""Network placement of an instance: its addresses, interfaces and names, and the outputs that show them."""
+"""Assigns an instance's addresses, network interfaces and names, and computes the instance's outputs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEX = "0123456789abcdef"
 
 
 def place(database: Database, record: Record, asked: Launch, index: int) -> None:
-    """Assign an instance's addresses and names before it boots, and record what its host will need.
+    """Assign an instance's addresses and names before the instance boots, and record what the instance's host will need.
 
     Raises:
         ServiceError: no subnet is named, the subnet has too few free addresses, or no public address is free.

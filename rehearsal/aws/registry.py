@@ -1,4 +1,4 @@
-"""All resource types of this cloud."""
+"""All resource types that the rehearsed AWS supports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sources of reservations, their groups, placement groups and Capacity Block offerings."""
+"""Data sources of capacity reservations, groups of reservations, placement groups and Capacity Block offerings."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a resource in the form that Cloud Control returns.
 
     Raises:
-        ServiceError: there is no such resource, or the request is invalid.
+        ServiceError: the resource does not exist, or the request is invalid.
     """
     kind, name = (needed(args, one, "CloudControl", "GetResource") for one in ("typeName", "identifier"))
     found = _CONTROLLED[kind](name, cloud, region) if kind in _CONTROLLED else None
@@ -85,7 +85,7 @@ def block(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a Capacity Block of the account.
 
     Raises:
-        ServiceError: there is no such block, or the request is invalid.
+        ServiceError: no Capacity Block has this id, or the request is invalid.
     """
     name = needed(args, "id", "EC2", "DescribeCapacityReservations")
     one = capacity.reservations(cloud.store.read(), region).get(name)
@@ -104,7 +104,7 @@ def offer(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
     """Return a Capacity Block offering.
 
     Raises:
-        ServiceError: there is no such offering, or the request is invalid.
+        ServiceError: no offering matches, or the request is invalid.
     """
     del cloud
     name, operation = needed(args, "instanceType", "EC2", "DescribeCapacityBlockOfferings"), "DescribeCapacityBlockOfferings"

@@ -1,5 +1,6 @@
-"""EC2's refusals of tags, for which botocore's model has no limits; IAM, FSx and SSM have the same limits.
+"""EC2's refusals of tags; IAM, FSx and SSM have the same limits as EC2.
 
+This module checks tags because botocore's model has no limits for tags.
 Source: EC2 user guide, "Tag your Amazon EC2 resources": tag restrictions.
 """
 

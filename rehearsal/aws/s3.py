@@ -1,4 +1,4 @@
-"""S3 buckets, as folders of the world, and their access settings."""
+"""S3 buckets, each a folder in the folder of the rehearsed world, and the buckets' access settings."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _LEGACY = (
 
 
 def folder(world: World, bucket: str) -> Path:
-    """Return the folder of a bucket's objects."""
+    """Return the folder that contains a bucket's objects."""
     return world.path / "s3" / bucket
 
 
@@ -96,7 +96,7 @@ class Bucket(Named):
 
 
 class OfBucket(Kind):
-    """A setting of a bucket; its id is the bucket's name."""
+    """A setting of a bucket; the setting's id is the bucket's name."""
 
     service = "S3"
     references: ClassVar[Mapping[str, str]] = {"bucket": BUCKET}

@@ -1,4 +1,4 @@
-"""The AWS-specific part of the provider protocol."""
+"""The rehearsed AWS provider: the AWS-specific part of Pulumi's provider protocol."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from rehearsal.plugin.wire import known
 
 
 class Provider(server.Provider):
-    """The AWS provider."""
+    """The rehearsed AWS provider."""
 
     version = "7.51.1"  # pulumi_aws's pulumi-plugin.json
     sdk = SDK
@@ -60,7 +60,7 @@ class Provider(server.Provider):
         return lookups.answer(token, args, self._aws)
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """Return the outputs that the SDK declares."""
+        """Return the resource's outputs that the SDK declares."""
         names = SDK.output_names(record.token)
         return {name: value for name, value in super().outputs(record).items() if name in names}
 
@@ -71,7 +71,7 @@ class Provider(server.Provider):
     @override
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
         # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...). The provider
-        # does the same for the default version if updateDefaultVersion is set; the stand-in does it always.
+        # does the same for the default version if updateDefaultVersion is set; the rehearsed provider always does the same.
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()

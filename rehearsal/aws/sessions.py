@@ -1,7 +1,8 @@
-"""Temporary credentials of an instance's role: the metadata service issues them, and the API verifies them (stdlib only).
+"""Temporary credentials of an instance's role: the metadata service issues them, and the rehearsed API verifies them.
 
-No session is stored: the world's own key authenticates each session token, and each secret is derived from that key and the
-access key id. Source of the format: EC2 user guide, "Retrieve security credentials from instance metadata".
+No session is stored: the world's own key authenticates each session token, and each secret is derived from the world's key and
+the access key id. Source of the format: EC2 user guide, "Retrieve security credentials from instance metadata". This module
+imports only the standard library.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _ID = string.ascii_uppercase + "234567"
 
 @dataclass(frozen=True)
 class Session:
-    """Issued credentials: the instance, its role's name, the secret, and when the credentials expire (Unix time)."""
+    """Issued credentials: the instance, the role's name, the secret, and the time at which they expire (Unix time)."""
 
     instance: str
     role: str
@@ -43,7 +44,7 @@ def _key(world: Path) -> bytes:
         fresh = folder / f"{_KEY}.{os.getpid()}"
         fresh.touch(0o600)
         fresh.write_bytes(secrets.token_bytes(32))
-        with contextlib.suppress(FileExistsError):  # another process was faster; its key is kept
+        with contextlib.suppress(FileExistsError):  # another process was faster; the other process's key is used
             os.link(fresh, file)
         fresh.unlink()
     return file.read_bytes()
@@ -71,7 +72,7 @@ def issue(world: Path, instance: str, role: str, now: float) -> str:
 
 
 def opened(world: Path, key_id: str, token: str) -> Session | None:
-    """Return the session, even if expired, that a key id and a token belong to; None if this world did not issue them."""
+    """Return the session of a key id and a token, even if the session has expired; None if this world did not issue them."""
     key = _key(world)
     try:
         data = base64.b64decode(token, validate=True)

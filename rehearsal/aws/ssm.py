@@ -1,4 +1,4 @@
-"""Systems Manager parameters as resources."""
+"""Systems Manager parameters that a program declares as resources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _DEEPEST = 15
 
 
 class Parameter(Kind):
-    """A parameter; its value is in a file of the world, because machines write it, too."""
+    """A parameter; the value is in a file in the world's folder, because machines write parameters, too."""
 
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"

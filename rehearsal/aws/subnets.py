@@ -1,4 +1,4 @@
-"""Subnets, route tables, routes and associations: the service's refusals, and the outputs."""
+"""Subnets, route tables, routes and route table associations: EC2's refusals, and the resources' outputs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Subnet(InVpc):
     def _place(self, asked: Asked, text: str, vpc: Record) -> Iterator[Problem]:
         own = cidr(text)
         ranges = addresses.vpc_cidrs(asked.database, vpc)
-        # A preview cannot check this: the same update may create the VPC's second range.
+        # A preview cannot check whether the VPC has a range for the subnet: the same update may create the VPC's second range.
         if own and asked.urn is None and _covering(text, ranges) is None:
             yield refused(
                 "cidrBlock", "InvalidSubnet.Range", f"The CIDR '{text}' is invalid: {vpc.id} has {', '.join(ranges)}."
@@ -93,7 +93,7 @@ class Subnet(InVpc):
 
 
 def zone_id(zone: str) -> str:
-    """Return the zone's id, which is the same in every account."""
+    """Return the zone's id. A zone's id means the same zone in every account."""
     region, letter = zone[:-1], zone[-1]
     words = region.split("-")
     short = words[0] + "".join(part[0] for part in words[1:-1]) + words[-1]

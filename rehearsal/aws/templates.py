@@ -1,4 +1,4 @@
-"""Launch templates, placement groups and key pairs: the service's refusals."""
+"""Launch templates, placement groups and key pairs: EC2's refusals."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each
 
-#: EC2 user guide, "Run commands when you launch an EC2 instance": user data before base64.
+#: Largest user data before base64 encoding: EC2 user guide, "Run commands when you launch an EC2 instance".
 USER_DATA_BYTES = 16_384
 
 _KEY_TYPES = ("ssh-rsa", "ssh-ed25519")
 
 
 def encoded(path: str, text: str, code: str) -> Problem | None:
-    """Return why the service refuses user data in base64, or None."""
+    """Return why EC2 refuses base64-encoded user data, or None."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -34,14 +34,14 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Return why the service refuses user data of `size` bytes, or None."""
+    """Return why EC2 refuses user data of `size` bytes, or None."""
     if size <= USER_DATA_BYTES:
         return None
     return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, but this has {size}.")
 
 
 class LaunchTemplate(Named):
-    """A launch template with its versions; it does not block the deletion of resources that it refers to."""
+    """A launch template with its versions. Resources that a template refers to can be deleted before the template."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"

@@ -3,7 +3,7 @@
 Cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go. EFA devices, memory, disks and line rates:
 karpenter-provider-aws's reference of instance types; B300: aws-parallelcluster PR 7210; GB200: EC2 user guide. Names of RDMA
 devices are from published output (p4d: awsome-distributed-training's EFA cheat sheet; p5, p5en: logs of published runs); for
-other types they are invented in the same way, by ascending PCI bus.
+other types, the names are invented in the same form, by ascending PCI bus.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 GIGA = 10**9
-#: PCI buses of the eight GPUs. No page of the vendor names them, so these are the buses of OCI's BM.GPU4.8.
+#: PCI buses of the eight GPUs. AWS's documentation does not name the buses, so these are the buses of OCI's BM.GPU4.8.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 #: Model name of the local disks (AWS, "SSD instance store volumes").
 LOCAL_DISK = "Amazon EC2 NVMe Instance Storage"
@@ -26,13 +26,14 @@ class Type:
     """One instance type.
 
     Attributes:
-        cards: largest number of interfaces of each network card.
-        efa: largest number of EFA interfaces; `efa_gbit_s` is the line rate of each.
+        cards: for each network card, the largest number of interfaces.
+        efa: largest number of EFA interfaces; `efa_gbit_s` is the line rate of each EFA interface.
         hcas: names of the EFA devices in Linux.
-        bystanders: other RDMA devices, of driver mlx5: NVLink controllers (aws/sagemaker-hyperpod-cli PR 282).
+        bystanders: RDMA devices that are not EFA devices: NVLink controllers, with driver mlx5 (aws/sagemaker-hyperpod-cli
+            PR 282).
         front_gbit_s: line rate of IP traffic.
-        nvme: bytes of each local disk.
-        usage: its purchase options.
+        nvme: size of each local disk, in bytes.
+        usage: the type's purchase options.
         strategies: placement group strategies that accept the type.
         spread: number of a region's zones that offer the type, counted from the first zone; 0: all zones.
     """

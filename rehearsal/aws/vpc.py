@@ -1,4 +1,4 @@
-"""VPCs and their secondary ranges: the service's refusals, additions and effects."""
+"""VPCs and their secondary address ranges: EC2's refusals, what EC2 creates with a VPC, and the effects on the network."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ALL: dict[str, Any] = {"protocol": "-1", "fromPort": 0, "toPort": 0}
 
 
 class InVpc(Kind):
-    """A resource in a VPC; when the resource changes, the VPC is rendered again."""
+    """A resource in a VPC; when the resource changes, the VPC's network in the world is updated."""
 
     references: ClassVar[Mapping[str, str]] = {"vpcId": VPC}
 
@@ -96,7 +96,7 @@ class Vpc(Kind):
 
 
 class CidrAssociation(InVpc):
-    """Another address range of a VPC."""
+    """A secondary address range of a VPC."""
 
     token, noun, prefix = addresses.ASSOCIATION, "CIDR block association", "vpc-cidr-assoc"
     create, update, delete = "AssociateVpcCidrBlock", "AssociateVpcCidrBlock", "DisassociateVpcCidrBlock"
@@ -120,5 +120,5 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the association's ids and range; subnets depend on the range, because their inputs name only the VPC."""
+        """Return the association's ids and range. Subnets depend on the range, because a subnet's inputs name only the VPC."""
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}
