@@ -1,4 +1,4 @@
-"""Start the plugin: serve on a free port of the loopback interface, print the port, stop when the engine exits."""
+"""Start the command plugin: serve on a free port of the loopback interface, print the port, and stop when the engine exits."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-sys.path[0] = str(Path(__file__).resolve().parents[3])  # modules of this folder must not hide the standard library's
+sys.path[0] = str(Path(__file__).resolve().parents[3])  # this folder's modules must not hide modules of the standard library
 
 from rehearsal import protocol  # noqa: E402
 

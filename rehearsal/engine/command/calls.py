@@ -1,7 +1,7 @@
-"""One call by the engine: its log messages, its end, and the wording of failures.
+"""One call by the engine: the call's log messages and early end, and the wording of failures.
 
-A call ends early if the engine cancels it or its time limit is reached. As in the genuine plugin, this stops dialling and local
-commands; a running remote command is not interrupted.
+A call ends early if the engine cancels the call or the call's time limit is reached. As in Pulumi's own command plugin (the
+genuine plugin), an early end stops dialling and local commands, but does not interrupt a running remote command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import grpc
 from pulumi.runtime.proto import engine_pb2, engine_pb2_grpc
 
 DEBUG, INFO, WARNING, ERROR = 0, 1, 2, 3
-LINE_LIMIT_BYTES = 64 * 1024  # bufio.Scanner's: at a line of this length, the genuine plugin stops reading
+LINE_LIMIT_BYTES = 64 * 1024  # limit of Go's bufio.Scanner: at a line of this length, the genuine plugin stops reading
 
 
 class CommandError(Exception):
@@ -28,7 +28,12 @@ class CommandError(Exception):
 
 @dataclass(eq=False)
 class Call:
-    """The engine's side of a running operation: it takes log messages and may end the operation."""
+    """One running call of the engine: sends log messages to the engine, and can end early.
+
+    Attributes:
+        over: set when the call ends early.
+        reason: why the call ended early, in Go's words.
+    """
 
     urn: str
     engine: engine_pb2_grpc.EngineStub | None
@@ -55,7 +60,7 @@ class Call:
         return self.over.is_set()
 
     async def log(self, severity: int, message: str, *, passing: bool = False) -> None:
-        """Show a message; if `passing`, only in the live view."""
+        """Send a message to the engine; if `passing`, the engine shows the message only in the live view."""
         if self.engine is None:
             return
         request = engine_pb2.LogRequest(severity=cast("Any", severity), message=message, urn=self.urn, ephemeral=passing)
@@ -66,7 +71,7 @@ class Call:
 
 
 class Transcript:
-    """A command's output: each stream separately, and both together in order of arrival.
+    """A command's output: each stream by itself, and both streams together in order of arrival.
 
     Lines of the streams that `logging` selects (by default, both) are also sent live to the engine.
     """
@@ -86,7 +91,7 @@ class Transcript:
             await self._call.log(INFO, line, passing=True)
 
     def write(self, stream: str, data: bytes) -> None:
-        """Take data that arrived on a stream."""
+        """Add data that arrived on a stream to the transcript."""
         (self.stdout if stream == "stdout" else self.stderr).extend(data)
         self.both.extend(data)
         if not self._shown[stream]:
@@ -147,6 +152,6 @@ def quoted(text: str) -> str:
 
 
 def previous_outputs(state: dict[str, str], *, wanted: bool) -> dict[str, str]:
-    """Return the environment variables with the output of the previous command; none unless `wanted`."""
+    """Return the environment variables with the output of the previous command; no variables unless `wanted`."""
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
     return {name: state[key] for name, key in names.items() if wanted and state.get(key)}

@@ -36,7 +36,7 @@ async def copy(call: Call, inputs: Properties) -> None:
                     await _copy_text(sftp, text, target)
                 else:
                     await _copy_path(sftp, path, target)
-        except OSError as error:  # errors on this machine; errors of the remote machine are SFTPError
+        except OSError as error:  # an error on this machine; an error on the remote machine is an SFTPError
             raise CommandError(f"open {error.filename}: {os.strerror(error.errno or 0).lower()}") from None
         except asyncssh.Error as error:
             raise CommandError(_words(error)) from None
@@ -121,7 +121,7 @@ async def _copy_path(sftp: asyncssh.SFTPClient, source: str, target: str) -> Non
 
 
 def _is_folder(source: str) -> bool:
-    """Tell whether a source is a folder. Raises OSError, before anything is created remotely, if it cannot be read."""
+    """Tell whether a source is a folder. Raises OSError, before anything is created remotely, if the source is unreadable."""
     os.close(os.open(source, os.O_RDONLY))
     return os.path.isdir(source)  # noqa: PTH112 - a trailing slash has a meaning here, and Path drops it
 

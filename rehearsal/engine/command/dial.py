@@ -26,7 +26,7 @@ REJECTIONS = {1: "administratively prohibited", 2: "connect failed", 3: "unknown
 
 
 class DialError(Exception):
-    """The failure of one attempt; the exception's text is Go's message."""
+    """The failure of one attempt to connect; the exception's text is Go's message."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Endpoint:
     host: str
     port: int
     user: str
-    limit: int  # number of failed attempts that are retried; UNLIMITED: all
+    limit: int  # number of failed attempts that are retried; UNLIMITED: every failed attempt is retried
     timeout_s: int  # for opening one TCP connection; 0: no timeout
     host_key: asyncssh.SSHKey | None
     key: asyncssh.SSHKey | None
@@ -65,7 +65,7 @@ class Endpoint:
             host_key=host_key,
             key=key,
             password=cast("str | None", connection.get("password")),
-            # Go tries each authentication method once: if there is a key, it never asks the agent for another key.
+            # Go tries each authentication method once: if there is a private key, Go never asks the agent for another key.
             agent_path=None if key is not None else agent_path,
         )
 
@@ -107,7 +107,7 @@ def _words(error: OSError) -> str:
 
 @dataclass
 class _Answers(asyncssh.SSHClient):
-    """Answers the server's authentication requests and records the methods tried, for the message if access is refused."""
+    """Answers the server's authentication requests; records the methods tried, because a refusal's message names them."""
 
     endpoint: Endpoint
     attempted: list[str] = field(default_factory=lambda: ["none"])
@@ -255,10 +255,10 @@ async def dialled(call: Call, connection: Properties) -> AsyncIterator[asyncssh.
 
 
 async def _through(call: Call, proxy: asyncssh.SSHClientConnection, endpoint: Endpoint) -> asyncssh.SSHClientConnection:
-    """Connect from the proxy.
+    """Connect from the proxy to the endpoint.
 
-    A failed hop is retried on a new channel. As in the genuine plugin, a failed handshake is retried on the channel that it has
-    used up, so the retries fail as well.
+    If the proxy fails to open a channel to the endpoint, the next attempt opens a new channel. As in the genuine plugin, a
+    failed handshake is retried on the channel that the first handshake has used up, so the retries fail as well.
     """
     spent: list[DialError] = []
 

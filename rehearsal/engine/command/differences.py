@@ -1,4 +1,4 @@
-"""Computes the differences between a resource's old and new inputs; the engine decides from them what to run."""
+"""Computes the differences between a resource's old and new inputs; from the differences, the engine decides what to run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Kind(IntEnum):
 
 
 def differences(shape: Shape, old: Properties, new: Properties) -> dict[str, int]:
-    """Return the kind of each change by property path; inner properties have their own paths.
+    """Return the kind of each change by property path; an inner property has a path of its own.
 
     Only a change of a whole property such as `triggers` asks for a replacement here. If one element of such a property changes,
     the program's SDK asks for the replacement (`replace_on_changes`).
@@ -37,7 +37,7 @@ def top(path: str) -> str:
 
 
 def equal(left: Value, right: Value) -> bool:
-    """Tell whether two values are equal. Values with assets never are: the genuine plugin cannot compare them."""
+    """Tell whether two values are equal. Values with assets are never equal: the genuine plugin cannot compare assets."""
     return left == right and not has_asset(left)
 
 

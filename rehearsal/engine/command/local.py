@@ -14,7 +14,7 @@ from .wire import Properties
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command with the plain inputs and return its output. Raises CommandError if it cannot start or fails."""
+    """Run a command and return its output; `inputs` are plain values. Raises CommandError if it cannot start or fails."""
     interpreter = cast("list[str]", inputs.get("interpreter") or ["/bin/sh", "-c"])
     transcript = Transcript(call, cast("str | None", inputs.get("logging")))
     environment = {**os.environ, **cast("dict[str, str]", inputs.get("environment") or {})}
@@ -46,7 +46,7 @@ async def run(call: Call, command: str, inputs: Properties, state: dict[str, str
 
 
 def _cannot_start(program: str, directory: str) -> str:
-    """Return why a program cannot start, in Go's words; "" if it can."""
+    """Return why a program cannot start, in Go's words; "" if the program can start."""
     if not Path(directory).is_dir():
         return f"chdir {directory}: {'not a directory' if Path(directory).exists() else 'no such file or directory'}"
     if "/" not in program:

@@ -1,9 +1,9 @@
 """Serve pulumirpc.ResourceProvider with the behaviour of the command plugin 1.2.1.
 
-It implements command:local:Command, command:remote:Command, command:remote:CopyToRemote and command:local:run. It intentionally
-differs from the genuine plugin in four points: it refuses `assetPaths`, `archivePaths` and the deprecated CopyFile; it fails on
-a logged line of 64 KiB, where the genuine plugin would hang; it closes connections after use; and its schema has no types.
-It keeps no state of resources.
+This plugin implements command:local:Command, command:remote:Command, command:remote:CopyToRemote and command:local:run. It
+intentionally differs from Pulumi's own plugin (the genuine plugin) in four points: it refuses `assetPaths`, `archivePaths` and
+the deprecated CopyFile; it fails on a logged line of 64 KiB, where the genuine plugin would hang; it closes connections after
+use; and its schema has no types. This plugin keeps no state of resources.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shapes import Shape
 from .wire import UNKNOWN, Properties, has_asset, has_unknown, plain, read, write
 
 VERSION = "1.2.1"
-# The genuine plugin writes this into the provider's inputs, and a state must not show which of the two plugins made it.
+# The genuine plugin writes this version into the provider's inputs. A stack's state must not show which plugin wrote the state.
 FRAMEWORK_KEY, FRAMEWORK_VERSION = "__pulumi-go-provider-version", "1.2.0"
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024
 SHAPES = {
@@ -52,7 +52,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
 
     @asynccontextmanager
     async def _call(self, context: grpc.aio.ServicerContext, urn: str = "", timeout_s: float = 0) -> AsyncIterator[Call]:
-        """Run one call: it can be cancelled, and a CommandError reaches the engine with the genuine plugin's status code."""
+        """Run one call. The engine can cancel the call, and gets a CommandError with the genuine plugin's status code."""
         call = Call(urn, self._engine)
         if self._cancelled:
             call.end("context canceled")
@@ -73,14 +73,14 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetPluginInfo(  # noqa: N802 - the protocol's names
         self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext
     ) -> plugin_pb2.PluginInfo:
-        """Return the version of the plugin that this one replaces."""
+        """Return the version of the genuine plugin, which this plugin replaces."""
         del request, context
         return plugin_pb2.PluginInfo(version=VERSION)
 
     async def Attach(  # noqa: N802
         self, request: plugin_pb2.PluginAttach, context: grpc.aio.ServicerContext
     ) -> empty_pb2.Empty:
-        """Take the address of another engine."""
+        """Take the address of another engine, which gets the log messages from now on."""
         del context
         self.attach(request.address)
         return empty_pb2.Empty()
@@ -88,7 +88,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def GetSchema(  # noqa: N802
         self, request: provider_pb2.GetSchemaRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.GetSchemaResponse:
-        """Return only the package's name and version, because programs have its types from the installed SDK."""
+        """Return only the package's name and version, because programs get the types from the installed SDK."""
         del request, context
         return provider_pb2.GetSchemaResponse(schema=json.dumps({"name": "command", "version": VERSION}))
 
@@ -169,7 +169,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Update(  # noqa: N802
         self, request: provider_pb2.UpdateRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.UpdateResponse:
-        """Run `update`, or `create` if there is no `update`; copy again if the content or the remote path changed."""
+        """Run the `update` command, or `create` if there is no `update`; for CopyToRemote, copy if content or path changed."""
         shape = await _shape(request.urn, context)
         state = read(request.olds)
         inputs = _ignoring(request.ignoreChanges, state, read(request.news))
@@ -194,7 +194,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Delete(  # noqa: N802
         self, request: provider_pb2.DeleteRequest, context: grpc.aio.ServicerContext
     ) -> empty_pb2.Empty:
-        """Run `delete` if there is one; what CopyToRemote has copied stays."""
+        """Run the `delete` command, if any; what CopyToRemote has copied stays."""
         shape = await _shape(request.urn, context)
         known = cast("Properties", plain(read(request.properties)))
         async with self._call(context, request.urn, request.timeout) as call:
@@ -220,7 +220,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
         raise AssertionError  # the call above has answered
 
     async def Cancel(self, request: empty_pb2.Empty, context: grpc.aio.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
-        """End running calls early, where they can be ended, and later calls at once."""
+        """End running calls early, except calls that already work on a remote machine, and end every later call at once."""
         del request, context
         self._cancelled = True
         for call in list(self._calls):
@@ -238,7 +238,8 @@ async def _shape(urn: str, context: grpc.aio.ServicerContext) -> Shape:
     return SHAPES[token]
 
 
-# The SSH library is imported only when needed: the import takes longer than the rest of a start, and few operations use it.
+# The SSH library is imported only when needed: importing it takes longer than the rest of this process's start, and few
+# operations use it.
 async def _copy(call: Call, known: Properties) -> None:
     from . import copy_to_remote  # noqa: PLC0415
 
@@ -246,7 +247,7 @@ async def _copy(call: Call, known: Properties) -> None:
 
 
 async def _run(call: Call, shape: Shape, command: object, inputs: Properties, before: dict[str, str]) -> dict[str, str]:
-    """Run a command and return its outputs; without a command, return those of the last run."""
+    """Run a command and return its outputs; without a command, return the outputs of the last run."""
     if command is None:
         return {"stdout": before.get("stdout", ""), "stderr": before.get("stderr", "")}
     if shape is shapes.LOCAL_COMMAND:

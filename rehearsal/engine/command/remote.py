@@ -41,7 +41,7 @@ class _Session(asyncssh.SSHClientSession[bytes]):
         self.closed.set()
 
     def ending(self) -> str:
-        """Return how the command failed, in Go's words; "" if it did not."""
+        """Return how the command failed, in Go's words; "" if the command succeeded."""
         if self.status is None and not self.signal:
             return "wait: remote command exited without exit status or exit signal"
         status = self.status or (128 + SIGNALS.get(self.signal, 0) if self.signal else 0)
@@ -54,8 +54,9 @@ class _Session(asyncssh.SSHClientSession[bytes]):
 class _Channel(SSHClientChannel[bytes]):
     """A channel that waits for the server's answer to each environment variable before the command starts.
 
-    asyncssh sends variables without asking whether they were accepted; the genuine plugin asks. If the server
-    refused a variable of `environment`, the plugin fails; for the previous command's output, it only warns.
+    asyncssh sends variables without asking whether the server accepts them; the genuine plugin asks. If the server refuses a
+    variable of `environment`, the call fails. If the server refuses a variable with the previous command's output, the call
+    only logs a warning.
     """
 
     def __init__(self, connection: asyncssh.SSHClientConnection, call: Call, optional: set[str]) -> None:
@@ -90,7 +91,7 @@ class _Channel(SSHClientChannel[bytes]):
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command with the plain inputs and return its output. Raises CommandError if it cannot start or fails."""
+    """Run a command and return its output; `inputs` are plain values. Raises CommandError if it cannot start or fails."""
     environment = cast("dict[str, str]", inputs.get("environment") or {})
     before = previous_outputs(state, wanted=inputs.get("addPreviousOutputInEnv") is not False)
     async with dialled(call, cast("Properties", inputs["connection"])) as connection:

@@ -1,4 +1,4 @@
-"""The inputs of each resource: their types, defaults and secrets, and the check of a program's values.
+"""Checks the inputs that a program gives the command package's resources: types, defaults and secrets.
 
 Messages are the genuine plugin's, so that a program gets the same refusal from both plugins. Asset and archive globs of local
 commands are refused, because no rehearsed program uses them.
@@ -19,7 +19,7 @@ ASSET_OR_ARCHIVE = "AssetOrArchive"
 
 @dataclass(frozen=True)
 class Property:
-    """One input; `type` is the genuine plugin's name for its type, or a nested shape."""
+    """One input; `type` is the genuine plugin's name for the input's type, or a nested shape."""
 
     type: str | Shape
     required: bool = False
@@ -30,7 +30,7 @@ class Property:
 
 @dataclass(frozen=True)
 class Shape:
-    """A named set of inputs, in the order in which the genuine plugin reports on them."""
+    """A named set of inputs, in the order in which the genuine plugin reports problems of inputs."""
 
     name: str
     properties: Mapping[str, Property] = field(default_factory=dict)

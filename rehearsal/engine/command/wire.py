@@ -1,4 +1,4 @@
-"""Property values in the form in which engine and plugin exchange them, and functions that examine such values.
+"""Functions for property values in the form in which engine and plugin exchange them.
 
 Values stay in their wire form (JSON with marked objects), so that secrets and unknowns are returned unchanged. The module is
 independent of resource types.
@@ -23,7 +23,7 @@ UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
 
 def read(struct: struct_pb2.Struct) -> Properties:
-    """Return the properties of a message, without those that are null."""
+    """Return the properties of a message, without null values."""
     return {key: _without_nulls(value) for key, value in json_format.MessageToDict(struct).items() if value is not None}
 
 
@@ -60,7 +60,7 @@ def has_unknown(value: Value) -> bool:
 
 
 def secret(value: Value) -> Value:
-    """Return value marked as secret."""
+    """Return the value, marked as secret."""
     if is_secret(value):
         return value
     # An unknown secret is sent as an output without a value.
@@ -75,7 +75,7 @@ def reveal(value: Value) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """Return value with nothing marked as secret anywhere in it. Assets and archives stay marked."""
+    """Return the value without any secret or output mark, at any depth. Assets and archives stay marked."""
     value = reveal(value)
     if isinstance(value, dict):
         return {key: plain(one) for key, one in value.items()}

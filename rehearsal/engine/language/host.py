@@ -1,7 +1,7 @@
 """Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
 
-It does not install packages, generate code or list required plugins: the SDKs send the provider's name and
-version with every registration, and plugins are on PATH.
+This language host does not install packages, generate code or list required plugins. The engine needs no list, because the SDKs
+send the provider's name and version with every registration, and plugins are on PATH.
 """
 
 # ruff: noqa: E402  protocol.start_fast must run before anything of pulumi is imported
@@ -36,11 +36,11 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # the engine and the SDK accept messages of this size from each other
 EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without showing another
-GRACE_S = 2.0  # for a program that was interrupted, before it is killed
+GRACE_S = 2.0  # an interrupted program has this long to exit before the host kills the program
 
 
 def debug_lines_are_shown() -> bool:
-    """Tell whether the engine that started this host shows debug lines; assume that it does if its options are unreadable."""
+    """Tell whether the engine that started this host shows debug lines; true if the engine's options are unreadable."""
     try:
         words = Path(f"/proc/{os.getppid()}/cmdline").read_text().split("\0")
     except OSError:
@@ -56,7 +56,7 @@ def interpreter(root: Path, virtualenv: str) -> tuple[str, dict[str, str]]:
     """Return the Python that runs the program, and the program's environment variables.
 
     The first of these that is set and exists is used: the runtime's `virtualenv` option, BUSBAR_PYTHON, PULUMI_PYTHON_CMD, the
-    active virtual environment, the Python that runs this host. Raises HostError if the option's folder has no bin/python.
+    active virtual environment, the Python that runs this host. Raises HostError if `virtualenv`'s folder has no bin/python.
     """
     environment = dict(os.environ)
     if virtualenv:
@@ -103,14 +103,15 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     ) -> plugin_pb2.PluginInfo:
         """Return the version of the SDK that this host supports."""
         del request, context
-        # importlib.metadata also has it, but that import takes a fifth of this program's start, and an engine starts two hosts.
+        # importlib.metadata also has the version, but importing it takes a fifth of this program's start, and an engine starts
+        # two hosts.
         (installed,) = Path(pulumi.__path__[0]).parent.glob("pulumi-[0-9]*.dist-info")
         return plugin_pb2.PluginInfo(version=installed.name.removeprefix("pulumi-").removesuffix(".dist-info"))
 
     def GetRequiredPackages(  # noqa: N802
         self, request: language_pb2.GetRequiredPackagesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetRequiredPackagesResponse:
-        """Return no packages: every registration of a program names its provider itself."""
+        """Return no packages: every registration that a program sends names the resource's provider."""
         del request, context
         return language_pb2.GetRequiredPackagesResponse()
 
@@ -131,7 +132,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def GetProgramDependencies(  # noqa: N802
         self, request: language_pb2.GetProgramDependenciesRequest, context: grpc.ServicerContext
     ) -> language_pb2.GetProgramDependenciesResponse:
-        """List the installed packages for `pulumi about`, by default only those that no other package requires."""
+        """List the installed packages for `pulumi about`, by default only the packages that no other package requires."""
         python, environment = self._interpreter(request.info, context)
         only_top = [] if request.transitiveDependencies else ["--not-required"]
         argv = [python, "-m", "pip", "list", "--format", "json", *only_top]
@@ -144,7 +145,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def InstallDependencies(  # noqa: N802
         self, request: language_pb2.InstallDependenciesRequest, context: grpc.ServicerContext
     ) -> Iterator[language_pb2.InstallDependenciesResponse]:
-        """Refuse: packages are installed from the hash lock, never by a plugin."""
+        """Refuse: packages are installed from a lock file with hashes, never by a plugin."""
         del request
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "this language host installs nothing: run `make` in the checkout")
         yield from ()
@@ -152,7 +153,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
     def Run(  # noqa: N802
         self, request: language_pb2.RunRequest, context: grpc.ServicerContext
     ) -> language_pb2.RunResponse:
-        """Run the program once, in a separate process whose output the engine shows, and return how it ended."""
+        """Run the program once, in a process of its own whose output the engine shows; return how the program ended."""
         python, environment = self._interpreter(request.info, context)
         environment["PULUMI_CONFIG"] = json.dumps(dict(request.config))
         environment["PULUMI_CONFIG_SECRET_KEYS"] = json.dumps(list(request.configSecretKeys))
@@ -175,7 +176,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             if self._cancelled:
                 return language_pb2.RunResponse(bail=True)
             argv = [python, "-u", str(EXECUTOR), json.dumps(plan)]
-            # The program stays in this process's group, because the engine stops a plugin by stopping its process group.
+            # The program stays in this process's group, because the engine stops a plugin by stopping the plugin's group.
             process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL)
             self._running.add(process)
         context.add_callback(lambda: _end(process))
@@ -190,13 +191,13 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         return language_pb2.RunResponse(error=error)
 
     def Cancel(self, request: empty_pb2.Empty, context: grpc.ServicerContext) -> empty_pb2.Empty:  # noqa: N802
-        """Stop running programs, within a time limit."""
+        """Stop all programs that are running, within a time limit."""
         del request, context
         self.end_all()
         return empty_pb2.Empty()
 
     def end_all(self) -> None:
-        """Refuse further runs and stop running programs."""
+        """Refuse further runs, and stop all programs that are running."""
         with self._lock:
             self._cancelled = True
             running = list(self._running)
@@ -213,7 +214,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Interrupt a program, and kill it if it does not exit."""
+    """Interrupt a program, and kill the program if it does not exit in time."""
     if process.poll() is not None:
         return
     process.send_signal(signal.SIGINT)
@@ -225,7 +226,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Serve until the engine interrupts this process or the engine itself exits."""
+    """Serve until the engine interrupts this process, or until the engine exits."""
     engine = next((word for word in sys.argv[1:] if not word.startswith("-")), "")
     stop = protocol.StopSignals()
     sizes = [("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES), ("grpc.max_send_message_length", -1)]
@@ -248,4 +249,4 @@ def main() -> int:
 if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
-    os._exit(code)  # worker threads of grpc must not keep an unreachable host running
+    os._exit(code)  # grpc's worker threads must not keep this host running after the server has stopped

@@ -1,6 +1,6 @@
 """Run one Pulumi program in this process, as Pulumi's own executor does; the exit code tells the language host the outcome.
 
-Exit codes: 0 means done; 32 means failed, and the error has been shown; for any other, the language host reports a failure.
+Exit codes: 0 means done; 32 means failed, and the error has been shown; at any other code, the language host reports a failure.
 This process starts no other process.
 """
 
@@ -80,6 +80,6 @@ if __name__ == "__main__":
     try:
         sys.exit(main())
     except KeyboardInterrupt:
-        # The engine stops the update and reports that itself; a traceback here would look like a bug.
+        # The engine itself reports that it stopped the update; a traceback here would look like a bug.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         os._exit(EXIT_ALREADY_TOLD)
