@@ -1,4 +1,4 @@
-"""Remove what a crashed run left in a world, and the world itself once it is empty."""
+"""Remove what a crashed run left in a rehearsed world, and remove the world itself once the world is empty."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def ids(world: World, folder: str, letter: str) -> set[str]:
 
 
 def orphans(world: World) -> set[str]:
-    """Return the names, without the world's prefix, of namespaces whose file system has no record."""
+    """Return the names, without the world's prefix, of the namespaces of file systems that have no record."""
     recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
     return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
 
 
 def sweep(world: World) -> None:
-    """Remove dead hosts, and file systems and networks without a record; call it only while no other run is in the world."""
+    """Remove dead hosts, and file systems and networks without a record; no other run may be in the world meanwhile."""
     for host_id in ids(world, "hosts", "h"):
         if not hosts.alive(world, host_id):
             hosts.stop(world, host_id)
@@ -54,7 +54,7 @@ def empty(world: World) -> bool:
 
 
 def stop_agent(world: World) -> None:
-    """Terminate the operator's SSH agent if its command line has the socket's path; another process may have its pid by now."""
+    """Terminate the operator's SSH agent; the socket's path in the command line shows that the pid is still the agent's."""
     record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())
@@ -77,8 +77,8 @@ def clear(world: World) -> None:
 
 
 def demolish(world: World) -> None:
-    """Stop every host and file system of a world, remove its networks, then the world itself; for tests and `make clear`."""
-    services.stop(world)  # before the hosts, because a cloud's service may be booting more
+    """Stop every host and file system of a world, then remove its networks and the world itself; for tests and `make clear`."""
+    services.stop(world)  # services stop before the hosts, because a cloud's service may be booting further hosts
     for host_id in ids(world, "hosts", "h"):
         hosts.stop(world, host_id)
     for one in storage.records(world):

@@ -1,7 +1,7 @@
-"""Set up the operator's namespace on the rehearsed Internet and run a command in it.
+"""Set up the operator's namespace on the rehearsed Internet, and run a command (CMD) in the namespace.
 
-`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks they have for each core of this
-machine, the more their rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
+`--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks the hosts have for each core of this
+machine, the more the hosts' rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
 planted faults after a successful command.
 """
 
@@ -70,10 +70,10 @@ def _machine_lacks() -> str:
 
 @contextmanager
 def _locks(world: World) -> Iterator[int]:
-    """Hold the world's entry lock: shared while CMD runs, exclusive during the cleanup before and after it.
+    """Hold the world's entry lock: shared while CMD runs, exclusive during the cleanup before and after CMD.
 
     Yields:
-        The descriptor that CMD inherits, so that the lock stays held if only this process is killed.
+        The descriptor that CMD inherits, so that the lock stays held if this process is killed while CMD runs.
     """
     with wires.locked(world, "setup"):
         door = os.open(world.folder("locks") / "door", os.O_RDWR | os.O_CREAT, 0o600)
@@ -102,7 +102,7 @@ def _alone(door: int) -> bool:
 
 
 def _operator(world: World) -> None:
-    """Create the operator's namespace, key pair and SSH agent; keep those that exist."""
+    """Create the operator's namespace, key pair and SSH agent, unless they exist."""
     network.ensure_operator(world)
     folder = world.folder("operator")
     key, socket = folder / "id_ed25519", world.agent_socket
@@ -118,7 +118,7 @@ def _operator(world: World) -> None:
 
 
 def _environment(world: World) -> dict[str, str]:
-    """Return CMD's environment: that of this process, with the stand-ins first on PATH and without proxies."""
+    """Return CMD's environment: this process's environment, with the stand-in programs first on PATH and without proxies."""
     kept = {key: value for key, value in os.environ.items() if key.lower() not in PROXIES}
     path = f"{CHECKOUT / 'rehearsal/entry/bin'}:{os.environ.get('PATH', '')}"
     with wires.locked(world, "setup"):
@@ -143,7 +143,8 @@ def _run(world: World, command: list[str], door: int) -> int:
     def pass_on(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    # Ctrl-C also reaches CMD, and CMD decides what to do; this process waits. CMD would inherit SIG_IGN, but not a handler.
+    # Ctrl-C also reaches CMD, and CMD decides what to do; this process waits. SIGINT gets a handler that does nothing, because
+    # CMD would inherit SIG_IGN, but inherits no handler.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGHUP, pass_on)
@@ -152,7 +153,7 @@ def _run(world: World, command: list[str], door: int) -> int:
 
 
 def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
-    """Return the file of existing hosts, whether to remove them after CMD, and CMD itself."""
+    """Return the file of existing hosts, whether to remove the hosts after CMD, and CMD itself."""
     if words[:1] == ["--hosts"] and words[1:]:
         _, ends, command = options(words[2:])
         return Path(words[1]), ends, command
@@ -163,7 +164,7 @@ def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
 
 
 def main(words: list[str]) -> int:
-    """Enter, run CMD and leave; return 2 if the machine lacks something or the arguments are wrong, else CMD's exit status."""
+    """Run CMD in the world; return 2 if the machine lacks something or the arguments are wrong, else CMD's exit status."""
     file, ends, command = options(words)
     os.environ["PATH"] = f"{os.environ.get('PATH', '/usr/bin:/bin')}:{SBIN}"
     os.environ.setdefault("BUSBAR_WORLD", str(CHECKOUT / ".busbar/world"))
@@ -193,7 +194,7 @@ def main(words: list[str]) -> int:
 
 
 def announced(planted: list[dict[str, object]]) -> str:
-    """Return the line that lists the planted faults, so that nobody mistakes them for real ones."""
+    """Return the line that lists the planted faults, so that nobody mistakes planted faults for real faults."""
     kinds = ", ".join(f"{one['kind']} on host {one['host']}" if "host" in one else str(one["kind"]) for one in planted)
     return f"rehearsal/enter: {len(planted)} planted faults: {kinds}; `make down` ends them\n"
 

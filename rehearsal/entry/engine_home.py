@@ -1,8 +1,9 @@
-"""The engine's home folder in a world: it links to the user's own home, and to plugins on PATH as if they were installed.
+"""Creates a world's home folder for the engine: links to the user's own Pulumi home and to the plugins on PATH.
 
-The engine prefers a plugin on PATH, and warns about each such plugin before all other output. If told to use only installed
-plugins, it prints no warning. The stand-ins must not be installed in the user's own home, because an update against a real
-account would find them, so each world has its own home.
+The engine prefers a plugin on PATH to an installed plugin, and warns about each plugin on PATH before all other output. If told
+to use only installed plugins, the engine prints no warning, so the links make plugins on PATH look installed. The stand-in
+plugins must not be installed in the user's own home, because an update against a real account would find the stand-ins there.
+So each world has a home folder of its own.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 from rehearsal.world.world import World
 
 _PLUGIN = re.compile(r"pulumi-(language|resource|analyzer|converter|tool)-([\w.-]+)")
-#: Higher than any version that an SDK or an older state requests: the engine's legacy search takes the highest installed one.
+#: Higher than any version that an SDK or an older state requests: the engine's legacy search takes the highest version.
 _VERSION = "v999.0.0"
 
 
 def environment(world: World, path: str) -> dict[str, str]:
-    """Create the home with the plugins on `path`, and return the environment variables with which the engine uses it."""
+    """Create the home with the plugins on `path`; return the environment variables with which the engine uses this home."""
     home, own = world.folder("engine"), Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
     for entry in own.glob("*"):
         if entry.name != "plugins":
@@ -38,7 +39,7 @@ def environment(world: World, path: str) -> dict[str, str]:
 
 
 def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
-    """Yield folder and files of each plugin: the first one on `path`, or the installed ones if none is on `path`."""
+    """Yield folder and files of each plugin: the first match on `path`; without a match, the plugin's installed versions."""
     found: dict[str, Path] = {}
     for folder in path.split(os.pathsep):
         for file in Path(folder or ".").glob("pulumi-*-*"):
@@ -51,7 +52,7 @@ def _installed(own: Path, path: str) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _link(link: Path, target: Path) -> None:
-    """Make `link` point to `target`; a file that the engine created in the link's place is kept."""
+    """Make `link` point to `target`, unless the engine has created a file at the link's path."""
     if link.readlink() != target if link.is_symlink() else not link.exists():
         fresh = link.with_name(f".{link.name}.{os.getpid()}")
         fresh.symlink_to(target)

@@ -1,7 +1,8 @@
 """Existing hosts: machines that no API creates, described by a JSON file.
 
-`rehearsal/enter --hosts FILE CMD...` boots them at entry if they are not running; they run until `--clear-hosts`. The operator
-gets what an operator of such machines has: a login, and the host keys in operator/known_hosts.
+`rehearsal/enter --hosts FILE CMD...` boots the hosts before CMD if the hosts are not running; the hosts run until
+`--clear-hosts`. The operator gets what an operator of real existing machines has: a login, and the host keys in
+operator/known_hosts.
 """
 
 from __future__ import annotations
@@ -50,10 +51,10 @@ class Site:
     Attributes:
         shape: the hardware, a row of `rehearsal.oci.shapes`.
         image: the image of the hosts.
-        hosts: address by name, in launch order: private behind a jump host, public without one.
+        hosts: host name -> address, in launch order. The addresses are private behind a jump host, and public otherwise.
         jump: the jump host's public address; None if the hosts have public addresses themselves.
         rails: whether the shape's rails connect the hosts.
-        kubernetes: name of the jump host, if it is the control plane of a Kubernetes cluster of the hosts.
+        kubernetes: name of the jump host, if the jump host is the control plane of a Kubernetes cluster of the hosts.
         divisor: the divisor of line rates, if the file sets one.
         secondary_networks: whether the Kubernetes cluster has Multus and whereabouts.
     """
@@ -97,20 +98,20 @@ class Site:
 
     @property
     def scale(self) -> int:
-        """The divisor of line rates: the file's, or one with which this machine can carry the traffic of one rank per GPU."""
+        """The divisor of line rates: the file's, or one with which this machine carries the traffic of one rank per GPU."""
         return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:
-        """Return a host's private address, to which its public one is translated."""
+        """Return a host's private address. A host's public address, if any, is translated to the private address."""
         return address if self.jump else str(ip_network(PUBLIC)[10 + index])
 
 
 def start(world: World, file: Path) -> None:
-    """Boot the hosts of a file, unless they are running.
+    """Boot the hosts that a file describes, unless the hosts are running.
 
     Raises:
         RuntimeError: the machine refused something, or a host has no host key within a minute.
-        ValueError: the file is invalid, or the world has other existing hosts.
+        ValueError: the file is invalid, or the world has existing hosts that the file does not describe.
     """
     site, record = Site.read(file), world.folder() / "existing.json"
     text = file.read_text()

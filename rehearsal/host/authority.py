@@ -1,4 +1,4 @@
-"""A world's own certificate authority, which all hosts of its clouds trust, as real images trust public authorities."""
+"""A world's own certificate authority: all hosts of the world's clouds trust it, as real images trust public authorities."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _EC = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
 def _made(world: World) -> Path:
-    """Return the authority's folder, which only root can read; create it if it does not exist."""
+    """Return the authority's folder, which only root can read; create the authority if it does not exist."""
     folder = world.folder(_FOLDER)
     with wires.locked(world, "authority"):
         if not (folder / "ca.pem").exists():
@@ -40,7 +40,7 @@ def texts(world: World) -> dict[str, tuple[str, int]]:
 
 
 def issue(world: World, names: tuple[str, ...], to: Path) -> tuple[Path, Path]:
-    """Write a server's certificate for these names, and its key, to a folder; return certificate and key file."""
+    """Write a server's certificate for these names, and the server's key, to a folder; return certificate and key file."""
     folder = _made(world)
     key, request, extensions, certificate = (to / f"server.{end}" for end in ("key", "csr", "ext", "pem"))
     alternatives = ",".join(f"DNS:{name}" for name in names)

@@ -1,4 +1,4 @@
-"""A host's cables: its front end, its rails, and the effect of faults on their rate and packets."""
+"""A host's cables: plugs the front-end NIC and the rails in, and applies faults to their rates, links and packets."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ from rehearsal.world.world import World
 #: scaled rate, because logins and copies at that rate would take minutes.
 NCCL_SOCKET_SERVICE = 0x28
 
-#: The fault `wrong_values` alters one in this many of the packets that are longer than 1000 bytes.
+#: Of the packets that are longer than 1000 bytes, the fault `wrong_values` alters on average one in `CORRUPTED`.
 CORRUPTED = 8
 
 GIGABITS_MAX = 1_000_000
-#: Number of attempts to set the rates; several, because a booting host may rename a rail after its name was read.
+#: Number of attempts to set the rates. An attempt fails if a booting host renames a rail after the rail's name was read.
 RENAMED_TRIES = 3
 
 
 def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:
-    """Plug the front-end NIC into the router, which routes to this host and answers its ARP requests for all other hosts."""
+    """Plug the front-end NIC into the router.
+
+    The router routes to this host, and answers this host's ARP requests for all other hosts.
+    """
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
     wires.ip(
@@ -46,15 +49,15 @@ def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name:
         rate = max(1, spec.front_rate_bits_per_s // scale)
         wires.tc(wires.shaper_of_marked(spec.front_name, rate, NCCL_SOCKET_SERVICE), name)
     if faults.never_answers:
-        # The host drops everything on ingress: seen from outside, it is up but silent.
+        # The host drops every packet that arrives: seen from outside, the host is up but silent.
         hook = f"type filter hook ingress device {spec.front_name} priority 0; policy drop;"
         wires.call([*wires.inside(name), "nft", "-f", "-"], f"table netdev dead {{\nchain in {{\n{hook}\n}}\n}}\n")
 
 
 def efa_address(front: str, rail: int) -> str:
-    """Return the address that carries an EFA device's bytes: the rail's own network, and the last two bytes of `front`.
+    """Return the address that carries an EFA device's bytes: in the rail's own network, with the last two bytes of `front`.
 
-    The vendor's devices have no address. These addresses are in 100.64.0.0/10 (RFC 6598), which no rehearsed VPC should use.
+    Real EFA devices have no IP address. These addresses are in 100.64.0.0/10 (RFC 6598), which no rehearsed VPC should use.
     """
     return f"100.{64 + rail}.{'.'.join(front.split('.')[2:])}/16"
 
@@ -62,7 +65,7 @@ def efa_address(front: str, rail: int) -> str:
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
     """Plug each rail into its bridge in the fabric; `refault` sets the rails' rates later.
 
-    EFA rails get an address and are set up here; the image configures all other rails.
+    This function also gives EFA rails an address and sets them up; the image configures all other rails.
 
     Raises:
         ValueError: the host has rails but no fabric.
@@ -87,7 +90,7 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
 
 
 def refault(world: World, spec: HostSpec) -> None:
-    """Apply the current faults.json to the rates and links of a host's rails; if the host runs, also to its ports and GPUs.
+    """Apply the current faults.json to the rates and links of a host's rails; on a running host, also to its ports and GPUs.
 
     A slow link is shaped at both ends, so the rails of a running host at the far end are shaped again, too.
     """
@@ -116,7 +119,7 @@ def refault(world: World, spec: HostSpec) -> None:
 
 
 def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:
-    """Return the plugged-in hosts of this fabric at the far ends of a host's slow links."""
+    """Return the hosts of the fabric at the far ends of a host's slow links, as far as those hosts are plugged in."""
     if not faults.slow_links:
         return []
     there = wires.namespaces(world)
@@ -128,7 +131,7 @@ def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec
 def _ends(world: World, spec: HostSpec) -> list[tuple[str, str]]:
     """Return name and hardware address of each rail's interface; an empty list while some cables are missing.
 
-    The agent may have renamed the interfaces, so each interface is found by the far end of its cable.
+    The vendor's agent in the image may have renamed the interfaces, so each interface is found by the far end of its cable.
     """
     fabric = network.fabric_namespace(world, str(spec.fabric_id))
     shown = json.loads(wires.call(["ip", "-n", namespace(world, spec.id), "-json", "link", "show"]))
@@ -183,7 +186,7 @@ def _corruption(spec: HostSpec, faults: HostFaults) -> str:
 
 
 def ports(spec: HostSpec, faults: HostFaults) -> list[rdma_devices.Port]:
-    """Return the host's RDMA ports as they are now."""
+    """Return the host's RDMA ports, with the effects of the faults."""
     found = []
     for at, rail in enumerate(spec.rails):
         gigabits = min(rail.rate_bits_per_s // 1_000_000_000, faults.degraded.get(at, GIGABITS_MAX))

@@ -13,10 +13,10 @@ _PATIENCE_S = 5
 
 
 def join(world: World, host_id: str) -> str:
-    """Create a host's groups in every hierarchy; return the shell commands with which a process enters them.
+    """Create a host's groups in every hierarchy; return the shell commands with which a process enters the groups.
 
     Raises:
-        RuntimeError: this machine has only the hierarchy of version 2.
+        RuntimeError: this machine has only cgroup version 2.
     """
     own = _own()
     if not own:
@@ -25,7 +25,7 @@ def join(world: World, host_id: str) -> str:
             "systemd.unified_cgroup_hierarchy=0, or rehearse on another machine."
         )
     made = [folder / world.netns(f"h{host_id}") for folder in own]
-    # The paths are recorded, because the process that stops the host may be in other groups.
+    # The paths are recorded, because the process that stops the host may be in groups other than this process's groups.
     (world.folder("hosts", host_id) / "cgroups").write_text("".join(f"{one}\n" for one in made))
     for one in made:
         one.mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ def remove(world: World, host_id: str) -> None:
 
 
 def _own() -> list[Path]:
-    """Return this process's folder in every hierarchy of version 1."""
+    """Return the folder of this process's group in every hierarchy of cgroup version 1."""
     rows = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
     named = [(name.removeprefix("name="), path) for _, names, path in rows for name in names.split(",") if name]
     return [_TOP / name / path.lstrip("/") for name, path in named if (_TOP / name).is_dir()]

@@ -1,9 +1,9 @@
 /* Keeps the counter files of a rehearsed host's RDMA ports up to date: writes what the kernel has counted for an interface into
- * the files of its port, at most 50 ms late and only if a count has changed. This program counts nothing itself and never
- * exits. argv: triples of an interface index (an interface may be renamed, but its index stays), the folder of its port's
- * counters, and the kind of these counters. Kinds: `mlx5` (data in words of four bytes, as InfiniBand counts them), `irdma`
- * (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the payload that NCCL's plugin moves
- * there as remote writes or as messages). */
+ * the files of the interface's port, at most 50 ms late and only if a count has changed. This program counts nothing itself and
+ * never exits. argv: for each port, three words: the interface's index (an interface may be renamed, but the index stays), the
+ * folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as InfiniBand counts
+ * data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the payload that
+ * NCCL's plugin moves through the device as remote writes or as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>
@@ -56,13 +56,13 @@ static void show(struct port *port, const struct rtnl_link_stats64 *counted)
     for (int i = 0; i < SHOWN_MAX && port->kind->shown[i]; i++) {
         if (now[i] <= port->last[i])
             continue;
-        /* One write replaces the old digits: a counter only grows, so its new text is never shorter. */
+        /* One write replaces the old digits: a counter only grows, so the new text is never shorter than the old text. */
         if (pwrite(port->files[i], text, (size_t)snprintf(text, sizeof text, "%llu\n", now[i]), 0) > 0)
             port->last[i] = now[i];
     }
 }
 
-/* Ask for the counters of all interfaces at once. */
+/* Ask the kernel for the counters of all interfaces at once. */
 static void ask(int kernel)
 {
     struct {

@@ -22,13 +22,13 @@ _DISTROS = {"ol": "rhel", "ubuntu": "ubuntu", "amzn": "amazon"}
 
 
 def os_release(family: Family, release: str, pretty: str) -> str:
-    """Return os-release."""
+    """Return the text of /etc/os-release."""
     title = _TITLES[family]
     return f'NAME="{title}"\nVERSION="{release}"\nID="{family}"\nVERSION_ID="{release}"\nPRETTY_NAME="{pretty}"\n'
 
 
 def sshd_config(*, includes: bool) -> str:
-    """Return sshd_config; with `includes`, it reads /etc/ssh/sshd_config.d."""
+    """Return the text of sshd_config; with `includes`, sshd also reads /etc/ssh/sshd_config.d."""
     first = "Include /etc/ssh/sshd_config.d/*.conf\n" if includes else ""
     return first + (
         "Port 22\nHostKey /etc/ssh/ssh_host_ed25519_key\nHostKey /etc/ssh/ssh_host_ecdsa_key\n"
@@ -39,7 +39,7 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """Return cloud.cfg: the vendor's modules, except those that a host does not need, such as growpart and snap."""
+    """Return the text of cloud.cfg: the vendor's modules without those that a host does not need, such as growpart and snap."""
     # On Oracle and Amazon Linux, these modules ask systemd, which a host lacks, to set the host name. The name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"

@@ -1,8 +1,7 @@
 """Turn a fresh set of namespaces into a rehearsed host, then become its first process.
 
 hosts.boot starts this program (standard library only) as the first process of new mount, pid, UTS, IPC and time
-namespaces: `host_init.py HOST_FOLDER`. All its mounts are inside the host's mount namespace, so none of them outlives the
-host.
+namespaces: `host_init.py HOST_FOLDER`. All mounts are inside the host's mount namespace, so no mount outlives the host.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import Any
 #: Top-level folders of the machine that a host sees: programs and libraries only.
 KEPT_TOP = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32"}
 
-#: Top-level folders that the host has for itself, empty at first; all that are in neither list are hidden.
+#: Top-level folders that the host has for itself, empty at first. Folders that are in neither list are hidden from the host.
 FRESH_TOP = ("boot", "dev", "etc", "home", "media", "mnt", "opt", "proc", "root", "run", "srv", "sys", "tmp", "var")
 
 #: What a host sees of the machine's /etc: an allow list, because the rest may contain secrets.
@@ -38,11 +37,11 @@ VAR_FOLDERS = [
     "cache", "lib/cloud", "lib/dpkg", "lib/misc", "lib/rehearsal", "lib/sudo", "local", "log", "mail", "opt",
     "spool",
 ]  # fmt: skip
-#: Where a host sees the machine's /usr: packages install from here the programs that the image lacks.
+#: Where a host sees the machine's /usr. If the host installs a package, the package's programs come from here.
 MACHINE = "usr/lib/rehearsal/machine"
 PROGRAMS = ("usr/lib/rehearsal/init", "usr/lib/rehearsal/counters", "usr/lib/rehearsal/supplicant")
 KEPT_UIDS_BELOW = 1000
-#: Major number of the nodes for disks and GPUs. No driver serves it, so these nodes reach no real hardware.
+#: Major number of the device nodes for disks and GPUs. No driver serves this number, so these nodes reach no real hardware.
 SAMPLE_MAJOR = 42
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -56,7 +55,7 @@ PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
 
 
 def mount(kind: str, source: str, target: Path | str, options: str = "") -> None:
-    """Mount a file system; options are named as for the program mount. An error ends the host.
+    """Mount a file system; options have the names that mount(8) uses. An error ends the host.
 
     The kernel is called directly, because starting a program for each of a host's 20 mounts takes longer than the mounts do.
     """
@@ -248,14 +247,15 @@ def start_counting(plan: dict[str, Any]) -> None:
 
 
 def make_proc(root: Path) -> None:
-    """Make a /proc that shows the host's processes; of the kernel's settings, only the network's can be changed."""
+    """Make a /proc that shows the host's processes; of the kernel's settings, only the network settings can be changed."""
     proc = root / "proc"
     mount("proc", "proc", proc, "nosuid,nodev,noexec")
     bind(proc / "sys", proc / "sys", read_only=True)
     bind("/proc/sys/net", proc / "sys/net")
     scope = proc / "sys/kernel/yama/ptrace_scope"
     if scope.exists():
-        # First boot may write this setting and read it back, so the host has a file in its place; the machine's value stays.
+        # First boot may write this setting and read it back, so the host has a file in the setting's place. The machine's value
+        # stays as it is.
         said = root / "run/ptrace_scope"
         said.write_text(scope.read_text())
         bind(said, scope)
@@ -272,7 +272,7 @@ def fill(upper: Path, free_bytes: int) -> None:
 
 def main(folder: Path) -> None:
     """Build the host and become its first process."""
-    # The old /proc still shows the machine's pid namespace, so this is the host's pid on the machine.
+    # The old /proc still shows the machine's pid namespace, so this link names the pid that this process has on the machine.
     outer_pid = (Path("/proc/self").readlink()).name
     plan = json.loads((folder / "plan.json").read_text())
     console = os.open(folder / "console.fifo", os.O_RDWR)
@@ -307,7 +307,7 @@ def main(folder: Path) -> None:
     kernel("pivot_root", LIBC.syscall(PIVOT_ROOT[os.uname().machine], b".", b"run/old"))
     os.chroot(".")
     os.chdir("/")
-    # The pid is written through the old root just before that is unmounted; from now on, the host counts as running.
+    # The pid is written through the old root just before the old root is unmounted; from now on, the host counts as running.
     Path(f"/run/old{folder}/pid").write_text(outer_pid)
     kernel("umount", LIBC.umount2(b"/run/old", DETACH))
     Path("/run/old").rmdir()

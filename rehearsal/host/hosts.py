@@ -23,18 +23,18 @@ __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace",
 BOOT_SECONDS = 60
 #: Size of a host's root disk: written data is in memory, so this is a limit and not a reservation.
 DISK_BYTES = 2 << 30
-#: Programs of rehearsed hosts, compiled once for all worlds of this checkout.
+#: Folder with the programs of rehearsed hosts, compiled once for all worlds of this checkout.
 _KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
 
 
 def boot(world: World, spec: HostSpec) -> None:
-    """Start a host; return once its first process runs, which is when the vendor reports RUNNING.
+    """Start a host; return once the host's first process runs. At that point, the vendor reports RUNNING.
 
     A host that is running already is not touched.
 
     Raises:
         RuntimeError: a command on this machine failed, or the host did not start within a minute.
-        KeyError: its VCN is not in this world.
+        KeyError: the host's VCN is not in this world.
     """
     if alive(world, spec.id):
         return
@@ -103,7 +103,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return the file that gcc makes from these arguments; it is kept, and made again if a source or the compiler changes."""
+    """Return the file that gcc makes from these arguments; the file is kept until a source or the compiler changes."""
     compiler = Path(shutil.which("gcc") or "gcc").stat()
     said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
     for source in [word for word in words if word.endswith(".c")]:
@@ -147,7 +147,7 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
 
 
 def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
-    """Return interface, counter folder below /sys/class and kind of each port that counters.c updates."""
+    """Return the interface, the counters' folder below /sys/class and the kind of each port that counters.c updates."""
     protocols = {rail.hca: rail.protocol for rail in spec.rails}
     ports = [port for port in cables.ports(spec, faults) if port.hca in protocols]
     moved = {port.hca: protocols[port.hca] if port.driver == "efa" else port.driver for port in ports}
@@ -155,7 +155,7 @@ def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
 
 
 def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tuple[str, int]]:
-    """Return the host's own files: its facts, its resolver and cloud-init's seed."""
+    """Return the host's own files: the host's properties in /etc/rehearsal, the resolver's settings and cloud-init's seed."""
     plan = network.load_vcn(world, spec.vcn_id)
     routes = {way.target for subnet in plan.subnets if subnet.cidr == spec.subnet_cidr for way in subnet.routes}
     buses = spec.gpu_buses or tuple(f"{at + 1:02x}" for at in range(len(spec.gpus)))
@@ -180,7 +180,8 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "etc/rehearsal/nvme": ("".join(f"{size}\n" for size in spec.nvme), 0o644),
         "etc/rehearsal/front": (f"{spec.front_name}\n", 0o644),
         "etc/rehearsal/rails": ("".join(f"{rail.name} {rail.hca}\n" for rail in spec.rails), 0o644),
-        # The ways to the vendor's services: a service gateway, a NAT gateway, or a public address with an internet gateway.
+        # A host reaches the vendor's services by a service gateway, by a NAT gateway, or by a public address with an internet
+        # gateway.
         "etc/rehearsal/services": (
             "yes\n" if routes & {"service", "nat"} or (spec.address in plan.public_ips and "internet" in routes) else "no\n",
             0o644,
@@ -188,7 +189,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
         "var/lib/cloud/seed/nocloud/meta-data": (json.dumps(meta), 0o644),
     }
     if spec.metadata:
-        made |= authority.texts(world)  # machines of a cloud call its services over TLS
+        made |= authority.texts(world)  # machines of a cloud call the cloud's services over TLS
     if spec.processors:
         made["etc/rehearsal/processors"] = (f"{' '.join(map(str, spec.processors))} {spec.memory_mib}\n", 0o644)
         made["etc/ld.so.preload"] = ("/usr/lib/rehearsal/libshape.so\n", 0o644)
@@ -200,12 +201,12 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
     if any(one["kind"] == "lustre_not_for_this_kernel" for one in world.faults()):
         made["etc/rehearsal/no-lustre"] = ("yes\n", 0o644)
     if faults.boot_fails:
-        # Vendor data is the platform's part of first boot; its script fails in cloud-init's final stage.
+        # Vendor data is the platform's part of first boot; this script fails in cloud-init's final stage.
         script = "#!/bin/sh\necho 'rehearsed fault boot_fails: the platform script of this image fails' >&2\nexit 1\n"
         made["var/lib/cloud/seed/nocloud/vendor-data"] = (script, 0o600)
     for command in faults.failing:
         script = f"#!/bin/sh\necho 'rehearsed fault command_fails: {command} of this image is broken' >&2\nexit 1\n"
-        made[f"usr/local/sbin/{command}"] = (script, 0o755)  # the first folder on the PATH of first boot and of sudo
+        made[f"usr/local/sbin/{command}"] = (script, 0o755)  # this folder is first on the PATH of first boot and of sudo
     user_data = base64.b64encode(spec.user_data).decode()
     made["var/lib/cloud/seed/nocloud/user-data"] = (f"base64:{user_data}", 0o600)
     return made
@@ -226,7 +227,7 @@ def console(world: World, host_id: str) -> str:
 
 
 def enter(world: World, host_id: str, argv: list[str], seconds: float = 60) -> subprocess.CompletedProcess[str]:
-    """Run a command as root in a host, as on its console; for tests and for debugging.
+    """Run a command as root in a host, as on the host's console; for tests and for debugging.
 
     Raises:
         subprocess.TimeoutExpired: the command did not finish in time.

@@ -1,4 +1,4 @@
-"""The files that an image adds to a host's root file system; the package of each cloud lists its images."""
+"""The files that an image adds to a host's root file system; the Python package of each cloud lists the cloud's images."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ YUM = {"yum": "yum"}
 DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
-#: A compiler that builds look for but never run, so the file is not executable.
+#: Stands for CUDA's compiler. Builds check that the file exists but never execute it, so the file is not executable.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
 #: Commands of the machine that only Ubuntu's images have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
-#: Debian's package tools: Ubuntu's images have those of the machine except apt, and other images have none.
+#: Debian's package tools: Ubuntu's images have all tools of the machine except apt, and other images have none of the tools.
 DPKG = ("apt", "apt-cache", "apt-get", "apt-mark", "dpkg", "dpkg-deb", "dpkg-query")
 BY_PACKAGE = ("mount.nfs", "mount.nfs4", "mount.lustre")
 #: The machine's programs of Slurm, munge and MariaDB, which no image has; a host gets them from packages.
@@ -52,18 +52,18 @@ FOREIGN = tuple(
 
 @dataclass(frozen=True)
 class Image:
-    """A vendor's image, as far as first boot and the runner use it.
+    """The parts of a vendor's image that first boot and the benchmark runner use.
 
     Attributes:
-        name: the rehearsal's name for it.
-        vendor: the vendor whose stand-ins the host uses.
-        family: `ol`, `ubuntu` or `amzn`.
-        release: version, as in os-release.
-        kernel: release of its kernel; empty unless the image is Ubuntu's.
-        pretty: its full name.
+        name: the rehearsal's name for the image.
+        vendor: the vendor whose stand-in programs the host uses.
+        family: the distribution: `ol`, `ubuntu` or `amzn`.
+        release: the distribution's version, as in os-release.
+        kernel: release of the image's kernel; empty unless the image is Ubuntu's.
+        pretty: the distribution's full name.
         user: the login user.
-        commands: the file in image/bin of each stand-in, by the command's name.
-        real: names in `FOREIGN` of commands that this image takes from the machine.
+        commands: name of a stand-in command -> the stand-in's file in image/bin.
+        real: commands of `FOREIGN` that this image takes from the machine.
         cuda: CUDA's version, or "" for an image without GPU software.
         driver: the GPU driver's version.
         mpi: MPI's folder, or "".
@@ -74,9 +74,9 @@ class Image:
         parent_domain: whether DHCP puts the parent of the host's domain first on the search list.
         own_texts: the vendor's text files and their modes, by path below the root.
         own_links: the vendor's symbolic links, by path below the root.
-        own_copies: source of the vendor's other files, by path below the root: relative to image/, or `build/` and
-            a name in the build folder.
-        builds: gcc's arguments for each file that the vendor adds to the build folder, by name.
+        own_copies: sources of the vendor's files that are neither texts nor links, by path below the root. A source is a path
+            relative to image/, or `build/` and a name in the build folder.
+        builds: gcc's arguments for each file that the vendor adds to the build folder, by the file's name.
     """
 
     name: str
@@ -123,7 +123,7 @@ def links(one: Image) -> dict[str, str]:
     """Return the image's symbolic links, among them MPI and CUDA in the vendor's folders.
 
     Raises:
-        RuntimeError: the machine has no Open MPI for the image's MPI to run on.
+        RuntimeError: the machine lacks the Open MPI from which the image's MPI is made.
     """
     made = {"etc/localtime": "/usr/share/zoneinfo/Etc/UTC", "usr/libexec/cloud-init": "/usr/lib/cloud-init"}
     if one.mpi:

@@ -1,6 +1,6 @@
-/* The first process of a rehearsed host: drops capabilities that could harm the machine under it, starts the boot script,
- * copies the console to a log and reaps orphans. It never restarts anything. Descriptors: 3 is the console's FIFO (read and
- * write), 4 the console's log (append). argv: the boot script and its arguments. */
+/* The first process of a rehearsed host: drops capabilities with which the host could harm the machine, starts the boot script,
+ * copies the console to a log and reaps orphans. This process never restarts anything. Descriptors: 3 is the console's FIFO
+ * (read and write), 4 is the console's log (append). argv: the boot script and the script's arguments. */
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -12,8 +12,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Root in a host is root in the machine's user namespace, so it loses the rights to set the clock, load modules, do raw
- * I/O and make device nodes. */
+/* Root in a host is root in the machine's user namespace, so root in a host loses the rights to set the clock, load modules, do
+ * raw I/O and make device nodes. */
 static const int given_up[] = {CAP_SYS_TIME, CAP_SYS_MODULE, CAP_SYS_RAWIO, CAP_MKNOD};
 
 static void copy_console(void)

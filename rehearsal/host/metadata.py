@@ -1,15 +1,15 @@
-"""The address of the instance metadata service, and the code that starts one for a host; each cloud has its own service."""
+"""Starts the instance metadata service of a host, and defines the service's address; each cloud has a program for it."""
 
 from __future__ import annotations
 
 from rehearsal.net import wires
 from rehearsal.world.world import World
 
-#: Address at which hosts call the service. It listens on the host's loopback interface, on another port than 80, because a host
-#: may use port 80 itself.
+#: Address at which hosts call the service. The service listens on the host's loopback interface, on `PORT` and not on port 80,
+#: because a host may use port 80 itself.
 ADDRESS, PORT = "169.254.169.254", 8169
 
-#: Rules in a host's namespace: they redirect only port 80 of that address, because its port 53 belongs to the name service.
+#: Rules in a host's namespace. The rules redirect only port 80 of `ADDRESS`, because port 53 of `ADDRESS` belongs to DNS.
 REDIRECT = f"""table ip metadata {{
   chain output {{
     type nat hook output priority -100;
@@ -20,7 +20,7 @@ REDIRECT = f"""table ip metadata {{
 
 
 def start(world: World, host_id: str, namespace: str, program: str) -> None:
-    """Start a host's metadata service; it ends when the host's namespace is removed."""
+    """Start a host's metadata service; the service ends when the host's namespace is removed."""
     wires.call([*wires.inside(namespace), "nft", "-f", "-"], REDIRECT)
     argv = ["/usr/bin/python3", "-IS", program, str(world.path), host_id, str(PORT)]
     quiet = ["env", "-i", "sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
