@@ -207,7 +207,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A VPC endpoint: a route to an AWS service without the Internet. A gateway endpoint is an entry in route tables."""
+    """A VPC endpoint: a route around the Internet to an AWS service. A gateway endpoint is an entry in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"

@@ -201,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # a second call sets the rules and all properties below that are None, except forceDestroy
+        "corsRules": None,  # the provider sets corsRules, and each None below except forceDestroy, by a call of its own
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,

@@ -57,7 +57,7 @@ def shapes(service: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def shape_of(service: str, operation: str, side: str) -> str | None:
-    """Return the shape of an operation's `input` or `output`; None if the operation has no input or no output."""
+    """Return the shape of an operation's `side`, which is `input` or `output`; None if the operation lacks this side."""
     found = _model(service)["operations"][operation].get(side)
     return str(found["shape"]) if found else None
 

@@ -12,7 +12,8 @@ from rehearsal.aws.subnets import JOINED, ROUTE
 from rehearsal.net.network import GroupPlan, Route, Rule, SubnetPlan, VcnPlan
 from rehearsal.plugin.store import Database, Record
 
-#: Address of AWS's DNS resolver in every VPC. In the real cloud, the resolver has a second address: VPC's base address plus 2.
+#: Address of AWS's DNS resolver in every VPC. In the real cloud, the resolver has a second address: the VPC's base address plus
+#: two.
 RESOLVER = "169.254.169.253"
 
 _ANYWHERE = "0.0.0.0/0"

@@ -103,7 +103,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return the file that gcc makes from these arguments; the file is kept until a source or the compiler changes."""
+    """Return the file that gcc makes from these arguments; the file is used again until a source or the compiler changes."""
     compiler = Path(shutil.which("gcc") or "gcc").stat()
     said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
     for source in [word for word in words if word.endswith(".c")]:

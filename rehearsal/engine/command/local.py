@@ -14,7 +14,10 @@ from .wire import Properties
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command and return its output; `inputs` are plain values. Raises CommandError if it cannot start or fails."""
+    """Run a command and return its output; `inputs` are plain values.
+
+    Raises CommandError if the command cannot start or fails.
+    """
     interpreter = cast("list[str]", inputs.get("interpreter") or ["/bin/sh", "-c"])
     transcript = Transcript(call, cast("str | None", inputs.get("logging")))
     environment = {**os.environ, **cast("dict[str, str]", inputs.get("environment") or {})}

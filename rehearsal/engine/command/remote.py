@@ -91,7 +91,10 @@ class _Channel(SSHClientChannel[bytes]):
 
 
 async def run(call: Call, command: str, inputs: Properties, state: dict[str, str]) -> tuple[str, str]:
-    """Run a command and return its output; `inputs` are plain values. Raises CommandError if it cannot start or fails."""
+    """Run a command and return its output; `inputs` are plain values.
+
+    Raises CommandError if the command cannot start or fails.
+    """
     environment = cast("dict[str, str]", inputs.get("environment") or {})
     before = previous_outputs(state, wanted=inputs.get("addPreviousOutputInEnv") is not False)
     async with dialled(call, cast("Properties", inputs["connection"])) as connection:

@@ -36,7 +36,7 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # the engine and the SDK accept messages of this size from each other
 EXIT_ALREADY_TOLD = 32  # the program's process has shown its error; the engine stops without showing another
-GRACE_S = 2.0  # an interrupted program has this long to exit before the host kills the program
+GRACE_S = 2.0  # an interrupted program has this long to exit before this language host kills the program
 
 
 def debug_lines_are_shown() -> bool:
