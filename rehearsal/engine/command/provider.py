@@ -169,7 +169,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer):
     async def Update(  # noqa: N802
         self, request: provider_pb2.UpdateRequest, context: grpc.aio.ServicerContext
     ) -> provider_pb2.UpdateResponse:
-        """Run the `update` command, or else `create`; for CopyToRemote, copy again if the content or the remote path changed."""
+        """Run the `update` command, or else `create`; for CopyToRemote, copy again if the content or remote path changed."""
         shape = await _shape(request.urn, context)
         state = read(request.olds)
         inputs = _ignoring(request.ignoreChanges, state, read(request.news))
