@@ -1,6 +1,6 @@
 """Instant fleets of EC2: start the requested number of instances of one launch template, or fewer if capacity is short.
 
-Two instances boot at a time.
+A fleet starts no instance if there is capacity for fewer than the requested minimum. Two instances boot at a time.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 This program runs in the host's network namespace, but not in the host's other namespaces:
 `metadata_service.py WORLD HOST_ID PORT`. The host reaches the service at 169.254.169.254:80, but cannot see the service's
 process. The host's record lists the parameters of Systems Manager that the host's role may write. The service reads the record
-again for each call. The role's credentials are valid for EC2's API only.
+again for each call with a valid token. The role's credentials are valid for EC2's API only.
 """
 
 from __future__ import annotations
