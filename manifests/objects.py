@@ -1,4 +1,4 @@
-"""The objects of one stack's ranks, in the order in which they are applied."""
+"""The Kubernetes objects that one stack's ranks need, in the order in which kubectl applies them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def objects(wanted: Kubernetes, stack: str) -> list[dict[str, Any]]:
 
 
 def _namespace(wanted: Kubernetes, labels: dict[str, str]) -> dict[str, Any]:
-    # The level that the pods need if the cluster enforces Pod Security Standards: `baseline` does not permit locked memory.
+    # If the cluster enforces Pod Security Standards, pods with RDMA need `privileged`: `baseline` forbids them to lock memory.
     level = "privileged" if wanted.devices else "baseline"
     allowed = {"pod-security.kubernetes.io/enforce": level}
     named = {"name": wanted.namespace, "labels": labels | allowed, "annotations": {ours.WAY: wanted.way}}

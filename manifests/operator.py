@@ -1,4 +1,4 @@
-"""Objects of GPU Operator's chart as `helm template` renders it, plus their namespace and minus helm's hooks."""
+"""The objects of GPU Operator's chart as `helm template` renders them, plus a namespace for them, but without helm's hooks."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _HOOK = "helm.sh/hook"
 
 
 def documents(rendered: str, namespace: str, labels: dict[str, str], way: str) -> list[dict[str, Any]]:
-    """Return a namespace and the objects of a rendered chart except hooks, with the stack's labels added to their own.
+    """Return a namespace and the objects of a rendered chart except hooks, each with the stack's labels besides its own labels.
 
     `way` is where kubectl runs (`ours.WAY`).
 
     Raises:
-        ValueError: a document is not an object; the message says which.
+        ValueError: a document of the chart is not a Kubernetes object; the message says which document.
     """
     # The operator's pods mount folders of the node and load kernel modules.
     level = {"pod-security.kubernetes.io/enforce": "privileged"}

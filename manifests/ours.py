@@ -13,19 +13,19 @@ MANAGER = "busbar"
 RANKS, RAIL = "busbar-ranks", "busbar-rail"
 #: For each value of `kubernetes.job`: the kind of the object that creates the pods, as kubectl takes it, with its API group.
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
-#: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that the other value has left.
+#: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that an update with the other value left behind.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
 #: Annotation of the Job: a hash of the fields that cannot be changed in place; if it changes, another Job replaces this one.
 TEMPLATE = "busbar/template"
 #: Annotation of a namespace or DaemonSet: where the kubectl that last applied it runs. If a stack's `controlPlane` changes, the
-#: stack registers a new Command, and deleting the old Command must not remove what the new one has applied.
+#: stack registers a new Command, and deleting the old Command must not remove what the new Command has applied.
 WAY = "busbar/way"
 #: Maximum length of a label's value (apimachinery, util/validation).
 _LABEL_BYTES = 63
 
 
 def labels(stack: str) -> dict[str, str]:
-    """Return the labels of every object of `stack`; only objects with all of them are changed or removed."""
+    """Return the labels that every object of `stack` has; only objects with all these labels are changed or removed."""
     whole = stack if len(stack) <= _LABEL_BYTES else hashlib.sha256(stack.encode()).hexdigest()[:16]
     return {
         "app.kubernetes.io/name": "busbar",

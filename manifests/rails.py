@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from config.kubernetes.model import Rail
 
-#: Annotation from which Multus reads a pod's networks beside the default one.
+#: Annotation from which Multus reads which networks a pod has in addition to the default network.
 NETWORKS = "k8s.v1.cni.cncf.io/networks"
 
 
 def definition(index: int, rail: Rail, metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return the definition of rail number `index`, from 0."""
+    """Return the NetworkAttachmentDefinition of rail number `index`, which counts from 0."""
     name = f"{ours.RAIL}{index}"
     config = {"cniVersion": "0.3.1", "name": name, "plugins": plugins(rail)}
     return {
@@ -35,12 +35,12 @@ def definition(index: int, rail: Rail, metadata: dict[str, Any]) -> dict[str, An
 def plugins(rail: Rail) -> list[dict[str, Any]]:
     """Return the plugins that move a rail into a pod."""
     moved = {"type": "host-device", "device": rail.interface, "ipam": {"type": "whereabouts", "range": rail.range}}
-    # An RDMA device stays in the node's network namespace when its interface leaves, unless this plugin moves it too.
+    # An RDMA device stays in the node's network namespace when its interface leaves, unless the plugin `rdma` moves the device.
     return [moved, {"type": "rdma", "deviceID": rail.pci}] if rail.pci else [moved]
 
 
 def inside(index: int) -> str:
-    """Return the name of rail `index`'s interface in a pod; eth0 is the default network's."""
+    """Return the name of rail `index`'s interface in a pod, from net1; eth0 is the interface of the default network."""
     return f"net{index + 1}"
 
 

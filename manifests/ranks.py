@@ -1,7 +1,7 @@
-"""The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob. They wait until a rank is started in them.
+"""The pods that ranks run in: an Indexed Job of one pod on each node, or an MPIJob. Each pod waits until ranks start in it.
 
-No pod runs sshd: ranks are started by `exec`, so a pod may read the pods of its namespace and run commands in them. It has no
-other rights.
+No pod runs sshd: ranks are started by `exec`. A pod may therefore read the pods of its namespace and run commands in them; the
+pod has no other rights.
 Sources: Kubernetes 1.28 (Job, completionMode Indexed; RBAC of pods/exec), MPI Operator v0.4.0 (pkg/controller/
 mpi_job_controller.go, pkg/apis/kubeflow/validation), an article by IIJ of 2024-06-04 (GPU, IPC, /dev/infiniband).
 """
@@ -15,24 +15,24 @@ from manifests import ours, rails
 if TYPE_CHECKING:
     from config.kubernetes.model import Kubernetes
 
-#: Home folder in the pods: it contains the runner, its programs and its results, and is lost with the pod.
+#: Home folder in the pods: it contains the runner, the runner's programs and its results, and is lost with the pod.
 HOME = "/busbar"
 #: The first pod's program that starts a command in another pod, and the environment variable that names this program.
 REMOTE_SHELL, REMOTE_SHELL_VARIABLE = f"{HOME}/in-pod", "BUSBAR_REMOTE_SHELL"
 #: Resources of a launcher that only waits.
 _LAUNCHER = {"requests": {"cpu": "10m", "memory": "16Mi"}}
-#: Waits, and exits at once on a signal; the pod's first process reaps every process that exits. The exit status is not 0:
-#: with 0, the Job would count the pod's index as done and would not replace a deleted or drained pod.
+#: Shell command of the container: waits, and exits at once on a signal. The pod's first process reaps every process that exits.
+#: The exit status is not 0: with 0, the Job would count the pod's index as done and would not replace a deleted or drained pod.
 _WAIT = "trap 'exit 143' TERM INT; while :; do sleep 3600 & wait $!; done"
 
 
 def jobs(wanted: Kubernetes, metadata: dict[str, Any], chosen: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the service that gives the pods names, and last the object that creates the pods.
+    """Return two objects: the service that gives the pods names, then the Job that creates the pods.
 
-    For an MPIJob, return only the last object, because MPI Operator creates a service of its own.
+    For an MPIJob, return only the MPIJob, because MPI Operator creates a service itself.
 
-    `chosen` are the labels of the pods. An annotation of the last object changes with the rails, and with every field that
-    cannot be changed while the object exists.
+    `chosen` are the labels of the pods. An annotation of the Job or MPIJob changes with the rails, and with every field that
+    cannot be changed while the Job or MPIJob exists.
     """
     if wanted.job == "MPIJob":
         return [_marked(wanted, metadata, "kubeflow.org/v2beta1", _mpi_spec(wanted, chosen))]
@@ -50,7 +50,7 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
 
 
 def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the pods' service account with its role: it may only read pods of its namespace and start commands in them."""
+    """Return the pods' service account and a role for it: it may only read pods of the namespace and start commands in them."""
     named = metadata | {"name": ours.RANKS}
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
@@ -87,9 +87,9 @@ def _spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
     """Return the spec of an MPIJob, whose workers are the pods of the ranks.
 
-    MPI Operator requires a launcher, too. It only waits, because the runner is in the first worker.
+    MPI Operator requires a launcher, too. This launcher only waits, because the runner is in the first worker.
     """
-    # The launcher runs on a node that already has the image, and without the stack's labels, which select the workers.
+    # The launcher runs on a node that already has the image. It lacks the stack's labels, because they select the workers.
     launcher = {
         "tolerations": _tolerations(wanted),
         "affinity": {"nodeAffinity": _on_nodes(wanted)},
@@ -110,7 +110,7 @@ def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _marked(wanted: Kubernetes, metadata: dict[str, Any], version: str, spec: dict[str, Any]) -> dict[str, Any]:
-    # A running pod keeps the rails that it got, even if their definitions have changed since.
+    # A running pod keeps the rails that it started with, so the hash must change with the definitions of the rails, too.
     known = {"spec": spec, "rails": [rails.plugins(rail) for rail in wanted.rails]}
     marked = metadata | {"name": ours.RANKS, "annotations": {ours.TEMPLATE: ours.digest(known)}}
     return {"apiVersion": version, "kind": wanted.job, "metadata": marked, "spec": spec}
@@ -121,7 +121,7 @@ def _template(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
 
 def _on_nodes(wanted: Kubernetes) -> dict[str, Any]:
-    # Nodes are selected by name, because the label kubernetes.io/hostname may differ from it; a term may have only one name.
+    # Nodes are selected by name, because the label kubernetes.io/hostname may differ. A term may contain only one name.
     on_these = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [name]}]} for name in wanted.nodes]
     return {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": on_these}}
 
@@ -142,7 +142,7 @@ def _pod(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
         "automountServiceAccountToken": len(wanted.nodes) > 1,
         "subdomain": ours.RANKS,
         "enableServiceLinks": False,
-        # The pod's first process reaps every process that exits; a shell in its place would reap only its own children.
+        # The pause container is then the pod's first process and reaps all processes; a shell would reap only its own children.
         "shareProcessNamespace": True,
         "terminationGracePeriodSeconds": 5,
         "tolerations": _tolerations(wanted),

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from config.kubernetes.model import Kubernetes
     from config.monitoring import Monitoring
 
-#: The namespace that GPU Operator's documentation installs it in, and the label of its dcgm-exporter.
+#: The namespace in which GPU Operator's documentation installs the operator, and the label of the operator's dcgm-exporter.
 _OPERATOR, _DCGM = "gpu-operator", "nvidia-dcgm-exporter"
 
 
@@ -29,7 +29,7 @@ def scrape(wanted: Kubernetes, asked: Monitoring, stack: str, pool: str) -> str:
         kept += [(f"__meta_kubernetes_pod_label_{_plain(key)}", value) for key, value in sorted(ours.labels(stack).items())]
         jobs.append(_job("busbar-rdma", wanted.namespace, kept, asked.port, pool))
     if asked.dcgm_port is not None:
-        # Scrape dcgm-exporter's own pods on the stack's nodes: its numbers belong to the node, not to the pod of the ranks.
+        # dcgm-exporter is scraped in its pods on the stack's nodes: its numbers belong to the node, not to the ranks' pod.
         nodes = "|".join(map(re.escape, wanted.nodes))
         kept = [("__meta_kubernetes_pod_label_app", _DCGM), ("__meta_kubernetes_pod_node_name", nodes)]
         jobs.append(_job("dcgm", _OPERATOR, kept, asked.dcgm_port, pool))

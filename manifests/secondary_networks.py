@@ -11,12 +11,12 @@ from manifests import ours, vendors
 
 @dataclass(frozen=True)
 class Pods:
-    """The changes to the pods of a manifest.
+    """The changes to the pods of a vendor's manifest.
 
     Attributes:
-        image: the image of all their containers.
-        arguments: arguments added to the first container.
-        pull_secret: the secret to pull the image with, in their namespace.
+        image: the image of all containers of these pods.
+        arguments: arguments that are added to the first container's arguments.
+        pull_secret: the secret to pull the image with, in the pods' namespace.
     """
 
     image: str

@@ -1,4 +1,4 @@
-"""Objects of a vendor's own manifest as part of a stack: parsed, labelled, and in the order in which to apply them."""
+"""Makes the objects of a vendor's manifest part of a stack: parses them, labels them, and sorts them for kubectl apply."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import yaml
 
-#: Kinds that must exist before other objects; helm orders by kind as well (pkg/releaseutil/kind_sorter.go, InstallOrder).
+#: Kinds that come before all other kinds, in the order in which to apply them; helm also sorts by kind
+#: (pkg/releaseutil/kind_sorter.go, InstallOrder).
 _FIRST = (
     *("Namespace", "CustomResourceDefinition", "PriorityClass", "ServiceAccount", "Secret", "ConfigMap"),
     *("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding", "Service", "DaemonSet", "Deployment", "Job"),
@@ -19,7 +20,7 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
     """Return the objects of a manifest.
 
     Raises:
-        ValueError: a document of `source` is not an object; the message says which.
+        ValueError: a document of `source` is not a Kubernetes object; the message says which document.
     """
     found = [one for one in enumerate(yaml.load_all(text, Loader=yaml.CSafeLoader), 1) if one[1] is not None]
     for number, one in found:
@@ -29,13 +30,13 @@ def read(text: str, source: str) -> list[dict[str, Any]]:
 
 
 def labelled(found: Iterable[dict[str, Any]], labels: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return objects with a stack's labels added to their own, in the order in which to apply them."""
+    """Return the objects, with a stack's labels added to each object's labels, in the order in which to apply them."""
     mine = [one | {"metadata": one["metadata"] | {"labels": one["metadata"].get("labels", {}) | labels}} for one in found]
     return sorted(mine, key=_turn)
 
 
 def _turn(one: dict[str, Any]) -> int:
-    # Objects of a kind that the manifest itself defines come last, because the cluster must know the definition by then.
+    # Objects of any other kind come last, because the manifest itself defines that kind, and the cluster must know it by then.
     return _FIRST.index(one["kind"]) if one["kind"] in _FIRST else len(_FIRST)
 
 
@@ -46,7 +47,7 @@ def summary(found: list[dict[str, Any]]) -> str:
 
 
 def kind(one: dict[str, Any]) -> str:
-    """Return a kind in kubectl's form, with its group."""
+    """Return an object's kind in kubectl's form, followed by the API group if the kind has one."""
     group, slash, _ = one["apiVersion"].partition("/")
     name = one["kind"].lower()
     return f"{name}.{group}" if slash else name

@@ -1,9 +1,9 @@
-"""A second program: takes the measured bandwidth of a cluster as an input, and stops if it is too low.
+"""A second Pulumi program: takes the measured bandwidth of a cluster as an input, and stops if the bandwidth is too low.
 
 The program reads only the outputs of the cluster's stack, in version 1 (docs/outputs.schema.json). If `publicKey` is set, it
-also demands a certificate that this key signed, and takes the machines from the certificate. Then somebody who can only write
-to the other stack's state cannot pass off a slow cluster or other machines. If `asked` is set, the certificate must also be for
-that request.
+also demands a certificate that this key signed, and takes the machines from the certificate. Then somebody who can write to
+the cluster's state, but cannot sign, cannot pass off a slow cluster or other machines. If `asked` is set, the certificate must
+also be for that request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ public_key = config.get("publicKey")
 
 
 def usable(found: list[Any]) -> float:
-    """Return the measured bus bandwidth, or refuse."""
+    """Return the measured bus bandwidth, or end the program if no work may be planned on the cluster."""
     schema, measured = found
     verdict, busbw_gb_s, scale = measured["verdict"], measured["busbw_gb_s"], measured["scale"]
     if schema != 1:

@@ -2,8 +2,8 @@
 
     cp busbar_certificate.py busbar_verify.py your-program/
 
-`busbar_verify.py` is benchmarks/records/verify.py. Needs `pulumi` and `cryptography`. It works in previews too, because
-the outputs of another stack are known then.
+`busbar_verify.py` is a copy of benchmarks/records/verify.py. Both files need `pulumi` and `cryptography`. The check works in
+previews, too, because a preview knows the outputs of another stack.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def require_certificate(  # noqa: PLR0913 - each argument is a separate demand
         public_key: the key that must have signed the certificate: PEM, or a line `ssh-ed25519 AAAA...`.
         collective: the collective that must have been judged, such as all_reduce.
         min_busbw_gb_s: busbw that must have been measured, GB/s on real hardware; for a rehearsal it is divided by the scale.
-        allow_rehearsed: accept a rehearsal.
+        allow_rehearsed: whether to accept the certificate of a rehearsal.
         inputs_digest: digest of the inputs that must have been measured; None accepts any.
         asked: the request that must have been measured: the output `expected.asked` in a preview of `stack`. An update that
             fails before it measures leaves the outputs of the previous update, including the certificate; only a caller that
             knows the request can notice this.
-        allow_skipped: checks that may have been skipped; if `transport` was, nobody knows which path the bytes took.
+        allow_skipped: checks that may have been skipped. If `transport` was skipped, nobody knows which path the bytes took.
 
     Raises:
         pulumi.RunError: the key is unusable (raised at once), or a demand is not met (raised when the output is resolved).
@@ -75,7 +75,7 @@ def require_certificate(  # noqa: PLR0913 - each argument is a separate demand
 
 
 def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_gb_s: float | None) -> str | None:
-    """Return which demand the certificate does not meet; None if it meets all."""
+    """Return which demand the certificate does not meet; None if it meets all demands."""
     judged = said["gate"]["collective"]
     if collective is not None and judged != collective:
         return f"it attests {judged}, but this work needs {collective}"
@@ -91,7 +91,7 @@ def _unmet(said: dict[str, Any], nodes: Any, collective: str | None, min_busbw_g
 
 
 def _other_stack(said: dict[str, Any], name: str) -> str:
-    """Return which other stack the certificate is for, if it is not for `name`, which may lack the organization."""
+    """Return which stack the certificate is for; empty if it is for `name`, which may lack the organization."""
     whose = said.get("stack", "")
     if f"/{whose}".endswith(f"/{name}"):
         return ""

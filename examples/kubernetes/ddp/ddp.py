@@ -2,8 +2,9 @@
 
 torchrun --nproc_per_node=1 --nnodes=2 --node_rank=0 --master_addr=ADDRESS --master_port=29500 ddp.py --epochs 200
 
-Without the data set in --data, it trains on generated images and says so. Such a run shows that the ranks work together, but
-its accuracy cannot be compared with the article's (0.8046 after 10 epochs, 0.856 after 200, from trained weights on two A100).
+Without the data set in --data, the script trains on generated images and says so. Such a run shows that the ranks work
+together, but its accuracy cannot be compared with the article's. The article has 0.8046 after 10 epochs and 0.856 after 200,
+from pre-trained weights on two A100.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from torchvision.datasets import CIFAR10
 from torchvision.models import ResNet18_Weights, resnet18
 
 logger = logging.getLogger(__name__)
-#: Facts about CIFAR-10: classes, edge of an image in pixels, and the mean and deviation of its channels as in the article.
+#: Facts about CIFAR-10: classes, edge of an image in pixels, and the mean and deviation of the channels as in the article.
 CLASSES, EDGE = 10, 32
 MEAN, DEVIATION = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 #: A generated image is noise plus this much of its class's pattern, so that the loss falls for some epochs before it is 0.
@@ -60,7 +61,7 @@ def seeded(seed: int) -> None:
 
 
 def generated(count: int, seed: int) -> TensorDataset:
-    """Return images that can be classified: each has its class's faint pattern under noise. All ranks make the same images."""
+    """Return generated images: each is noise over a faint pattern of its class. All ranks generate the same images."""
     source = torch.Generator().manual_seed(seed)
     patterns = torch.randn(CLASSES, 3, EDGE, EDGE, generator=torch.Generator().manual_seed(0))
     labels = torch.randint(CLASSES, (count,), generator=source)
@@ -68,13 +69,13 @@ def generated(count: int, seed: int) -> TensorDataset:
 
 
 def data_sets(folder: str, count: int) -> tuple[Dataset[Any], Dataset[Any]]:
-    """Return the images to train with, and those to test with."""
+    """Return the images to train with, and the images to test with."""
     if not Path(folder, "cifar-10-batches-py").is_dir():
         logger.warning("No CIFAR-10 in %s: training on %d generated images; compare no accuracy with CIFAR-10's", folder, count)
         return generated(count, seed=1), generated(max(count // 4, 1), seed=2)
     both = [transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
     varied = transforms.Compose([transforms.RandomCrop(EDGE, padding=4), transforms.RandomHorizontalFlip(), *both])
-    # The article varies the test images, too; otherwise the accuracies could not be compared.
+    # The test images are varied, too, as in the article; otherwise the accuracies could not be compared.
     return CIFAR10(folder, train=True, transform=varied), CIFAR10(folder, train=False, transform=varied)
 
 
@@ -84,7 +85,7 @@ def gradients(model: nn.Module) -> torch.Tensor:
 
 
 def apart(own: torch.Tensor) -> float:
-    """Return the largest difference between the vectors of the ranks; 0 if they are equal to the bit."""
+    """Return the largest difference between the ranks' vectors; 0 if all are equal to the bit. `own` is this rank's vector."""
     every = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(every, own)
     return max(float((one - every[0]).abs().max()) for one in every)

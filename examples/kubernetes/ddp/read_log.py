@@ -11,7 +11,7 @@ from datetime import datetime
 from statistics import median
 from typing import NamedTuple
 
-#: The article's accuracies by epoch: IIJ, 2024-06-04, two pods with an A100 each over 25 Gbit/s, from trained weights.
+#: The accuracies in IIJ's article of 2024-06-04, by epoch: two pods with an A100 each over 25 Gbit/s, from pre-trained weights.
 ARTICLE = {10: 0.8046, 200: 0.856}
 _LINE = re.compile(r"^[A-Z]+ +(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}) .*?: (.*)$")
 _NETWORK = re.compile(r"NCCL INFO (?:Using network (\S+)|NET/IB : Using (\[\d+\]\S+))")
@@ -22,11 +22,11 @@ class Log(NamedTuple):
     """One rank's log.
 
     Attributes:
-        accuracies: share of test images classified right, by epoch.
+        accuracies: share of test images that were classified correctly, by epoch.
         losses: mean loss, by epoch.
         epoch_s: median time from one epoch's start to the next epoch's; None if the log has no two successive epochs.
         networks: the networks that NCCL logged as used.
-        generated: whether the images were generated, so that no accuracy can be compared.
+        generated: whether the images were generated; then no accuracy can be compared with the article's.
         averaged: whether the ranks' gradients were found equal after they were averaged.
     """
 

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Mapping
 
-#: A job's port is 20000 plus the last four digits of its number, so that two jobs on one node use different ports.
+#: A job's port is 20000 plus the last four digits of the job's number, so that two jobs on one node use different ports.
 _FIRST_PORT = 20000
 _PORTS = 10000
 
@@ -21,7 +21,7 @@ def tf_config(environment: Mapping[str, str]) -> dict[str, object]:
     """Return TF_CONFIG for the task that has the given environment.
 
     Raises:
-        ValueError: a variable is missing, or there are not as many tasks as nodes.
+        ValueError: a variable is missing, or the number of tasks differs from the number of nodes.
     """
     missing = [name for name in ("MNIST_HOSTS", "SLURM_JOB_ID", "SLURM_NTASKS", "SLURM_PROCID") if not environment.get(name)]
     if missing:

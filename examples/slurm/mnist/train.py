@@ -12,14 +12,14 @@ _LEARNING_RATE = 0.001
 
 
 def images(batch: int) -> tf.data.Dataset:
-    """Return endless batches of images and labels; every worker reads its own share of each batch."""
+    """Return endless batches of images and labels; every worker reads a different share of each batch."""
     (pixels, labels), _ = tf.keras.datasets.mnist.load_data()
     rows = tf.data.Dataset.from_tensor_slices(((pixels / 255.0).astype("float32"), labels.astype("int64")))
     return rows.shuffle(len(labels)).repeat().batch(batch)
 
 
 def network() -> tf.keras.Model:
-    """Return the network, which takes images of 28 x 28 and gives 10 logits."""
+    """Return the neural network, which takes images of 28 x 28 pixels and returns 10 logits."""
     layers = tf.keras.layers
     model = tf.keras.Sequential(
         [
