@@ -1,4 +1,4 @@
-"""The account's initial resources: capacity reservations, a resource group with two of them, a placement group and offerings.
+"""The account's initial resources: reservations, a resource group with two reservations, a placement group, block offerings.
 
 Every region has these resources, in its first zone, and no program creates or deletes them. Their ids are invented.
 """
@@ -21,8 +21,8 @@ class Reservation:
         count: number of machines in total.
         zone: availability zone.
         block: whether it is a Capacity Block; otherwise it is an on-demand reservation.
-        placement_group: name of the placement group that it was created in; empty if none.
-        match: `open` or `targeted`.
+        placement_group: name of the placement group in which the reservation was created; empty if none.
+        match: EC2's instance match criteria, `open` or `targeted`.
         start, end: when a Capacity Block begins and ends, RFC 3339; other reservations have no end.
     """
 
@@ -45,7 +45,7 @@ class Reservation:
         return "expired" if over else "active"
 
 
-#: Form of a Capacity Block offering's id; the ids of all offerings begin with its first nine characters.
+#: An example of a Capacity Block offering's id; the ids of all offerings begin with the example's first nine characters.
 OFFERING = "cb-0e5aa0e5aa0e5aa01"
 #: Hourly price of a machine in every Capacity Block offering.
 OFFERED_USD_PER_HOUR = "31.464"

@@ -42,7 +42,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 def block(path: str, text: str, code: str) -> Problem | None:
-    """Return why a VPC or a subnet cannot have this range; None if it can."""
+    """Return why a VPC or a subnet cannot have the CIDR `text`, as the error `code`; None if it can have this CIDR."""
     found = cidr(text)
     if found is None:
         return malformed(path, text)
@@ -54,13 +54,13 @@ def block(path: str, text: str, code: str) -> Problem | None:
 
 
 def vpc_cidrs(database: Database, vpc: Record) -> tuple[str, ...]:
-    """Return a VPC's address ranges, its primary one first."""
+    """Return a VPC's address ranges, the primary range first."""
     more = [str(one.inputs["cidrBlock"]) for one in database.of(ASSOCIATION, vpcId=vpc.id)]
     return (str(vpc.inputs["cidrBlock"]), *more)
 
 
 def taken(database: Database) -> set[str]:
-    """Return all private addresses in use."""
+    """Return all private addresses that are in use."""
     return {address for one in database.records.values() for address in one.private.get("addresses", ())}
 
 

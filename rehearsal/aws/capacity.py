@@ -1,4 +1,4 @@
-"""What the service refuses for lack of capacity (quotas, reservations, placement groups), and reservations as resources."""
+"""Refuses launches for lack of capacity (quotas, reservations, placement groups), and defines reservations as resources."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def no_capacity(kind: str, zone: str) -> Problem:
 
 
 def reservations(database: Database, region: str) -> dict[str, Reservation]:
-    """Return all reservations by id: the account's own, and those that programs created."""
+    """Return all reservations by id: the account's initial reservations, and the reservations that programs created."""
     found = account.reservations(region)
     for record in database.of(RESERVATION):
         one = record.outputs()
@@ -163,7 +163,7 @@ def _mismatches(launch: Launch, found: Reservation, database: Database) -> Itera
 
 
 class CapacityReservation(Kind):
-    """Capacity that is charged whether or not it is used."""
+    """An on-demand reservation of capacity, which is charged whether or not instances use it."""
 
     token, noun, prefix, arn = RESERVATION, "capacity reservation", "cr", "capacity-reservation/{id}"
     create, update, delete = "CreateCapacityReservation", "ModifyCapacityReservation", "CancelCapacityReservation"
@@ -222,8 +222,8 @@ class CapacityBlock(Kind):
         if old is not None:
             return
         cloud.wait(60)
-        # The purchase is complete once the block is active or scheduled; a fault delays the block's start
-        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go).
+        # The purchase is complete once the block is active or scheduled
+        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go). The fault delays the block's start.
         later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
         if later:
             begins = datetime.now(UTC) + timedelta(seconds=float(str(later[0])))

@@ -21,7 +21,7 @@ class Cloud(cloud.Cloud):
     """The AWS of one world.
 
     Attributes:
-        region: default region, used if a program gives a resource no region.
+        region: default region, used for a resource to which a program gives no region.
     """
 
     name = "aws"
@@ -46,7 +46,7 @@ class Cloud(cloud.Cloud):
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources do not change the network. It is rendered only if its plan changed or another process rendered it.
+            # Most resources do not change the network. It is rendered only if its plan is new or another process rendered it.
             if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = (plan, self._stamp(plan.id))

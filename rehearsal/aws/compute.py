@@ -1,4 +1,4 @@
-"""Instances; each one is a host of the world."""
+"""Instances as resources; each instance is a host of the world."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FRONT = "ens5"
 
 
 def boot(cloud: ResourceCloud, record: Record) -> None:
-    """Start an instance's host on its network, unless it is running."""
+    """Start an instance's host on the instance's network, unless the host is running."""
     cloud.render(record.private["vpc"])
     database = cloud.store.read()
     private, kind = record.private, TYPES[record.private["type"]]
@@ -85,7 +85,7 @@ def _topology(kind: Type) -> tuple[int, int, int]:
 
 
 def stop(cloud: ResourceCloud, record: Record) -> None:
-    """Stop an instance's host, and remove it from its network and its fabric."""
+    """Stop an instance's host, and remove the host from its network and its fabric."""
     hosts.stop(cloud.world, record.short)
     if record.private.get("vpc"):
         cloud.render(record.private["vpc"])
@@ -94,7 +94,7 @@ def stop(cloud: ResourceCloud, record: Record) -> None:
 
 
 def needed(record: Record) -> Iterator[str]:
-    """Yield the resources that a running instance needs."""
+    """Yield the resources that a running instance needs, each as a type token and an id or name."""
     private = record.private
     yield f"{SUBNET} {private.get('subnet')}"
     for nic in private.get("nics", ()):
@@ -184,7 +184,7 @@ class Instance(Kind):
     @override
     def outputs(self, record: Record) -> dict[str, Any]:
         own = super().outputs(record) | {"tagsAll": record.private["tags"]}
-        # The provider keeps a hash in its state, because user data may be long.
+        # The provider stores only a hash of the user data in the state, because user data may be long.
         if record.private["user_data"] and not {"userData", "userDataBase64"} & set(record.inputs):
             data = record.private["user_data"].encode(errors="surrogateescape")
             own["userData"] = hashlib.sha1(data, usedforsecurity=False).hexdigest()

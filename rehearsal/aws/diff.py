@@ -81,8 +81,8 @@ REPLACED: Mapping[str, frozenset[str]] = {
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Changes:
     """Return which properties an update from old to new inputs changes, and which of them replace the resource.
 
-    `state` is what the provider has read back; an instance's new tags are compared with the tags in `state`, not with the tags
-    in `old`.
+    `state` is what the provider last read from the cloud; an instance's new tags are compared with the tags in `state`, not
+    with the tags in `old`.
     """
     if state and token.endswith(":Instance"):
         # `tags` is optional and not computed, and Read stores all tags of the instance, including its launch template's

@@ -1,4 +1,4 @@
-"""CreateFleet of type instant: a launch whose answer has a fleet id even if it reports a lack of capacity.
+"""CreateFleet of type instant: a launch whose answer has a fleet id even if the answer reports a lack of capacity.
 
 Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (which fields of the answer
 are read). An instant fleet is requested once and has no state afterwards, so the rehearsal stores none.

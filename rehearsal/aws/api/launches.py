@@ -21,17 +21,17 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
-#: Slurm refuses a node that booted before it was requested, and compares the times rounded up to whole seconds. No real machine
-#: boots in less time than this.
+#: Slurm refuses a node whose boot time is before the time of the node's request. Slurm rounds both times up to whole seconds.
+#: No real machine boots in less time than this constant.
 _LEAST_START_S = 2
-#: Member of a request -> the input that it overrides; all other inputs come from the launch template.
+#: Member of a request -> the input that this member overrides; all other inputs come from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
 _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecifications", "DryRun", *_OVERRIDES}
 
 
 @dataclass(frozen=True)
 class Order:
-    """The content of one request: launch, template, region, smallest and largest number of instances, and their tags."""
+    """The content of one request: launch, template, region, the instances' tags, and their smallest and largest number."""
 
     launch: Launch
     template: Record
@@ -94,7 +94,7 @@ class Launches:
         """Launch the instances of an order, or return the instances that the same client token has launched.
 
         Raises:
-            ServiceError: the service refuses, or there is no capacity for the smallest number.
+            ServiceError: the service refuses the order, or has no capacity for the order's smallest number of instances.
         """
         token = asked.get("ClientToken", "")
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()

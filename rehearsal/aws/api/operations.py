@@ -34,15 +34,15 @@ def _missing(action: str, ids: Iterable[str]) -> ServiceError:
 
 
 def _is_launched_here(record: Record) -> bool:
-    """Return whether an instance has a client token, which only launches through this API set.
+    """Return whether an instance was launched through this API; only such an instance has a client token.
 
-    An answer that is stale (fault `eventual`) leaves out such instances.
+    With the fault `eventual`, an answer may be stale; a stale answer leaves out such instances.
     """
     return bool(record.private.get("clientToken"))
 
 
 class Ec2:
-    """The API of one world."""
+    """EC2's Query API in one world."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
@@ -148,7 +148,7 @@ class Ec2:
         return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
 
     def _known(self, call: Call) -> list[Record]:
-        """Return the records of the request's instances, without terminated instances; unknown instances are refused."""
+        """Return the records of the request's instances that are not terminated; refuse a request with an unknown instance."""
         ids = call.asked.get("InstanceIds") or call.asked.get("Resources") or []
         if not ids:
             raise ServiceError(

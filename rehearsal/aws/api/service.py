@@ -1,4 +1,4 @@
-"""Handles one request, from its signature to its answer."""
+"""Answers one HTTPS request to EC2's API: checks the signature, runs the action, and renders the answer."""
 
 from __future__ import annotations
 

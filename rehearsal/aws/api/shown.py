@@ -9,7 +9,7 @@ from rehearsal.plugin.store import Record
 
 Shown = dict[str, Any]
 _CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
-#: EC2 API, StateReason: its codes and messages.
+#: Codes and messages of the EC2 API's StateReason.
 WHY = {
     "Client.UserInitiatedShutdown": "Client.UserInitiatedShutdown: User initiated shutdown",
     "Server.InternalError": "Server.InternalError: Internal error on launch",

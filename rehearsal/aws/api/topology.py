@@ -41,7 +41,7 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call`; `records` are the instances that it names, or all instances of the region if it names none.
+    """Return the answer to `call`; `records` are the instances that the call names, or else all instances of the region.
 
     Raises:
         ServiceError: the request is invalid.
