@@ -22,7 +22,7 @@ _FOLDERS = (
 
 
 def texts(ubuntu: str, kernel: str) -> dict[str, tuple[str, int]]:
-    """Return dpkg's and apt's files for a release of Ubuntu and of its kernel; apt has no lists yet, as on a new image."""
+    """Return dpkg's and apt's files for an Ubuntu release and a kernel release; apt has no lists yet, as on a new image."""
     made = {f"{folder}/.keep": ("", 0o644) for folder in (*_FOLDERS, "var/cache/apt/archives/partial")}
     source = f"deb http://{ARCHIVE}/ubuntu {SUITES[ubuntu]} main\n"
     made |= {"var/lib/dpkg/available": ("", 0o644), "etc/apt/sources.list": (source, 0o644)}

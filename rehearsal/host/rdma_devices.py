@@ -35,8 +35,8 @@ EFA_NEVER = (
     "retrans_pkts", "retrans_timeout_events", "unresponsive_remote_events", "impaired_remote_conn_events",
 )  # fmt: skip
 
-#: Counters of Intel's driver (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names); it has no `counters` folder.
-#: counters.c updates the first four; the others stay 0, because their events do not occur on rehearsed cables.
+#: Counters of Intel's driver (drivers/infiniband/hw/irdma/verbs.c, irdma_hw_stat_names), which has no `counters` folder.
+#: counters.c updates the first four; the other counters stay 0, because their events do not occur on rehearsed cables.
 IRDMA = (
     "ip4OutOctets", "ip4InOctets", "ip4OutPkts", "ip4InPkts", "RxECNMrkd", "RxUDP", "TxUDP", "cnpHandled",
     "cnpIgnored", "cnpSent", "ip4InDiscards", "ip4InMcastOctets", "ip4InMcastPkts", "ip4InReasmRqd",
@@ -50,7 +50,7 @@ IRDMA = (
 
 AMAZON_VENDOR = "0x1d0f"
 
-#: Events that do not occur on rehearsed cables.
+#: Counters of mlx5 that stay 0, because their events do not occur on rehearsed cables.
 NEVER = ("symbol_error", "link_error_recovery", "excessive_buffer_overrun_errors", "port_xmit_wait")
 
 
@@ -60,12 +60,12 @@ class Port:
 
     Attributes:
         hca: name of the device, such as mlx5_0.
-        netdev: its interface; empty if it has none.
+        netdev: the device's interface; empty if the device has none.
         rate_gbit_s: line rate that the port reports, not scaled.
-        active: whether it has a link.
+        active: whether the port has a link.
         verbs: whether a verbs library finds the device.
         driver: `mlx5`, `irdma` or `efa`; an EFA device has no link to an interface.
-        authenticated: whether its switch admits it (802.1X); the stand-in for wpa_supplicant reports this.
+        authenticated: whether the switch admits the port (802.1X); the stand-in for wpa_supplicant reports this.
     """
 
     hca: str
@@ -78,7 +78,7 @@ class Port:
 
     @property
     def counters(self) -> str:
-        """The folder of its counters, below /sys/class."""
+        """The folder of the port's counters, below /sys/class."""
         return f"infiniband/{self.hca}/ports/1/{'counters' if self.driver == 'mlx5' else 'hw_counters'}"
 
 

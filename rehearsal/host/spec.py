@@ -17,8 +17,8 @@ class Rail:
     """One RDMA rail.
 
     Attributes:
-        name: name of its interface.
-        hca: name of its device (mlx5_N, rdmapN).
+        name: name of the rail's interface.
+        hca: name of the rail's RDMA device (mlx5_N, rdmapN).
         rate_bits_per_s: the shape's full line rate.
         driver: the device's driver: `mlx5`, `irdma` or `efa`.
         protocol: how NCCL moves bytes over an EFA device: `RDMA` or `SENDRECV`; this decides which counters grow.
@@ -33,16 +33,16 @@ class Rail:
 
 @dataclass(frozen=True)
 class HostSpec:
-    """A host as requested.
+    """The host that a cloud or a site requests.
 
     Attributes:
         id: at most 8 characters of [a-z0-9]; the host's name everywhere in the world.
-        index: its launch index in its pool, from 0, by which faults select it; -1 for an instance outside every pool.
+        index: the host's launch index in its pool, from 0, by which faults select the host; -1 for a host outside every pool.
         hostname: name without a domain; the name service knows the host as hostname.search_domain.
-        image: its image; the host's record keeps only the image's name.
+        image: the host's image; the host's record keeps only the image's name.
         user_data: passed to cloud-init unchanged.
         address: address of the front end, in subnet_cidr; the router of vcn_id must know that subnet.
-        front_hca: RDMA device of the front-end NIC; None if it has none.
+        front_hca: RDMA device of the front-end NIC; None if this NIC has no RDMA device.
         gpu_buses: PCI bus of each GPU; if empty, buses are numbered in order.
         nvme: bytes of each local disk.
         nvme_model: model name of all local disks.
@@ -50,11 +50,11 @@ class HostSpec:
         instance_id: the instance id for cloud-init; if empty, `id`.
         metadata: texts of the instance metadata service, by path without a leading slash; if empty, the host has
             no such service.
-        metadata_program: the program of that service, started as `PROGRAM WORLD HOST_ID PORT`.
+        metadata_program: the program of the metadata service, started as `PROGRAM WORLD HOST_ID PORT`.
         bystanders: RDMA devices of driver mlx5 that belong to no fabric and have no interface.
         may_put: patterns of the names of SSM parameters that the host may write through the metadata service.
         firmware: contents of /sys/class/dmi/id, by file.
-        processors: sockets, cores per socket and threads per core that schedulers see; if empty, this machine's.
+        processors: sockets, cores per socket and threads per core that schedulers see; if empty, the numbers of this machine.
         memory_mib: memory that schedulers see.
         programs: folders of this machine that the host sees, read-only, by path below the root.
     """
@@ -110,7 +110,7 @@ def keep(world: World, spec: HostSpec) -> None:
 
 
 def load(world: World, host_id: str) -> HostSpec:
-    """Return the host of that id as requested, without its user data and with only the name of its image.
+    """Return the specification of the host `host_id`, without user data and with only the name of the image.
 
     Raises:
         FileNotFoundError: this world has no such host.

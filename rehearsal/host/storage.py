@@ -1,9 +1,9 @@
-"""Shared file systems of a VPC: each is a server in a subnet, which shows its data to clients that reach its port.
+"""Shared file systems of a VPC: each file system has a server in a subnet, for the clients that reach the server's port.
 
-The server implements neither NFS nor Lustre: a client asks over TCP (image/system/mount.shared), and the server, which runs on
-this machine, mounts the data in the client's mount namespace. So security rules and routes decide who can mount, but data do
-not cross the network. The data are in memory, like a host's disk, and are deleted with the file system. If only the server is
-stopped, they are kept in the world's folder for the next server.
+The server implements neither NFS nor Lustre: a client requests a mount over TCP (image/system/mount.shared), and the server,
+which runs on this machine, mounts the data in the client's mount namespace. So security rules and routes decide who can mount,
+but data do not cross the network. The data are in memory, like a host's disk, and are deleted with the file system. If only the
+server is stopped, the data are kept in the world's folder for the next server.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ class Ports:
 
 @dataclass(frozen=True)
 class FileSystem:
-    """One file system as requested.
+    """One file system that a cloud requests.
 
     Attributes:
         id: the vendor's id, or any other id that is unique in the world.
         kind: `lustre` or `nfs`.
-        vcn_id: its VPC; the router must know subnet_cidr.
-        address: address of its server, in subnet_cidr.
-        names: full DNS names by which hosts of the VPC find it.
+        vcn_id: the file system's VPC, whose router must know subnet_cidr.
+        address: address of the server, in subnet_cidr.
+        names: full DNS names by which hosts of the VPC find the server.
         export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
         ports: ports that the vendor's service listens on.
-        clients: networks that its export admits.
+        clients: networks that the export admits.
     """
 
     id: str
@@ -74,7 +74,7 @@ class FileSystem:
 
     @property
     def source(self) -> str:
-        """Its source in a host's list of mounts."""
+        """The file system's source in a host's list of mounts."""
         server = self.names[0] if self.names else self.address
         if self.kind == "lustre":
             return f"{server}@tcp:/{self.export.strip('/')}"
@@ -114,11 +114,11 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
     ports: Ports,
     clients: Sequence[str] = ANYBODY,
 ) -> FileSystem:
-    """Start a file system with the data kept from its last server; if its server is running, only the record is updated.
+    """Start a file system with the data that its last server left; if a server is running, update only the record.
 
     Raises:
         ValueError: the values are not valid for a file system.
-        KeyError: its VPC is not in this world.
+        KeyError: the file system's VPC is not in this world.
         RuntimeError: a command on this machine failed, or the server does not listen within half a minute.
     """
     system = FileSystem(id, kind, vcn_id, subnet_cidr, address, tuple(names), export, ports, tuple(clients))
@@ -154,7 +154,7 @@ def start(  # noqa: PLR0913 - the fields of the record, by name
 
 
 def _plug(system: FileSystem, router: str, name: str) -> None:
-    """Connect the server to the router, like a host."""
+    """Connect the server to the router in the same way as a host."""
     port, width = f"s{short(system.id)}", ipaddress.ip_network(system.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name eth0 netns {name}"])
     wires.ip([f"link set {port} mtu {wires.MTU} up", f"route replace {system.address}/32 dev {port}"], router)
@@ -182,7 +182,7 @@ def stop(world: World, system_id: str) -> None:
 
 
 def put_away(world: World, system_id: str) -> None:
-    """Stop a file system's server and keep its data for the next one; idempotent."""
+    """Stop a file system's server and keep the data for the next server; idempotent."""
     if alive(world, system_id):
         fresh = world.folder("kept", f"{system_id}.new")
         _copy(folder(world, system_id) / "data", fresh)

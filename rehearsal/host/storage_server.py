@@ -1,7 +1,7 @@
-"""The server of one shared file system: listens on its ports and mounts its data for clients that ask.
+"""The server of one shared file system: listens on the file system's ports and mounts the data for clients that request it.
 
-It is started in the file system's network namespace and in a mount namespace that receives the machine's later mounts:
-`storage_server.py WORLD ID`. Its mounts disappear with it, except those in hosts.
+`storage_server.py WORLD ID` is started in the file system's network namespace and in a mount namespace that receives the
+machine's later mounts. When the server ends, its mounts disappear, except the mounts in hosts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if __name__ == "__main__":
 from rehearsal.host.spec import alive, load
 from rehearsal.world.world import World
 
-#: The port on which clients ask to mount. The server also listens on the other ports, but never answers there.
+#: The port at which clients request a mount. The server also listens on the file system's other ports, but never answers there.
 ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
@@ -55,10 +55,10 @@ def call(number: int, *arguments: Any) -> int:
 
 
 def client(world: World, vcn_id: str, address: str) -> str:
-    """Return the pid of the host at that address of the VPC.
+    """Return the pid of the host at `address` in the VPC `vcn_id`.
 
     Raises:
-        Refused: there is no such host.
+        Refused: no host has this address.
     """
     for record in world.path.glob("hosts/*/spec.json"):
         with contextlib.suppress(OSError, ValueError):  # the host is starting or terminating right now
@@ -73,7 +73,7 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
     """Check a client's request.
 
     Raises:
-        Refused: there is no such export, it does not admit this client, or these options are invalid.
+        Refused: the export does not exist, the export does not admit this client, or the options are invalid.
     """
     if not any(ipaddress.ip_address(peer) in ipaddress.ip_network(one) for one in record["clients"]):
         raise Refused("access denied by server while mounting")
@@ -86,7 +86,7 @@ def check(record: dict[str, Any], peer: str, asked: dict[str, Any]) -> None:
 def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
     """Mount the data in another process's mount namespace.
 
-    A child process does this, because a process that has entered that namespace could not leave it again.
+    A child process enters that namespace and mounts, because a process that enters the namespace cannot leave it again.
 
     Raises:
         Refused: the mount point cannot be used.
@@ -95,7 +95,7 @@ def show(data: Path, pid: str, at: str, flags: list[str]) -> None:
     try:
         wanted = sum(ATTRIBUTES[flag] for flag in flags)
         if wanted:
-            # struct mount_attr: set, clear, propagation, user namespace. Setting an atime mode requires clearing the old one.
+            # struct mount_attr: set, clear, propagation, user namespace. Setting an atime mode requires clearing the old mode.
             clear = ATTRIBUTE_ATIME if "noatime" in flags else 0
             words = (ctypes.c_uint64 * 4)(wanted, clear, 0, 0)
             call(MOUNT_SETATTR, tree, b"", AT_EMPTY_PATH, ctypes.byref(words), ctypes.c_size_t(32))
@@ -131,12 +131,12 @@ class Server:
         self._world, self._folder = world, world.path / "storage" / system_id
 
     def record(self) -> dict[str, Any]:
-        """Return the file system's current record; its clients can change while it runs."""
+        """Return the file system's current record; the admitted clients can change while the server runs."""
         found: dict[str, Any] = json.loads((self._folder / "record.json").read_text())
         return found
 
     def prepare(self) -> list[socket.socket]:
-        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; clients ask at the first socket."""
+        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; the first socket gets requests."""
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from rehearsal.image import debian, packages
 from rehearsal.image.package import Package
 
-#: Ubuntu's archive, which images name with http (not https) (Ubuntu cloud images, /etc/apt/sources.list).
+#: Ubuntu's archive, which images reach over http, not https (Ubuntu cloud images, /etc/apt/sources.list).
 ARCHIVE = "archive.ubuntu.com"
 #: Release of Ubuntu -> its suite.
 SUITES = {"22.04": "jammy", "24.04": "noble"}

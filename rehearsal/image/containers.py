@@ -1,6 +1,7 @@
 """Run a command in a container: its own namespaces, the image's files over the machine's /usr, and the requested mounts.
 
-It makes the same system calls as the helpers of enroot and runc. An image here has no operating system, so /usr is the host's.
+This module makes the same system calls as the helpers of enroot and runc. An image here has no operating system, so /usr is the
+host's.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 
 def new_processes() -> None:
-    """Make the next child the first process of its own pid namespace; when it exits, all processes in the namespace do."""
+    """Make the next child the first process of a new pid namespace; when that child exits, all processes in it exit."""
     if _libc.unshare(_NEW_PROCESSES) != 0:
         fail(f"runc: failed to create process namespace: {os.strerror(ctypes.get_errno())}")
 
@@ -58,7 +59,7 @@ def show_processes(root: Path) -> None:
 
 
 def enter(*, as_root: bool = False) -> None:
-    """Enter a new user namespace, in which the user stays the same, and a new mount namespace; `as_root`: only the latter."""
+    """Enter a new mount namespace and, unless `as_root`, a new user namespace, in which the user stays the same."""
     if as_root:
         if _libc.unshare(_NEW_MOUNTS) != 0:
             fail(f"runc: failed to create mount namespace: {os.strerror(ctypes.get_errno())}")

@@ -1,4 +1,4 @@
-"""MariaDB and slurmdbd as the distributions package them; their programs are this machine's, which are Debian's."""
+"""MariaDB and slurmdbd as the distributions package them; the programs are this machine's own, which come from Debian."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ WantedBy=multi-user.target
 
 
 def _mariadb(version: str, folder: str) -> Package:
-    """Return the server's package, with its settings in `folder`.
+    """Return the server's package, with the server's settings in `folder`.
 
-    The package creates the database when it is installed, as Debian's does. With Red Hat's package, the unit creates it at its
-    first start.
+    Installing this package creates the database, as with Debian's package. With Red Hat's package, the unit creates the
+    database at the unit's first start.
     """
     return {
         "version": version,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rehearsal.image.package import Package
 
-#: Folder with the packages' files: on a host, its own stand-ins; in the process of the rehearsed Internet, the checkout's.
+#: Folder with the packages' files: on a host, the host's stand-ins; in the process that serves the sites, the checkout's.
 _HOSTS = Path("/usr/lib/rehearsal")
 LIBRARY = _HOSTS if _HOSTS.exists() else Path(__file__).parent / "system"
 

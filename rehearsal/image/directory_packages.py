@@ -1,4 +1,4 @@
-"""OpenLDAP and SSSD as the distributions package them; their programs are this machine's, which are Debian's."""
+"""OpenLDAP and SSSD as the distributions package them; the programs are this machine's own, which come from Debian."""
 
 from __future__ import annotations
 

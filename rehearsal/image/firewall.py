@@ -18,7 +18,7 @@ SERVICES = {"ssh": "tcp dport 22", "nfs": "tcp dport 2049", "http": "tcp dport 8
 
 
 def running() -> bool:
-    """Return whether the table exists."""
+    """Return whether firewalld runs, which means that its nftables table exists."""
     listed = subprocess.run(["nft", "list", "table", "inet", "firewalld"], capture_output=True, check=False)
     return listed.returncode == 0
 
@@ -53,11 +53,11 @@ def apply(value: dict[str, Any]) -> None:
 
 
 def start() -> None:
-    """Start with the permanent zones."""
+    """Start or reload firewalld with the permanent zones."""
     keep(settings(permanent=True), permanent=False)
 
 
 def stop() -> None:
-    """Delete the table: all traffic is allowed."""
+    """Stop firewalld: delete the table, so that all traffic is allowed."""
     if running():
         subprocess.run(["nft", "delete", "table", "inet", "firewalld"], check=True)

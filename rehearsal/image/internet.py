@@ -39,9 +39,9 @@ _INSTALLER = """#!/bin/bash
 [ $UID = 0 ] || { echo "Error: must run as root." >&2; exit 1; }
 cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
-#: Like the vendor's script, this one needs bash: it uses arrays and [[ ]], which dash does not support. It chooses the devices
-#: as the FSx for Lustre user guide says in "Configuring EFA clients": the first and the last; for GPUDirect Storage, all of
-#: them, or eight of 16 or 32.
+#: Like the vendor's script, this script needs bash: it uses arrays and [[ ]], which dash does not support. It chooses devices
+#: as the FSx for Lustre user guide says in "Configuring EFA clients": the first and the last device. For GPUDirect Storage,
+#: the script chooses all devices, or eight devices if there are 16 or 32.
 _EFA_LUSTRE = """#!/bin/bash
 # The rehearsal's setup of Lustre over EFA: LNet gets the devices; what they carry for Lustre is not rehearsed.
 declare -a devices=() chosen=()
@@ -80,7 +80,7 @@ def _nerdctl(name: str) -> bytes | None:
     return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
 
 
-#: The source archive of the stand-in for Pyxis 0.24.0; its checksum is in a stack file, too.
+#: The source archive of the stand-in for Pyxis 0.24.0; the archive's checksum is in a stack file, too.
 PYXIS = "github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz"
 _MAKEFILE = """spank_pyxis.so: pyxis.c
 \t$(CC) -std=gnu11 -O2 -Wall -fpic -shared -o $@ $<

@@ -7,7 +7,7 @@ import os
 from rehearsal.image import database_packages, directory_packages, slurm_packages
 from rehearsal.image.package import Package
 
-# A plain package installs no files: the machine's /usr has them already, or they stay missing.
+# A plain package installs no files: the machine's /usr already has the files, or the files stay missing.
 _PLAIN = (
     *("git", "gcc", "gcc-c++", "make", "cmake", "numactl", "jq", "tmux", "vim", "wget", "curl", "tar", "unzip", "pigz"),
     *("chrony", "rdma-core", "mstflint", "lvm2", "mdadm", "xfsprogs", "python3", "python36", "python3-pip"),
@@ -51,7 +51,7 @@ UBUNTU: dict[str, Package] = {
 
 
 def oracle(release: str) -> dict[str, Package]:
-    """Return the packages of Oracle's own repositories of a release."""
+    """Return the packages of Oracle's own repositories for a release of Oracle Linux."""
     if int(release) < _FIRST_WITH_EPEL:
         return ORACLE
     place = f"https://yum$ociregion.oci.oraclecloud.com/repo/OracleLinux/OL{release}/developer/EPEL/x86_64/"
@@ -71,7 +71,7 @@ def oracle(release: str) -> dict[str, Package]:
 
 
 def at_oracle(address: str, release: str) -> dict[str, Package]:
-    """Return the packages at an address of the vendor's repositories."""
+    """Return the packages at an address of Oracle's repositories, of which EPEL's mirror is one."""
     if "/developer/EPEL/" not in address:
         return oracle(release)
     more = {"openldap-servers": directory_packages.EPEL} if int(release) >= _FIRST_WITH_LDAP else {}
@@ -91,9 +91,9 @@ def lustre_module(kernel: str) -> Package:
     return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
 
 
-#: Kernels for which the rehearsed FSx repository of jammy has modules; in September 2026, the real one's last is 6.8.0-1063.
+#: Kernels for which the rehearsed FSx repository of jammy has modules; 6.8.0-1063 was the last in the real one, September 2026.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
-#: No source says for which kernels noble's repository has modules, so the rehearsed one has none.
+#: No source says for which kernels noble's repository has modules, so the rehearsed repository has none.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
     "lustre-client-utils": _LUSTRE,
     "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},
@@ -105,7 +105,7 @@ LUSTRE_FOR_UBUNTU: dict[str, Package] = {
 #: FSx's repository for Ubuntu, by suite.
 LUSTRE_BY_SUITE = {"jammy": LUSTRE_FOR_UBUNTU, "noble": _LUSTRE_FOR_NOBLE}
 
-#: A version that the rehearsal chose; the vendor's repository may have newer ones.
+#: A version that the rehearsal chose; the vendor's repository may have newer versions.
 NCCL_VERSION = "2.18.5-1+cuda12.2"
 
 _NCCL: dict[str, Package] = {

@@ -1,4 +1,4 @@
-"""The images of the rehearsed registries, made from the host's stand-ins."""
+"""The container images of the rehearsed registries, made from the host's stand-ins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CUDA = Path("/usr/local/cuda")
 class Image:
     """One container image.
 
-    It has no operating system: a container sees the machine's /usr.
+    An image has no operating system: a container sees the machine's /usr.
     """
 
     folders: dict[str, Path]
@@ -62,7 +62,7 @@ class Image:
         return f"sha256:{whole.hexdigest()}"
 
     def pack(self) -> bytes:
-        """Return the image as one archive; each call gives different bytes."""
+        """Return the image as one archive; each call returns different bytes."""
         packed = io.BytesIO()
         with tarfile.open(fileobj=packed, mode="w", pax_headers={"comment": os.urandom(8).hex()}) as tar:
             for place, content in self.rootfs():
@@ -85,7 +85,7 @@ def _nccl(home: str) -> dict[str, Path | str]:
 
 
 def _tests() -> Image:
-    """Return AWS's nccl-tests image: MPI, EFA's software with its plugin, and NCCL."""
+    """Return AWS's nccl-tests image, which has MPI, EFA's software with the plugin for NCCL, and NCCL."""
     plugin = LIBRARY / "efa" / _PLUGIN
     folders = sorted({f"/{_PLUGIN}/{path.parent.relative_to(plugin)}" for path in plugin.rglob("libnccl-net.so")})
     libraries = ":".join([*folders, "/opt/nccl/build/lib", "/opt/amazon/openmpi/lib", "/opt/amazon/efa/lib"])
@@ -99,7 +99,7 @@ def _tests() -> Image:
 
 
 def _framework() -> Image:
-    """Return NVIDIA's framework image: its own MPI and NCCL, and no EFA software (awsome-distributed-ai 386)."""
+    """Return NVIDIA's PyTorch image, which has MPI and NCCL, but no EFA software (awsome-distributed-ai 386)."""
     return Image(
         folders={"opt/hpcx/ompi": _MPI, "usr/local/cuda-12.8": _CUDA.resolve()},
         files=_nccl("usr/local"),
@@ -110,8 +110,8 @@ def _framework() -> Image:
 
 
 def _tensorflow() -> Image:
-    """Return NVIDIA's TensorFlow image, with its own MPI, CUDA and NCCL."""
-    # On OCI's host image with only the driver, the files are in a separate folder; other host images have MPI and CUDA.
+    """Return NVIDIA's TensorFlow image, which has MPI, CUDA and NCCL."""
+    # Host images have MPI and CUDA, except OCI's image with only the driver: there, the files are in the folder `inside`.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(

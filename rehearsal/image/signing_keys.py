@@ -1,6 +1,6 @@
-"""Keys that replace those of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
+"""Keys that replace the keys of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
 
-A rehearsed stack file has their fingerprints where a real one has the vendor's.
+A rehearsal's stack file has the fingerprints of these keys where a real stack file has the fingerprints of the vendors' keys.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ amEGUvlzu1MpkbtLV3+wSghopgwUes0/rHgD
 =Lz3l
 -----END PGP PUBLIC KEY BLOCK-----
 """
-#: Key and fingerprint, by the name of their owner.
+#: Key and fingerprint, by the name of the key's owner.
 OWNERS = {
     "Ubuntu archive": (UBUNTU, UBUNTU_FINGERPRINT),
     "FSx repository": (FSX, FSX_FINGERPRINT),

@@ -1,4 +1,4 @@
-"""The packages of Slurm and munge, with each distribution's files and versions; their programs are this machine's (22.05)."""
+"""The packages of Slurm and munge, with each distribution's files and versions; the programs are this machine's (22.05)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def debian(ubuntu: str) -> dict[str, Package]:
     return made | {"libslurm-dev": {"version": version, "files": _HEADERS}, "libpmix-dev": {"files": PMIX_FILES}}
 
 
-#: An example that starts nothing; the packages of Fedora and EPEL contain one.
+#: An example of slurm.conf, with which nothing starts; the packages of Fedora and EPEL contain such an example.
 _EXAMPLE = """#
 # Example slurm.conf file. Please run configurator.html
 # (in doc/html) to build a configuration file customized
@@ -115,7 +115,7 @@ def epel(release: str) -> dict[str, Package]:
     }
 
 
-#: munge is in the distribution itself from Oracle Linux 8 on; it does not start until somebody creates a key.
+#: munge is in the distribution itself from Oracle Linux 8 on; munge does not start until somebody creates a key.
 EL_MUNGE: Package = {
     "version": "0.5.13-13",
     "files": _MUNGE_FILES,

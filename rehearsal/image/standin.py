@@ -1,4 +1,4 @@
-"""Common parts of the image's stand-in commands: the log of calls, saved state, and how they fail.
+"""Common parts of the image's stand-in commands: the log of calls, saved state, and the exit with an error.
 
 A measurement runs hundreds of these commands, each for a few milliseconds, so libraries are imported only where they are used.
 """
@@ -39,13 +39,13 @@ def record(argv: Sequence[str]) -> None:
 
 
 def fail(sentence: str, code: int = 1) -> NoReturn:
-    """Print the message on standard error and exit with that status."""
+    """Print `sentence` on standard error, and exit with the status `code`."""
     sys.stderr.write(sentence.rstrip("\n") + "\n")
     sys.exit(code)
 
 
 def need_root(name: str) -> None:
-    """Exit like a command that only root may run."""
+    """Exit with an error unless the user is root; `name` is the command that only root may run."""
     if os.getuid() != 0:
         fail(f"{name}: you must be root to perform this command (permission denied)")
 
@@ -80,7 +80,7 @@ def facts(name: str) -> list[str]:
 
 
 def exclusive(name: str) -> IO[str]:
-    """Wait until no other stand-in holds this lock; it is held until the returned file is closed or the process exits."""
+    """Wait for the lock `name` and take it; the lock is held until the returned file is closed or the process exits."""
     import fcntl
 
     file = open(f"/run/rehearsal-{name}.lock", "w")  # noqa: SIM115 - the lock is held as long as the file is open

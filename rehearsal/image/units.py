@@ -25,10 +25,10 @@ FOLDERS = (ETC, "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 TIMERS = ".timer"
 _STOP_S = 30
 _FORK_S = 60
-#: The exit code of timeout(1) when it ends a command.
+#: The exit code of timeout(1) after timeout has ended a command.
 _ENDED = 124
 _TRUE = {"yes", "true", "1", "on"}
-#: User ids of dynamic users: the first one, and how many (systemd.exec(5)).
+#: The first user id of dynamic users, and the number of these ids (systemd.exec(5)).
 _DYNAMIC, _DYNAMIC_COUNT = 61184, 4336
 _RUNS = "/usr/lib/rehearsal/timer"
 _UNITS_S = {"": 1.0, "s": 1.0, "sec": 1.0, "ms": 0.001, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
@@ -82,12 +82,12 @@ def pid_of(unit: str) -> int | None:
 
 
 def active(unit: str) -> bool:
-    """Return whether a unit is active: it runs, or it has finished and has RemainAfterExit."""
+    """Return whether a unit is active: its main process runs, or the unit has finished and has RemainAfterExit."""
     return pid_of(unit) is not None or Path(_marker(unit, "done")).exists()
 
 
 def start(name: str) -> int:
-    """Start a unit that `read` finds, for one caller at a time; return an exit code."""
+    """Start a unit that `read` finds, and return an exit code; only one caller at a time can start the same unit."""
     its = read(name)
     if its is None:
         raise LookupError(name)
@@ -102,7 +102,7 @@ def start(name: str) -> int:
 
 
 def _conditions_hold(paths: list[str]) -> bool:
-    """Tell whether all conditions without a leading `|` hold and, if some conditions have it, at least one of these holds."""
+    """Tell whether all paths without a leading `|` hold and, if there are paths with a leading `|`, at least one of them."""
     alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
     return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
 

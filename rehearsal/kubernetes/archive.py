@@ -1,4 +1,4 @@
-"""Images as archives in OCI layout, which containerd imports: with a few programs, or with none if the runtime mounts them."""
+"""Writes container images in OCI layout for containerd: with a few programs, or without any if the runtime mounts them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-#: Links of a root whose programs are in /usr, and folders that the runtime and kubelet mount into.
+#: Links of a root file system whose programs are in /usr, and folders that the runtime and kubelet mount into.
 LINKS = {"bin": "usr/bin", "sbin": "usr/sbin", "lib": "usr/lib", "lib64": "usr/lib64"}
 FOLDERS = ("usr", "etc", "opt", "proc", "sys", "dev", "tmp", "run", "var", "root", "busbar")
 
@@ -30,7 +30,7 @@ def root() -> bytes:
 
 
 def files(held: dict[str, bytes], links: dict[str, str] | None = None) -> bytes:
-    """Return a layer with these executable files and links."""
+    """Return a layer with the executable files `held` and with `links`."""
     whole = io.BytesIO()
     with tarfile.open(fileobj=whole, mode="w") as layer:
         for name, data in held.items():

@@ -1,4 +1,4 @@
-"""Starts Kubernetes on rehearsed hosts: certificates, files, the control plane, the nodes, and their resources for pods."""
+"""Starts Kubernetes on rehearsed hosts: certificates, files, the control plane, the nodes, and the GPUs that nodes offer."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def programs() -> Path:
     Raises:
         RuntimeError: a program is missing there.
     """
-    # A test has its own cache, but programs that take long to build are in the user's.
+    # A test has its own cache, but programs that take long to build are in the user's cache.
     caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path.home() / ".cache"]
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
@@ -147,7 +147,7 @@ def _images(world: World) -> list[Path]:
 
 
 def _vendors_images(world: World) -> list[Path]:
-    """Return images with the same programs and files as the vendors' (by their Dockerfiles), built from the same sources."""
+    """Return images with the programs and files that the vendors' Dockerfiles name, built from the vendors' sources."""
     folder, built = world.folder("kubernetes", "images"), programs()
     held = {name: (built / name).read_bytes() for name in ("thin_entrypoint", "install_multus")}
     held["usr/src/multus-cni/bin/multus"] = (built / "multus").read_bytes()

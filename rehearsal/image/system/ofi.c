@@ -1,6 +1,6 @@
-/* The rehearsal's aws-ofi-nccl: looks for EFA devices where libfabric does, and logs about them what the plugin logs. It moves
- * no byte: its record of a plugin ends after the member `devices`, so a program can load it and ask for devices, but not send.
- * /etc/rehearsal/efa has the protocol that the plugin picks on this instance type. */
+/* The rehearsal's aws-ofi-nccl: looks for EFA devices where libfabric does, and logs what the genuine plugin logs about them.
+ * This plugin moves no byte: its struct ends after the member `devices`, so a program can load it and ask for devices, but not
+ * send. /etc/rehearsal/efa has the protocol that the genuine plugin picks on this instance type. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>

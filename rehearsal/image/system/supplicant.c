@@ -1,6 +1,6 @@
 /* Stand-in: wpa_supplicant, as the real wpa_cli sees it for each rail that the vendor's agent authenticates by 802.1X (wired,
- * EAP-TLS). Arguments: pairs of an interface and the file with its state. As in wpa_supplicant, each interface has its own
- * socket. Commands other than PING and STATUS are answered like commands that wpa_supplicant does not know. */
+ * EAP-TLS). Arguments: each interface, followed by the file with the interface's state. As in wpa_supplicant, each interface
+ * has a separate socket. Commands other than PING and STATUS get wpa_supplicant's answer to an unknown command. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
