@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rehearsal.oci.shapes import Port, Shape
 
-#: One A100 in a PCIe slot, and one 25 Gbit/s port of an Intel E810: a virtual machine with both passed through.
+#: A virtual machine to which one A100 PCIe card and one 25 Gbit/s port of an Intel E810 are passed through.
 MACHINES = {
     "A100-PCIE.1": Shape(
         name="A100-PCIE.1",

@@ -1,11 +1,11 @@
-"""Files of a rehearsed cluster's machines: containerd, kubelet, CNI, custom resources, kubeconfigs."""
+"""Texts of files on a rehearsed cluster's machines: for containerd, kubelet, CNI, custom resources and kubeconfigs."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-#: Network of all pods; each node assigns addresses from its own range in it.
+#: The network of all pods; each node gives its pods addresses from a range of its own in this network.
 PODS = "10.244.0.0/16"
 PAUSE, IMAGE = "registry.rehearsed/pause:3.9", "registry.rehearsed/busbar/pytorch:23.09-py3"
 #: Images under the vendors' own names, for clusters in which a stack installs Multus and whereabouts.
@@ -40,7 +40,7 @@ systemReserved: {cpu: 500m, memory: 1Gi}
 
 
 def kubeconfig(server: str) -> str:
-    """Return the kubeconfig of the cluster's administrator, whose key is in the same folder."""
+    """Return the kubeconfig of the cluster's administrator, whose certificate and key are in /etc/kubernetes."""
     return f"""apiVersion: v1
 kind: Config
 clusters: [{{name: rehearsed, cluster: {{server: "{server}", certificate-authority: /etc/kubernetes/ca.crt}}}}]
@@ -98,7 +98,7 @@ def _resource(group: str, version: str, kind: str, plural: str) -> dict[str, Any
     }
 
 
-#: Resource kinds that Multus and whereabouts add to a cluster (in a real cluster, the deployments of both define these kinds).
+#: Resource kinds that Multus and whereabouts add to a cluster (in a real one, the deployments of both programs define them).
 RESOURCES = json.dumps(
     {
         "apiVersion": "v1",

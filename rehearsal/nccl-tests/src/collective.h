@@ -4,13 +4,13 @@
 
 #include "operation.h"
 
-enum { ALIGNED_FLOATS = 4 }; // shares are whole 16 bytes
+enum { ALIGNED_FLOATS = 4 }; // a share's length is a multiple of 16 bytes
 
 // Counts for one message size, in floats.
 struct counts {
-    size_t call;               // the count argument of the collective's call, and the table's column
+    size_t call;               // the count argument of the NCCL call, which the printed table shows as count
     size_t send, receive;      // sizes of one rank's buffers
-    size_t send_step, receive_step; // in place: a rank's input and result begin at rank x step in its receive buffer
+    size_t send_step, receive_step; // in place, input and result begin at rank x step in the receive buffer
 };
 
 // One result to check.
@@ -23,12 +23,12 @@ struct outcome {
 
 struct collective {
     const char *program;         // all_reduce_perf
-    const char *reduction;       // as the table shows it: "sum", "none" or empty
+    const char *reduction;       // as the printed table shows it: "sum", "none" or empty
     bool rooted;
     bool checked_in_place;
-    bool power_of_two;           // runs only on a power of two of ranks
+    bool power_of_two;           // runs only if the number of ranks is a power of two
     struct counts (*counts)(size_t count, int ranks);
-    double (*algorithm_bytes)(struct counts counts, int ranks); // divided by the time: algorithm bandwidth
+    double (*algorithm_bytes)(struct counts counts, int ranks); // divided by the time, they give the algorithm bandwidth
     double (*bus_factor)(int ranks);                            // bus bandwidth divided by algorithm bandwidth
     bool (*has_input)(int rank, int root);
     int64_t (*wrong)(const struct outcome *result); // number of wrong values
@@ -36,7 +36,7 @@ struct collective {
     void (*peers)(const struct group *group, bool *peers);
 };
 
-const struct collective *collective_named(const char *program); // NULL: there is none
+const struct collective *collective_named(const char *program); // NULL if no test has this name
 
 // Fill a rank's input for one round.
 void collective_fill(float *to, size_t count, int rank, int round);

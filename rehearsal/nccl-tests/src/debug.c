@@ -11,10 +11,10 @@
 
 #include "fail.h"
 
-// NCCL's own numbers for its subsystems; plugins use them, too.
+// The numbers that NCCL gives its subsystems; plugins use the same numbers.
 enum subsystem { INIT = 0x1, P2P = 0x4, SHM = 0x8, NET = 0x10, ENV = 0x80, BOOTSTRAP = 0x1000, EVERYTHING = 0x109d };
 
-static FILE *target; // NULL: no log lines are asked for
+static FILE *target; // NULL if no log lines are wanted
 static unsigned asked;
 static int cuda_device;
 
@@ -24,7 +24,7 @@ static bool wanted(void)
     return level && (!strcasecmp(level, "INFO") || !strcasecmp(level, "TRACE"));
 }
 
-// NCCL_DEBUG_SUBSYS: a comma-separated list of subsystems; '^' in front: all except these.
+// NCCL_DEBUG_SUBSYS is a comma-separated list of subsystems. A '^' in front selects all subsystems except those in the list.
 static unsigned subsystems(const char *list)
 {
     static const struct {
@@ -111,7 +111,8 @@ void debug_start(int device, const struct rail *front_end)
 }
 
 // Whether the network supports GPU Direct RDMA. NCCL looks for /sys/module/nvidia_peermem/version (net_ib: ncclIbGdrSupport).
-// On a rehearsed host, modprobe's configuration makes it create this file instead of loading the module. Networks other than IB do not depend on that module.
+// On a rehearsed host, modprobe does not load the module nvidia_peermem. Instead, modprobe's configuration says to create the
+// file /run/rehearsal/modules/nvidia_peermem. Networks other than IB do not depend on the module.
 static bool direct(const struct network *found, bool sockets)
 {
     return !sockets && (strcmp(found->name, "IB") || access("/run/rehearsal/modules/nvidia_peermem", F_OK) == 0);
@@ -135,7 +136,7 @@ static void network(const struct group *group, const struct rails *rails, bool s
     info(INIT | NET, "Using network %s", sockets ? "Socket" : found->name);
 }
 
-// The number of an HCA's device in its network; one device may have several rails.
+// The number of the network device that an HCA belongs to. One network device may consist of several HCAs, each with a rail.
 static int device_number(const struct network *found, const char *hca)
 {
     for (int i = 0; i < found->count; i++)
@@ -143,8 +144,8 @@ static int device_number(const struct network *found, const char *hca)
     return 0;
 }
 
-// The device of a rank, as find_device in main.c chooses it. If NCCL_TESTS_DEVICE is set, every rank has the device with that
-// number; otherwise the ranks of a host have its devices in order.
+// The device of a rank, by the same rule as in find_device in main.c. If NCCL_TESTS_DEVICE is set, every rank has the device
+// with that number; otherwise the ranks of a host have the host's devices in order.
 static int device_of(const struct group *group, int rank)
 {
     const char *named = getenv("NCCL_TESTS_DEVICE");
@@ -187,7 +188,7 @@ void debug_connections(struct group *group, const struct rails *rails)
     info(INIT, "Connected all rings, use ring PXN 0 GDR %d", direct(found, sockets));
 }
 
-// For each channel that a rank owns, its busiest link.
+// The busiest link of each channel that a rank owns.
 struct busy {
     uint8_t count, channel[RAILS_MAX];
     int16_t peer[RAILS_MAX]; // the job's rank that represents the peer host
@@ -199,7 +200,7 @@ static void note(struct busy *mine, const struct wire *wire, const struct link *
 {
     const struct group *group = wire->group;
     float busy_s = (float)wire_busy_s(link);
-    int at = mine->count - 1; // links come channel by channel
+    int at = mine->count - 1; // links are sorted by channel
     if (at < 0 || mine->channel[at] != link->channel) at = mine->count++;
     else if (busy_s <= mine->busy_s[at]) return;
     mine->channel[at] = (uint8_t)link->channel;

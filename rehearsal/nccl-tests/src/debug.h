@@ -1,22 +1,23 @@
-// What a run logs with NCCL_DEBUG=INFO. Each rank writes NCCL's lines about the network that it found and the connections that
-// it made to its NCCL_DEBUG_FILE or to standard output. Rank 0 also prints how long each rail was busy. Only what happened is
-// logged.
+// What a run logs with NCCL_DEBUG=INFO. Each rank writes NCCL's lines about the network that the rank found and about the
+// connections that the rank made. These lines go to the rank's NCCL_DEBUG_FILE or to standard output. Rank 0 also prints how
+// long each rail was busy. Only what really happened is logged.
 #pragma once
 #include "wire.h"
 
-// The function with which NCCL's plugins write to its log: level, subsystems, source file and line, text.
+// The function with which NCCL's plugins write to NCCL's log: level, subsystems, source file and line, text.
 typedef void debug_logger(int level, unsigned long subsystems, const char *file, int line, const char *format, ...);
 debug_logger debug_write;
 
 // Log one of NCCL's own lines about its choice of network.
 void debug_net(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Open NCCL_DEBUG_FILE (%h: host, %p: process) if log lines are asked for. If they are not, the other functions log nothing.
+// Open NCCL_DEBUG_FILE (%h: host, %p: process) if NCCL_DEBUG asks for log lines. If it does not, the functions of this file log
+// nothing.
 void debug_start(int device, const struct rail *front_end);
 
 // Log the network and every connection that this rank has made.
 void debug_connections(struct group *group, const struct rails *rails);
 
-// Report how long each rail was busy from each host to another, so that a slow rail can be named. All ranks call; rank 0
-// prints.
+// Report how long each rail was busy with the bytes that each host sent, so that a slow rail can be named. All ranks must call
+// this function; rank 0 prints.
 void debug_channels(const struct wire *wire);

@@ -5,7 +5,7 @@
 
 enum { PIECE_MIN_FLOATS = 1024 };
 
-// One message: where it begins in the sender's and in the receiver's buffer, and its length, in floats; length 0: no message.
+// One message: where it begins in the sender's buffer and in the receiver's, and its length, in floats. Length 0: no message.
 struct message {
     size_t from, to, floats;
 };
@@ -15,7 +15,7 @@ struct round {
     struct operation *op;
     struct message (*message)(const struct operation *op, int mask, int from, int to);
     int mask;             // the hypercube's step
-    bool from_results;    // the data to send is in the receive buffers
+    bool from_results;    // the data to send is in the receive buffers, not in the send buffers
 };
 
 // Walks over the pieces that one channel carries from one host to another, in an order that both hosts know.
@@ -33,8 +33,9 @@ struct exchange {
     struct cursor out, in;
 };
 
-// Find the part of a message that the cursor's channel carries; false if it carries none. Small messages use few channels.
-// Pieces are assigned to the channels in turn, over all messages of the two hosts, so that all channels carry equally much.
+// Find the part of a message that the cursor's channel carries; false if the channel carries none. Small messages use few
+// channels. The pieces of all messages between two hosts are assigned to the channels in turn, so that all channels carry the
+// same amount.
 static bool piece(struct cursor *c, const struct message *whole, struct message *part)
 {
     size_t channels = (size_t)c->round->op->wire->rails->count, pieces = whole->floats / PIECE_MIN_FLOATS;
@@ -48,7 +49,7 @@ static bool piece(struct cursor *c, const struct message *whole, struct message 
     return true;
 }
 
-// Go to the next piece; false if there is none.
+// Go to the next piece; false if no piece is left.
 static bool advance(struct cursor *c)
 {
     const struct layout *at = operation_layout(c->round->op);
@@ -103,7 +104,7 @@ static void arrived(struct lane *lane, size_t bytes) { lane->receiving = moved(&
 
 static size_t wake(struct lane *lane) { return ((struct exchange *)lane)->in.left_bytes; }
 
-// Copy the messages to this rank from the ranks of its host, itself included.
+// Copy to this rank the messages from all ranks of its host, this rank included.
 static void copy_local(void *argument)
 {
     const struct round *round = argument;
@@ -167,7 +168,7 @@ static struct message to_next(const struct operation *op, int mask, int from, in
     return (struct message){0, 0, to == (from + 1) % operation_layout(op)->size ? op->count : 0};
 }
 
-// Everything that `from` has collected in its subcube so far, sent to its partner across the cube.
+// Rank `from` sends to its partner across the cube everything that it has collected in its subcube so far.
 static struct message across(const struct operation *op, int mask, int from, int to)
 {
     size_t start = (size_t)(from & ~(mask - 1)) * op->count;
@@ -191,7 +192,7 @@ size_t exchange_alltoallv_floats(int from, int to, int ranks, size_t count)
     if (ranks == 1) return count / 4 * 4;
     int distance = (to - from + ranks) % ranks;
     double far = distance * all / ((double)ranks * (ranks - 1) / 2);
-    return (size_t)((1 - s) * even + s * far) / 16 * 4; // whole 16 bytes
+    return (size_t)((1 - s) * even + s * far) / 16 * 4; // a multiple of 16 bytes
 }
 
 static struct message alltoallv(const struct operation *op, int mask, int from, int to)

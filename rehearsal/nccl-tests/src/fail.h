@@ -1,4 +1,4 @@
-// How a run ends when it cannot go on: it prints one cause, ends every rank, and exits with a code for the kind of failure.
+// How the job ends when it cannot go on: one rank prints the cause and ends all ranks; the exit code says the kind of failure.
 // There is no recovery, because a collective with a missing rank has no result.
 #pragma once
 
@@ -18,7 +18,7 @@ const char *fail_host(void); // host name up to its first dot
 void fail_at(enum result code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5), noreturn));
 
-// End the job after the -T timeout, in the words that nccl-tests uses. Does not return.
+// End the job after the -T timeout, with the message that nccl-tests prints. Does not return.
 void fail_timeout_at(int seconds, const char *file, int line) __attribute__((noreturn));
 
 #define FAIL(code, ...) fail_at((code), __FILE__, __LINE__, __VA_ARGS__)

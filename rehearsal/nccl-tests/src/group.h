@@ -1,21 +1,22 @@
-// The ranks that run a collective together: all ranks of the job, or those of one colour of a split. Groups run in parallel.
+// The ranks that run a collective together: all ranks of the job, or, with NCCL_TESTS_SPLIT, all ranks of one colour. Groups
+// run in parallel.
 #pragma once
 #include "job.h"
 
 struct group {
     struct job *job;
-    struct layout at; // ranks here are the group's own, from 0
+    struct layout at; // its ranks are numbered within the group, from 0
     int color;
     int members[RANKS_MAX];   // rank of the group -> rank of the job
     int job_local[RANKS_MAX]; // local rank of the group on this host -> local rank of the job
 };
 
-// Form the groups by the colour of every rank of the job.
+// Form the group of this rank: all ranks of the job that have this rank's colour. `colors` has the colour of every rank.
 void group_form(struct group *group, struct job *job, const int *colors);
 
-// The data of a local rank of the group.
+// The data (see job_data) of a local rank of the group.
 void *group_data(const struct group *group, int local);
 const char *group_host_name(const struct group *group, int host);
 
-// A barrier over the group's ranks on this host; ends the job at the deadline (monotonic seconds; 0: after a generous time).
+// A barrier over the group's ranks on this host; ends the job at the deadline (monotonic seconds; 0: after 300 s).
 void group_local_barrier(struct group *group, double deadline, int timeout_s);

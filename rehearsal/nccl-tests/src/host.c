@@ -30,7 +30,8 @@ uint64_t host_identity(void)
     char boot[64] = "", text[512];
     struct stat network = {0}, processes = {0};
     first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    // Hosts that are namespaces of one machine share its boot id; ranks of one host share these two namespaces.
+    // Rehearsed hosts are namespaces of one machine, and all have the machine's boot id. Only ranks of the same host share
+    // these two namespaces.
     stat("/proc/self/ns/net", &network);
     stat("/proc/self/ns/pid", &processes);
     snprintf(text, sizeof text, "%s %s %llu %llu", fail_host(), boot, (unsigned long long)network.st_ino,
@@ -72,7 +73,8 @@ static int natural(const void *left, const void *right)
     return strverscmp(a->hca, b->hca);
 }
 
-// NCCL's list syntax: comma-separated prefixes of names; '^' in front: all except these; then '=': exact names.
+// NCCL's list syntax: comma-separated prefixes of names. A '^' in front selects all names except those of the list. A '='
+// (after any '^') says that the list has whole names, not prefixes.
 static bool selected(const char *list, const char *name)
 {
     if (!list || !*list) return true;
@@ -117,7 +119,7 @@ static bool netdev_of(const char *hca, char *netdev)
     return found;
 }
 
-// Whether a verbs library could open the HCA: such a library finds devices only in this folder.
+// Whether a verbs library could open the HCA: such a library finds devices only in VERBS_FOLDER.
 static bool opens(const char *hca)
 {
     static char names[RAILS_MAX][NAME_MAX_BYTES];
@@ -177,8 +179,8 @@ static bool usable(struct rail *rail, bool efa)
            address_of(rail->netdev, &rail->address);
 }
 
-// Find all devices that the list selects (with `efa`, only those of EFA's driver), the usable ones first. Returns the number of
-// usable ones.
+// Find all devices that the list selects (with `efa`, only devices of EFA's driver) and put the usable devices first. Returns
+// the number of usable devices.
 static int devices(struct rail *rails, int capacity, const char *list, bool efa, int *count)
 {
     DIR *folder = opendir(HCA_FOLDER);

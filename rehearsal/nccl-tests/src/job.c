@@ -20,14 +20,15 @@
 #include "fail.h"
 #include "launch.h"
 
-// No rank fills or checks for longer than this between two exchanges.
+// EXCHANGE_S is longer than any rank takes to fill or check its buffers between two exchanges.
 static const double EXCHANGE_S = 300, CONNECT_S = 20;
 
-// Shared by the ranks of a host. There are two banks, because a rank may still read one exchange while another writes the next.
+// Memory that the ranks of a host share. There are two banks of records, because a rank may still read the records of one
+// exchange while another rank writes the records of the next exchange.
 struct control {
     struct {
         atomic_uint arrived, generation;
-    } barriers[RANKS_MAX + 1]; // the last one is the whole job's; the others have the numbers of local ranks
+    } barriers[RANKS_MAX + 1]; // the last is for all ranks of the host; the others are numbered by local rank
     char banks[2][RANKS_MAX][RECORD_BYTES];
 };
 
@@ -35,8 +36,8 @@ static struct control *control;
 static void *data[RANKS_MAX];
 static size_t mapped_bytes;
 static unsigned exchanges;
-static int to_first = -1;          // in a host's first rank: its socket to rank 0
-static int from_hosts[RANKS_MAX];  // in rank 0: the socket of each other host
+static int to_first = -1;          // in a host's first rank: the socket to rank 0
+static int from_hosts[RANKS_MAX];  // in rank 0: the socket to each other host
 
 double job_now(void)
 {
@@ -129,7 +130,8 @@ void job_barrier(struct job *job)
     job_allgather(job, &mine, 1, all);
 }
 
-// A rank in a container has its own user namespace, and ranks in other namespaces may not open its descriptors.
+// Whether this rank has a user namespace of its own, as in a container. Ranks in other user namespaces may not open this rank's
+// descriptors.
 static bool alone_in_namespace(void)
 {
     FILE *file = fopen("/proc/self/uid_map", "r");
@@ -152,8 +154,8 @@ static int shared_memory(const struct member *owner, enum kind kind, size_t byte
 {
     char path[64];
     name(path, owner, kind);
-    // Shared memory gets a name only if it needs one: hosts of one machine may share /dev/shm, and a name outlives a killed
-    // process.
+    // Shared memory gets a name only if other ranks cannot open this rank's descriptors. Names are avoided, because the
+    // rehearsed hosts of one machine may share /dev/shm, and a name stays there after its process was killed.
     int fd = owner->named ? open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600) : memfd_create("nccl-tests", MFD_CLOEXEC);
     if (fd < 0 || ftruncate(fd, (off_t)bytes)) FAIL(RESULT_INTERNAL, "no shared memory: %s", strerror(errno));
     return fd;
@@ -252,7 +254,7 @@ void job_start(struct job *job, size_t data_bytes)
     }
     connect_hosts(job, listener);
     if (listener >= 0) close(listener);
-    job_barrier(job); // from here every mapping exists
+    job_barrier(job); // from here on, every rank has mapped the memory
     release(me, CONTROL);
     release(me, DATA);
 }

@@ -12,8 +12,8 @@ enum { RECORD_BYTES = 2048 };
 struct member {
     uint64_t host;
     int32_t pid, control_fd, data_fd;
-    uint64_t named; // if not 0, part of the names of its shared memory, for ranks that may not open each other's descriptors
-    struct sockaddr_in listener; // only rank 0 listens; the others leave this unused
+    uint64_t named; // part of the names of this rank's shared memory; 0: none, other ranks open its descriptors
+    struct sockaddr_in listener; // only rank 0 listens; the other ranks leave this unused
     char host_name[64];
 };
 
@@ -29,12 +29,13 @@ void job_start(struct job *job, size_t data_bytes);
 // The data of a local rank: data_bytes of memory that all ranks of this host share.
 void *job_data(const struct job *job, int local_rank);
 
-// Give every rank the records of all ranks, of at most RECORD_BYTES each, in rank order. Also a barrier over all ranks.
+// Give every rank the records of all ranks, in rank order. Each record has at most RECORD_BYTES. This is also a barrier over
+// all ranks.
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 
-// Barrier `number` of this host, for `count` of its ranks, which all pass the same number. Ends the job at the deadline
-// (monotonic seconds; 0: after a generous time).
+// Wait at the host's barrier `number` until `count` ranks of this host wait there. Ends the job at the deadline (monotonic
+// seconds; 0: after 300 s).
 void job_local_barrier(struct job *job, int number, int count, double deadline, int timeout_s);
 
 double job_now(void); // monotonic seconds

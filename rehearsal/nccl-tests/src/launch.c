@@ -12,7 +12,7 @@
 #endif
 
 /* MPI treats a process that exits before the end of MPI_Finalize as failed. All ranks of many hosts share few processors, so
- * MPI_Finalize may take long. Its time is limited, because it would wait forever for a peer that died. */
+ * MPI_Finalize may take long. MPI_Finalize has a time limit, because it would wait forever for a peer that died. */
 enum { FINISH_S = 60, ABORT_S = 5, NAP_US = 500 };
 
 static int rank = 0, size = 1;
@@ -56,8 +56,9 @@ static void finish(MPI_Request *requests, int count)
 }
 #endif
 
-/* Gathers at rank 0, and sleeps between polls: MPI_Allgather spins until the last rank has arrived, but here many ranks share
- * few processors. MPI_Iallgather, polled in this way, once made a rank crash in MPI_Finalize. */
+/* Gathers the records at rank 0 and sends all of them to every rank. Sleeps between polls, because many ranks share few
+ * processors here; MPI_Allgather would spin until the last rank has arrived. MPI_Iallgather, polled in this way, once made a
+ * rank crash in MPI_Finalize. */
 void launch_allgather(const void *mine, size_t bytes, void *all)
 {
     memcpy((char *)all + (size_t)rank * bytes, mine, bytes);

@@ -8,7 +8,7 @@ enum { RANKS_MAX = 1024 };
 struct layout {
     int rank, size;
     int host_count, host_index; // number of hosts, and this rank's host in ring order
-    int local_rank, local_size; // on this host
+    int local_rank, local_size; // this rank's number on its host, and the host's number of ranks
     int order[RANKS_MAX];       // ring position -> rank; ranks of a host are neighbours
     int position[RANKS_MAX];    // rank -> ring position
     int host_of[RANKS_MAX];     // rank -> host index

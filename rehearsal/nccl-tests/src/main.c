@@ -41,8 +41,8 @@ static void find_device(const struct job *job, int color, struct device *device)
     memcpy(device->name, gpus[index].name, sizeof device->name);
 }
 
-// Limit the size of a buffer. All ranks of a rehearsal share one machine's memory: together their buffers, two
-// to a rank and all of the same size, may use half of it.
+// Limit the size of a buffer. All ranks of a rehearsal share one machine's memory. Each rank has two buffers of this size, and
+// the buffers of all ranks together may use half of the memory that is available.
 static size_t limited(struct job *job, size_t asked, bool speaks)
 {
     double all[RANKS_MAX], least = memory_bytes("/proc/meminfo", "MemAvailable:", 1024) / 4 / job->at.size;
@@ -53,7 +53,7 @@ static size_t limited(struct job *job, size_t asked, bool speaks)
     return (size_t)least / 4 * 4;
 }
 
-// Find what carries the bytes of all groups; the first rank of each group reports.
+// Find what carries the bytes of all groups. The first rank of each group reports for its group.
 static void find_transport(const struct group *group, const struct rails *rails, struct transport *transport)
 {
     struct told {
@@ -85,7 +85,7 @@ static float *scratch(size_t bytes)
 
 static bool power_of_two(int value) { return value > 0 && !(value & (value - 1)); }
 
-// Whether every group can run the collective. If a group cannot, its ranks print that.
+// Whether every group can run the collective. If a group cannot, its ranks print a message.
 static bool runs(const struct group *group, const struct collective *collective)
 {
     bool mine = !collective->power_of_two || power_of_two(group->at.size), all[RANKS_MAX], everywhere = true;
@@ -117,7 +117,8 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// The largest share of the timed loops in which a rank was ready to run but had no processor. All hosts are on one machine.
+// Each rank's share of the time of the timed loops in which it was ready to run but had no processor, because all hosts are on
+// one machine. Returns the largest share of any rank.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;

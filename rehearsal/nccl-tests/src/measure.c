@@ -44,7 +44,7 @@ static void operate(struct bench *b, struct counts counts, bool in_place, int it
     static struct operation operation;
     struct operation *op = &operation;
     const struct layout *at = layout(b);
-    // Each iteration uses another part of the buffer, so that small sizes are not measured in a cache.
+    // Successive iterations use different parts of the buffer, so that small sizes are not measured in a cache.
     size_t floats = larger(counts.send, counts.receive), places = floats ? b->max_bytes / (4 * floats) : 1;
     size_t shift = floats * ((size_t)iteration % (places ? places : 1));
     op->wire = b->wire;
@@ -112,7 +112,7 @@ static double delay(struct bench *b, const double *waits)
     return sum;
 }
 
-// Number of wrong values of all ranks of the job; -1: not checked, because no check is asked for or because the collective's
+// Number of wrong values of all ranks of the job; -1: not checked, because -c is 0 or because the collective's
 // result cannot be checked in place.
 static int64_t check(struct bench *b, struct counts counts, bool in_place)
 {

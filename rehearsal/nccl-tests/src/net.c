@@ -8,14 +8,15 @@
 
 #include "debug.h"
 
-// The first members of ncclNet_v10_t, NCCL's description of a network plugin; those that would move a GPU's bytes are not used.
+// The first members of ncclNet_v10_t, NCCL's description of a network plugin. The later members, which move a GPU's bytes, are
+// not used here.
 struct plugin {
     const char *name;
     int (*init)(debug_logger *log, void *profiler);
     int (*devices)(int *count);
 };
 
-static bool asks_for_other(const char *name) // whether NCCL_NET names another network than this one
+static bool asks_for_other(const char *name) // whether NCCL_NET names a network other than `name`
 {
     const char *wanted = getenv("NCCL_NET");
     return wanted && *wanted && strcasecmp(wanted, name) != 0;

@@ -13,15 +13,16 @@
 #include "fail.h"
 
 enum { SOCKET_BUFFER_BYTES = 512 * 1024, HELLO = 0x62726e67 };
-// Type of service by which a rehearsed host tells benchmark data on its front end from logins, to limit it to the scaled rate.
+// A rehearsed host tells benchmark data on its front end from logins by this type of service, and limits only the data to the
+// scaled rate.
 enum { FRONT_END_SERVICE = 0x28 };
 static const double CONNECT_S = 20;
 
 // What ranks send each other: first their rails (offer), then the ports of the channels that they own (ports).
 struct offer {
     int count, selected;
-    // With NCCL_TESTS_DEVICE: this rank's GPU, and how many its host has. Otherwise gpus is 0: the ranks take the place of the
-    // GPUs.
+    // With NCCL_TESTS_DEVICE: the number of this rank's GPU, and how many GPUs the host has. Otherwise gpus is 0, and the ranks
+    // take the place of the GPUs.
     int gpu, gpus;
     uint8_t index[RAILS_MAX];
     char hcas[RAILS_MAX][20]; // HCAs have short names; an offer must fit into RECORD_BYTES
@@ -49,9 +50,9 @@ struct link *rails_link(struct rails *rails, int channel, int host)
     return NULL;
 }
 
-// GPUs and rails are side by side, as on the shapes that have both: rail r is near GPU r * gpus / rails; if there are fewer
-// rails, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless NCCL_TESTS_DEVICE names a
-// rank's GPU.
+// GPUs and rails are side by side, as on the shapes that have both: rail r is near GPU r * gpus / rails. If there are fewer
+// rails than GPUs, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless
+// NCCL_TESTS_DEVICE names a rank's GPU.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
 static int place(const struct offer *offer, const char *hca) // index in the offer; -1: not offered
@@ -66,7 +67,7 @@ static int job_rank(const struct group *group, int host, int local)
     return group->members[layout_rank(&group->at, host, local)];
 }
 
-// The first of the group's local ranks on a host that is near a rail; -1: none.
+// The first local rank of the group on `host` that is near the rail of `hca`; -1: no rank is near this rail.
 static int neighbour(const struct group *group, const struct offer *all, int host, const char *hca)
 {
     const struct layout *world = &group->job->at;
@@ -105,7 +106,8 @@ static void take(struct rails *rails, const struct group *group, const struct of
     rails->count++;
 }
 
-// Use the rails that are near a rank of the group and that all its ranks offer: a channel needs its rail on every host.
+// Use the rails that are near a rank of the group and that all ranks of the group offer: a channel needs its rail on every
+// host.
 static void agree(struct rails *rails, struct group *group)
 {
     struct job *job = group->job;
@@ -146,7 +148,7 @@ static int rail_socket(const struct rail *rail)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1, buffer = SOCKET_BUFFER_BYTES, service = FRONT_END_SERVICE;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = rail->address};
-    // Not every user may bind to a device. If not, the address is enough, because every rail has its own subnet.
+    // Not every user may bind to a device. Without this right, the address is enough, because every rail has its own subnet.
     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, rail->netdev, (socklen_t)strlen(rail->netdev));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (!strcmp(rail->hca, rail->netdev)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service);
@@ -179,7 +181,7 @@ static void dial(const struct rails *rails, const struct group *group, struct li
         unreachable(rails, group, link, strerror(errno));
 }
 
-// Finish a dial whose socket became ready; true if it is connected and the hello is sent.
+// Finish the connection of a link whose socket became ready; true if the socket is connected and the hello is sent.
 static bool dialled(const struct rails *rails, const struct group *group, struct link *link)
 {
     int error = 0;
@@ -214,7 +216,7 @@ static bool accepted(struct rails *rails, const struct group *group, int listene
     return false;
 }
 
-// Connect all links. Of each pair of hosts, the one that comes first in the ring dials.
+// Connect all links. Of each pair of hosts, the host that comes first in the ring dials.
 static void connect_links(struct rails *rails, struct group *group, const int *listeners)
 {
     struct pollfd *polls = calloc((size_t)(rails->link_count + rails->count), sizeof *polls);
@@ -242,7 +244,7 @@ static void connect_links(struct rails *rails, struct group *group, const int *l
         }
         for (int c = 0; c < rails->count; c++)
             if (incoming[c].revents && accepted(rails, group, listeners[c], c)) left--;
-        for (int i = 0; i < rails->link_count && wait <= -3; i++) // a host that cannot dial has named the rail before
+        for (int i = 0; i < rails->link_count && wait <= -3; i++) // by now, a host that cannot dial has named the rail
             if (rails->links[i].fd < 0)
                 FAIL(RESULT_NCCL, "%s did not connect to %s on every rail", group_host_name(group, rails->links[i].host),
                      fail_host());

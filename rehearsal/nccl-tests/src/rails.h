@@ -1,5 +1,6 @@
-// The rails of a group and its connections over them: one socket for each channel and peer host, bound to the channel's rail.
-// Hosts agree on the rails and connect them here, but no benchmark data moves.
+// The rails of a group and the connections over these rails: one socket for each channel and peer host, bound to the channel's
+// rail.
+// Here, hosts agree on the rails and open the connections, but no benchmark data moves.
 #pragma once
 #include <stdbool.h>
 
@@ -21,19 +22,19 @@ struct link {
 };
 
 struct rails {
-    int count;         // channels, one for each rail in use; 1 over the front end; 0 on one host
+    int count;         // number of channels: one for each rail in use; 1 over the front end; 0 if all ranks are on one host
     bool sockets_only; // NET/Socket over the front end
-    uint64_t used, missing; // rails by index: used, and left out because some host of the group lacks them
+    uint64_t used, missing; // bit sets of rails in use, and of rails left out because a host of the group lacks them
     struct channel channels[RAILS_MAX];
     struct network network;       // what this host has, used or not
     int link_count;
     struct link *links;
 };
 
-int rails_owner(const struct rails *rails, int channel, int host); // local rank of the group on that host
+int rails_owner(const struct rails *rails, int channel, int host); // the local rank on `host` that owns the channel
 struct link *rails_link(struct rails *rails, int channel, int host); // NULL: this rank has no such link
 
-// Agree with all hosts of the group on the channels, and connect those that this rank owns to the hosts that `peers` marks
-// (marks are mutual). All ranks of the job call this together. If a rail cannot be connected within 20 s (or
-// BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail and both addresses.
+// Agree with all hosts of the group on the channels, and connect the channels that this rank owns to the hosts that `peers`
+// marks. If one host marks another, the other host marks the first. All ranks of the job call this together. If a rail cannot
+// be connected within 20 s (or BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail and both addresses.
 void rails_connect(struct rails *rails, struct group *group, const bool *peers);

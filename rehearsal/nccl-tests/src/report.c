@@ -19,7 +19,7 @@ static void time_of_day(char *text, size_t size)
     strftime(text, size, TIME_FORMAT, localtime(&now));
 }
 
-// The version of the NCCL library that a run would load, or the header's version if there is none.
+// The version of the NCCL library that a run would load, or the header's version if there is no library.
 static int library_version(void)
 {
     int version = NCCL_VERSION_CODE;

@@ -23,7 +23,7 @@ struct measured {
 struct transport {
     int hosts;           // number of hosts of the job
     int across;          // number of groups that span hosts
-    int over_sockets;    // how many of these use the front end
+    int over_sockets;    // number of these groups that use the front end
     int rails;           // number of rails that groups use
     int missing;         // number of rails that a group leaves out, because one of its hosts lacks them
     const char *network; // the rails' network, in NCCL's words
@@ -38,7 +38,7 @@ struct report {
 };
 
 void report_start(struct report *report, int argc, char **argv, char **environment, int scale);
-void report_devices(struct report *report, const struct device *devices); // one per rank
+void report_devices(struct report *report, const struct device *devices); // one device per rank
 void report_transport(struct report *report, const struct transport *transport);
 void report_table(struct report *report);
 void report_line_start(struct report *report, size_t bytes, size_t count, const char *type, const char *op, int root);
@@ -47,5 +47,5 @@ void report_line_end(struct report *report);
 // Print the number of errors, the mean bus bandwidth, and whether it reaches NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
-void report_waiting(struct report *report, double share); // of the timed loops, by the rank that waited longest
+void report_waiting(struct report *report, double share); // share of the timed loops; of the rank that waited longest
 void report_finish(struct report *report);

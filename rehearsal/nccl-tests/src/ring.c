@@ -8,16 +8,16 @@ enum { CHUNK_BYTES = 64 * 1024, CHUNK_FLOATS = CHUNK_BYTES / 4, CHANNEL_MIN_BYTE
 enum kind { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, BROADCAST, REDUCE };
 
 // What all channels of one operation share. The ring has n positions; this host's ranks have the positions `first` to `last`.
-// One rank of the host, the channel's owner, does the work for all of them. In a ring, out-step t sends block
-// (last - t + shift) mod n to the next host, and in-step s receives block (first - 1 - s + shift) mod n from the previous host.
-// The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast, reduce) has
-// one block, which is sent on in the step in which it arrives.
+// For each channel, one rank of the host, the channel's owner, does the work for all ranks of the host. In a ring, out-step t
+// sends block (last - t + shift) mod n to the next host, and in-step s receives block (first - 1 - s + shift) mod n from the
+// previous host. The owner processes that block for all local ranks and sends it on in out-step s + locals. A chain (broadcast,
+// reduce) has one block, which is sent on in the step in which it arrives.
 struct walk {
     struct operation *op;
     enum kind kind;
     int n, first, locals, shift;
     int in_steps, out_steps;
-    int lag;      // out-step t sends what arrives in in-step t - lag; what the first `lag` out-steps send starts on this host
+    int lag;      // out-step t sends what arrives in in-step t - lag; the first `lag` out-steps send blocks that start here
     int channels; // number of channels in use
 };
 
@@ -27,8 +27,8 @@ struct stream {
     const struct walk *walk;
     size_t base, count; // the channel's part of all floats, or of each rank's share
     int in_step, out_step;
-    size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: in a sum that starts on this host
-    size_t staged; // number of bytes in staging, less than a float, that wait for the rest of their float
+    size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: progress of a sum that starts here
+    size_t staged; // number of bytes in staging (0 to 3) of a float whose other bytes have not arrived
     float staging[CHUNK_FLOATS + 1];
 };
 
@@ -36,8 +36,8 @@ static int modulo(int value, int n) { return ((value % n) + n) % n; }
 static bool shared(const struct walk *w) { return w->kind == ALL_GATHER || w->kind == REDUCE_SCATTER; }
 static int rank_at(const struct walk *w, int local) { return operation_layout(w->op)->order[w->first + local]; }
 
-// Where a block of this channel begins in a whole buffer, and its length. Blocks are numbered by ring position, but the shares
-// in a buffer are in order of rank.
+// Where a block of this channel begins in a whole buffer, and the block's length. Blocks are numbered by ring position, but the
+// shares in a buffer are in order of rank.
 static size_t block_start(const struct stream *s, int block)
 {
     const struct walk *w = s->walk;
@@ -103,7 +103,7 @@ static void carry(struct stream *s, size_t at, size_t floats)
             size_t share = w->kind == REDUCE_SCATTER ? (size_t)rank_at(w, local) * op->count : 0;
             memcpy(op->receive[local] + at - share, s->staging, 4 * floats);
         }
-        if (s->in_step + w->locals - 1 >= last_sum) return; // complete sums go on from the last rank's result
+        if (s->in_step + w->locals - 1 >= last_sum) return; // complete sums are sent on from the last rank's buffer
     }
     memcpy(op->scratch + at, s->staging, 4 * floats);
 }
@@ -132,7 +132,8 @@ static void make(struct stream *s, size_t bytes)
     s->made_bytes += bytes;
 }
 
-// Bytes of the current out block that may be sent now: all if the block starts on this host, else those that have arrived.
+// Bytes of the current outgoing block that may be sent now: all bytes if the block starts on this host, otherwise the bytes
+// that have arrived.
 static size_t sendable(struct stream *s)
 {
     while (s->out_step < s->walk->out_steps) {
@@ -157,7 +158,7 @@ static size_t ready(struct lane *lane, const char **from, bool *more)
         if (s->made_bytes == s->out_bytes) make(s, bytes < CHUNK_BYTES ? bytes : CHUNK_BYTES);
         bytes = s->made_bytes - s->out_bytes;
     }
-    // More bytes of this stream are ready, so one packet may carry several small blocks.
+    // If more bytes of this stream are ready, one packet may carry several small blocks.
     *more = s->out_step + 1 < s->walk->lag && s->out_step + 1 < s->walk->out_steps &&
             s->out_bytes + bytes == 4 * block_floats(s, out_block(s, s->out_step)) &&
             block_floats(s, out_block(s, s->out_step + 1)) > 0;
@@ -201,7 +202,7 @@ static void arrived(struct lane *lane, size_t bytes)
     next_in(s);
 }
 
-// Wake up for an eighth of the block if it is passed on while it arrives, otherwise for the rest of the block.
+// Wake up for an eighth of the block if the block is passed on while it arrives, otherwise for the rest of the block.
 static size_t wake(struct lane *lane)
 {
     struct stream *s = (struct stream *)lane;
@@ -237,7 +238,7 @@ static void hand_all_over(void *argument)
     for (int i = 0; i < streams->count; i++) hand_over(streams->all[i]);
 }
 
-// On one host, the owner of a channel computes the channel's part of all sums itself.
+// If all ranks are on one host, the owner of a channel computes the channel's part of all sums itself.
 static void reduce_locally(struct stream *s)
 {
     const struct walk *w = s->walk;

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-// Read a decimal, 0x or 0b number after any blanks; false if there is none.
+// Read a decimal, 0x or 0b number after any blanks; false if there is no number.
 static bool number(const char *text, int *value)
 {
     while (isspace((unsigned char)*text)) text++;

@@ -2,7 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <linux/tcp.h> // the C library's own tcp_info ends before busy_time
+#include <linux/tcp.h> // the tcp_info of the C library lacks busy_time
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
@@ -29,7 +29,7 @@ __attribute__((noreturn)) static void connection_lost(const struct wire *wire, c
 
 __attribute__((noreturn)) static void hung_up(const struct wire *wire, const struct link *link, bool outward, const char *why)
 {
-    usleep((useconds_t)(HANG_UP_S * 1e6)); // a rank that failed ends the job and names the cause; let it be first
+    usleep((useconds_t)(HANG_UP_S * 1e6)); // first let a rank that failed name the cause and end the job
     connection_lost(wire, link, outward, why);
 }
 
@@ -102,16 +102,18 @@ static void check_stall(const struct wire *wire, const struct lane *lane, double
     char why[64];
     if (now - lane->moved_at < stall_s) return;
     if (lane->out) ask_tcp(lane->out->fd, &info);
-    // Retransmissions without an answer: this rail is at fault. On a good rail, even a peer that does not read answers probes.
+    // Retransmissions without an answer mean that this rail is at fault. On a good rail, a peer answers probes even if the peer
+    // reads no data.
     snprintf(why, sizeof why, "nothing was acknowledged for %.0f s", stall_s);
     if (info.tcpi_retransmits > 0 || info.tcpi_probes > 1) connection_lost(wire, lane->out, true, why);
-    // Otherwise the incoming rail is at fault, or another channel's rail; the rank that can tell prints its message first.
+    // Otherwise the incoming rail or the rail of another channel is at fault. A rank that can tell which prints its message
+    // first.
     snprintf(why, sizeof why, "nothing came for %.0f s", stall_s + SECOND_REPORT_S);
     if (now - lane->moved_at > stall_s + SECOND_REPORT_S)
         connection_lost(wire, lane->in ? lane->in : lane->out, !lane->in, why);
 }
 
-// Move what can be moved on a lane; true if it has nothing left to do.
+// Move what can be moved on a lane; true if the lane has nothing left to do.
 static bool pump(const struct wire *wire, struct lane *lane, struct pollfd *polls)
 {
     pump_in(wire, lane);

@@ -16,11 +16,11 @@ struct wire {
 // What one operation does on one channel, with one peer host or with two (receiving from one and sending to the other).
 struct lane {
     struct link *in, *out;    // the same link or two links; `in` is unused if nothing is received, `out` if nothing is sent
-    bool receiving, sending;  // whether bytes are still to come, and to go; the functions below update this
+    bool receiving, sending;  // whether bytes are still to be received, and to be sent; the functions below update both
     bool confirms;            // the operation ends when the peer has the bytes, not when the kernel has them
     size_t (*ready)(struct lane *lane, const char **from, bool *more); // bytes that may be sent now; 0: none for now
     void (*sent)(struct lane *lane, size_t bytes);
-    size_t (*room)(struct lane *lane, char **to);                      // bytes that fit, stored at *to; not 0 while receiving
+    size_t (*room)(struct lane *lane, char **to);                      // bytes that fit at *to; not 0 while receiving
     void (*arrived)(struct lane *lane, size_t bytes);
     size_t (*wake)(struct lane *lane); // how many bytes must arrive before it is worth waking up
     // Used only by wire.c:
@@ -32,5 +32,5 @@ struct lane {
 // lane for 30 s (or BUSBAR_RING_STALL_S), the job ends, and the message names channel, rail and peer.
 void wire_run(struct wire *wire, struct lane **lanes, int count, void (*meanwhile)(void *), void *argument);
 
-// Seconds in which this rank had bytes under way on a link. A slow rail has the most.
+// Seconds in which this rank had bytes under way on a link. A slow rail has the most seconds.
 double wire_busy_s(const struct link *link);
