@@ -1,8 +1,8 @@
 """The name service of one VCN: answers A queries for the VCN's hosts and file systems, and for the vendors' services.
 
-This is a program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`. It also reads the records
-of file systems and services, in folders beside the hosts' folder. Records are read again for each query, so a host has its
-name from boot until it terminates, as with the vendor.
+This is a program (standard library only): `name_service.py ADDRESS HOSTS_FOLDER VCN_ID`. HOSTS_FOLDER has the hosts' records;
+the records of file systems and services are in folders beside HOSTS_FOLDER. Records are read again for each query, so a host
+has its name from boot until it terminates, as with the vendor.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def answer(query: bytes, table: dict[str, str]) -> bytes:
 
 
 def serve(address: str, folder: Path, vcn_id: str) -> None:
-    """Answer until killed."""
+    """Answer queries until the process is killed."""
     listening = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     listening.bind((address, 53))
     table: dict[str, str] = {}

@@ -43,7 +43,7 @@ RESOLVER = "169.254.169.254"
 #: The operator's namespace, which is the whole rehearsed Internet.
 OPERATOR = "op"
 
-#: Prefix of a VCN's public address behind its NAT gateway, if the plan sets none (TEST-NET-1, RFC 5737).
+#: Prefix of the public address of a VCN's NAT gateway, if the plan sets no address (TEST-NET-1, RFC 5737).
 NAT_RANGE = "192.0.2."
 
 
@@ -58,24 +58,24 @@ def fabric_namespace(world: World, fabric_id: str) -> str:
 
 
 def gateway(cidr: str) -> str:
-    """Return the router's address in a subnet: the first one, as with the vendors."""
+    """Return the router's address in a subnet: the subnet's first usable address, as with the vendors."""
     first, _, _ = cidr.partition("/")
     head, _, last = first.rpartition(".")
     return f"{head}.{int(last) + 1}"
 
 
 def ensure_operator(world: World) -> None:
-    """Create the operator's namespace, with loopback and the operator's address, but without a route out."""
+    """Create the operator's namespace, with loopback and the operator's address, but with no route out of the namespace."""
     name = world.netns(OPERATOR)
     wires.make_namespace(name)
     wires.ip([f"addr replace {OPERATOR_ADDRESS}/32 dev lo"], name)
 
 
 def apply_vcn(world: World, plan: VcnPlan) -> None:
-    """Make the VCN match the plan, whatever it was before; hosts stay connected.
+    """Make a VCN match its plan, whatever state the VCN was in before; hosts stay connected.
 
     Raises:
-        RuntimeError: iproute2 or nft refused; the error has their message.
+        RuntimeError: iproute2 or nft refused; the error has the program's message.
     """
     with wires.locked(world, "network"):
         number = _number(world, plan.id)
@@ -114,13 +114,13 @@ def _number(world: World, vcn_id: str) -> int:
 
 
 def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
-    """Connect the router to the Internet; set the addresses that the router answers for, and the operator's routes to it."""
+    """Connect the router to the Internet; set the router's own addresses and the operator's routes to the router."""
     operator, far = world.netns(OPERATOR), f"v{plan.id}"
     if f"{far}@" not in wires.call(["ip", "-n", operator, "-o", "link", "show"]):
         wires.ip([f"link add {UPLINK} netns {router} mtu {wires.MTU} type veth peer name {far} netns {operator}"])
     publics = set(plan.public_ips.values()) | {nat_address}
     answered = publics | _gateways(plan.subnets) | {plan.resolver}
-    # These are set every time, because a crash may have left the cable without settings.
+    # Addresses and routes are set every time, because a crash may have left the cable without settings.
     wires.ip(
         [
             f"link set {UPLINK} mtu {wires.MTU} group {wires.CABLES} up",
@@ -136,7 +136,7 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         ],
         operator,
     )
-    # The router must not answer the operator's ARP queries for all addresses, as proxy ARP on a default route would.
+    # The router must not answer the operator's ARP queries for all addresses, but proxy ARP with a default route would do that.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
@@ -160,12 +160,15 @@ def _name_service(world: World, plan: VcnPlan, router: str) -> None:
 
 
 def _quietly(argv: list[str]) -> list[str]:
-    """Return the command with its output detached from this process's, so that no reader of our output waits for it to exit."""
+    """Return the command with its output detached from this process's output.
+
+    Otherwise, a program that reads this process's output would wait until the command exits.
+    """
     return ["sh", "-c", 'exec "$@" </dev/null >/dev/null 2>&1', "sh", *argv]
 
 
 def load_vcn(world: World, vcn_id: str) -> VcnPlan:
-    """Return the plan that was last applied under that id.
+    """Return the plan that was last applied under this id.
 
     Raises:
         KeyError: there is no such VCN.
@@ -204,7 +207,7 @@ def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
 
 
 def ensure_vcn(world: World, vcn_id: str) -> str:
-    """Return the router's namespace; it is rebuilt from its record after a restart of the machine."""
+    """Return the namespace of a VCN's router; if a restart of the machine removed it, rebuild it from the VCN's record."""
     router = router_namespace(world, vcn_id)
     plan = load_vcn(world, vcn_id)
     if router.removeprefix(world.netns("")) not in wires.namespaces(world) or not wires.pids(router):
@@ -213,14 +216,14 @@ def ensure_vcn(world: World, vcn_id: str) -> str:
 
 
 def delete_vcn(world: World, vcn_id: str) -> None:
-    """Delete the router, its cable, its rules and its name service; hosts must have been stopped before; idempotent."""
+    """Delete a VCN's router with its cable, rules and name service, after the VCN's hosts have been stopped; idempotent."""
     with wires.locked(world, "network"):
         wires.remove_namespace(router_namespace(world, vcn_id))
         (world.path / "vcns" / f"{vcn_id}.json").unlink(missing_ok=True)
 
 
 def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
-    """Create a fabric with at least that many rails: a bridge for each, so that rails are separate; idempotent."""
+    """Create a fabric with at least `rails` rails: one bridge for each rail, so that the rails are separate; idempotent."""
     with wires.locked(world, "network"):
         record = world.folder("fabrics") / f"{fabric_id}.json"
         write_whole(record, json.dumps({"id": fabric_id, "rails": rails}))
@@ -236,7 +239,7 @@ def apply_fabric(world: World, fabric_id: str, rails: int) -> None:
 
 
 def guard_fabric(world: World, fabric_id: str, pairs: Iterable[tuple[str, str]] | None) -> None:
-    """Allow traffic on a fabric only from the first to the second host of each pair; None allows all."""
+    """Allow traffic on a fabric only from the first to the second host of each pair; None allows all traffic."""
     with wires.locked(world, "network"):
         wires.call([*wires.inside(fabric_namespace(world, fabric_id)), "nft", "-f", "-"], render_fabric(pairs))
 

@@ -131,7 +131,7 @@ def _side(judge: SubnetPlan | GroupPlan, direction: str, bit: int) -> list[str]:
 def _ways_out(subnet: SubnetPlan) -> list[str]:
     """Return a chain that drops packets for which the subnet has no route; the longest prefix wins.
 
-    A route to an internet gateway is only for hosts with a public address; replies do not leave through any other gateway.
+    A route to an internet gateway is only for hosts with a public address. A route to any other gateway carries no replies.
     """
     lines = [f"chain out_{subnet.id} {{"]
     for route in sorted(subnet.routes, key=lambda one: -ip_network(one.destination).prefixlen):
@@ -162,7 +162,7 @@ def _word(address: str) -> str:
 
 
 def _judged(plan: VcnPlan, which: str, direction: str) -> str:
-    """Return the jump to the rules of an address: its groups if the VCN has groups, else its subnet."""
+    """Return the jump to an address's rules: the rules of its groups if the VCN has groups, else the rules of its subnet."""
     if plan.groups is None:
         return _by_subnet(plan, which, direction)
     jumps = ", ".join(f"{one} : jump {direction}_{_word(one)}" for one in _addresses(plan.groups))
@@ -181,10 +181,10 @@ def _set(name: str, members: Iterable[str], flags: str = "") -> str:
 
 
 def render(plan: VcnPlan, nat_address: str) -> str:
-    """Return the whole ruleset of a VCN's router; loading it replaces the previous one in one step.
+    """Return the whole ruleset of a VCN's router; loading the ruleset replaces the previous ruleset in one step.
 
-    A connection's mark records which sides allowed it statefully: 1 the source's egress, 2 the destination's ingress. A
-    packet's mark collects the decisions of its two sides; it passes only if both allow it.
+    A connection's mark records which stateful rules allowed the connection: 1 the source's egress rules, 2 the destination's
+    ingress rules. A packet's mark has the same two bits; the packet passes only if both bits are set.
     """
     nat = [
         f"  ip saddr {one.cidr} ip daddr {route.destination} snat to {nat_address}"
@@ -220,7 +220,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet has no rules here, so packets from and to it get the mark of that side without a check.
+            # The Internet has no rules here, so packets from and to the Internet get that side's mark without a check.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',

@@ -1,7 +1,8 @@
-"""The vendors' own services: their addresses and names, and for each cloud the process that serves them.
+"""The vendors' own services: the services' addresses and names, and for each cloud the process that runs its services.
 
-A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to it. Its process holds
-a lock while it listens. That lock shows whether the process runs; a pid would not, because another program may have it by now.
+A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to traffic with it. A
+service's process holds a lock while it listens. The lock shows whether the process runs; a pid would not show this, because
+another program may have the same pid by now.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ class Service:
     Attributes:
         cloud: name of the cloud.
         address: address of the services.
-        names: their full names, in lower case.
-        program: command that starts their process, the interpreter first; the process calls `listening` once it listens.
+        names: full names of the services, in lower case.
+        program: command that starts the services' process, with the interpreter first; the process calls `listening` once it
+            listens.
         scale: divisor of line rates, for hosts that the process boots.
     """
 
@@ -45,7 +47,7 @@ class Service:
 
 
 def announce(world: World, service: Service) -> None:
-    """Make the services' names, and those announced before, resolvable in every VCN; `start` starts the process."""
+    """Make the services' names, and all names announced earlier, resolvable in every VCN; only `start` starts the process."""
     record = world.folder(_FOLDER) / f"{service.cloud}.json"
     with wires.locked(world, "services"):
         names = announced(world, service.cloud).names if record.exists() else ()
@@ -113,7 +115,7 @@ def _runs(world: World, cloud: str) -> bool:
 
 @contextmanager
 def listening(world: World, cloud: str) -> Iterator[None]:
-    """Mark this process as the one that listens for a cloud's services, as long as the block runs."""
+    """Mark this process as the process that listens for a cloud's services, as long as the block runs."""
     with _lock(world, cloud).open("r+" if _lock(world, cloud).exists() else "w+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.truncate()

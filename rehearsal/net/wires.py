@@ -55,7 +55,7 @@ def call(argv: Sequence[str], given: str | None = None, seconds: float = 60) -> 
 
 
 def ip(lines: Iterable[str], namespace: str | None = None) -> None:
-    """Run lines of iproute2 in one process, in a namespace if one is given; the first failure raises an error."""
+    """Run lines of iproute2 in one process, in a namespace if `namespace` is set; the first failure raises an error."""
     text = "".join(f"{line}\n" for line in lines)
     if text:
         call(["ip", *(["-n", namespace] if namespace else []), "-batch", "-"], text)
@@ -76,7 +76,7 @@ def tc(lines: Iterable[str], namespace: str) -> None:
 
 
 def inside(namespace: str) -> list[str]:
-    """Return the start of a command that runs in a network namespace but keeps its other namespaces.
+    """Return the start of a command that runs in a network namespace but keeps the caller's other namespaces.
 
     `ip netns exec` would also create a mount namespace, whose mounts no other process sees.
     """
@@ -91,7 +91,7 @@ def namespaces(world: World) -> list[str]:
 
 
 def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
-    """Create a network namespace with loopback up and the rehearsal's settings; an existing one is kept."""
+    """Create a network namespace with loopback up and the rehearsal's settings; an existing namespace stays as it is."""
     if Path("/run/netns", name).exists():
         if _alive(name):
             return
@@ -104,7 +104,7 @@ def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
 
 
 def _alive(name: str) -> bool:
-    """Return whether a namespace is mounted on that name, which otherwise is a plain file."""
+    """Return whether a namespace is mounted on this name; if not, the name is a plain file."""
     return Path("/run/netns", name).stat().st_dev == Path("/proc/self/ns/net").stat().st_dev
 
 
@@ -126,8 +126,8 @@ def pids(name: str) -> list[int]:
 def remove_namespace(name: str, seconds: float = 20) -> None:
     """Kill every process in a namespace, then delete the namespace with its cables; idempotent.
 
-    Processes are found by their namespace, so no process outside can be killed, and records that a crash left behind or did not
-    write do no harm.
+    Processes are found by their namespace, so no process outside can be killed. It does no harm if a crash left records behind
+    or kept them from being written.
 
     Raises:
         RuntimeError: a process still exists after the time limit.
@@ -142,7 +142,8 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
         time.sleep(0.02)
     held = Path("/run/netns", name)
     if held.exists():
-        # The kernel deletes a namespace later, and until then the far ends of its cables would keep their names.
+        # After `ip netns del`, the kernel deletes a namespace with a delay. Until then, the far ends of its cables would keep
+        # their names, so the cables are deleted first.
         subprocess.run(["ip", "-n", name, "link", "del", "group", str(CABLES)], capture_output=True, check=False)
         subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
         held.unlink(missing_ok=True)
@@ -173,7 +174,7 @@ def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> l
     """Return the lines of tc that shape a device to a rate, and its packets to the MAC addresses in `slow` to lower rates."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
-        # First the old shaper is replaced: a class cannot be added to another queueing discipline.
+        # First the old shaper is replaced, because a class cannot be added to a queueing discipline of another kind.
         f"qdisc replace dev {device} root {tbf(rate_bits_per_s)}",
         f"qdisc replace dev {device} root handle 1: htb default 2",
         f"class replace dev {device} parent 1: classid 1:1 htb {whole}",
@@ -189,7 +190,7 @@ def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> l
 
 
 def shaper_of_marked(device: str, rate_bits_per_s: int, service: int) -> list[str]:
-    """Return the lines of tc that shape only packets with a type of service to a rate."""
+    """Return the lines of tc that shape packets with one type of service to a rate, and no other packets."""
     part = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     return [
         f"qdisc replace dev {device} root handle 1: htb",

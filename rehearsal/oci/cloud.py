@@ -15,7 +15,7 @@ _VCN = "oci:Core/vcn:Vcn"
 
 
 class Cloud(cloud.Cloud):
-    """The OCI of one world."""
+    """The stand-in for OCI in one world."""
 
     name = "oci"
     kinds = KINDS
@@ -29,7 +29,7 @@ class Cloud(cloud.Cloud):
 
     def render(self, vcn_id: object) -> None:
         """Make a VCN's network in the world match the database."""
-        # One process at a time, so that an older state of a VCN never replaces a newer one.
+        # Only one process at a time renders, so that an older state of a VCN never replaces a newer state.
         with self.rendering, wires.locked(self.world, "render"):
             record = self.store.read().find(vcn_id, _VCN)
             if record is not None:

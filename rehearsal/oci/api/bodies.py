@@ -34,7 +34,7 @@ def _object(value: object, path: str) -> Mapping[str, Any]:
 
 
 def _of(kind: type, value: Mapping[str, Any], name: str, path: str = "") -> Any:
-    """Return a required property of this type."""
+    """Return a property that is required and must be of the type `kind`."""
     found = value.get(name)
     if found is None:
         raise _refused(f"Missing {path}{name}", "MissingParameter")
@@ -53,10 +53,10 @@ def _tags(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def created_network(body: object) -> dict[str, Any]:
-    """Return CreateClusterNetworkDetails.
+    """Return CreateClusterNetworkDetails in the provider's form.
 
     Raises:
-        ServiceError: a required property is missing or of another type, or a pool's size is less than 1.
+        ServiceError: a required property is missing or of the wrong type, or a pool's size is less than 1.
     """
     asked = _object(body, "")
     made: dict[str, Any] = {"compartmentId": _of(str, asked, "compartmentId"), **_tags(asked)}
@@ -79,10 +79,10 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by the pool's OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size under the pool's OCID.
 
     Raises:
-        ServiceError: a required property is missing or of another type.
+        ServiceError: a required property is missing or of the wrong type.
     """
     asked = _object(body, "")
     pools = [_object(one, "instancePools") for one in _of(list, asked, "instancePools")] if "instancePools" in asked else []
@@ -94,7 +94,7 @@ def detached_instance(body: object) -> Detached:
     """Return DetachInstancePoolInstanceDetails.
 
     Raises:
-        ServiceError: a required property is missing or of another type.
+        ServiceError: a required property is missing or of the wrong type.
     """
     asked = _object(body, "")
     instance = _of(str, asked, "instanceId")

@@ -1,4 +1,4 @@
-"""The supported operations of the Core Services and Work Requests APIs, each with its method and path.
+"""The supported operations of the Core Services and Work Requests APIs, each with its HTTP method and path.
 
 Source: oci-python-sdk 2.189, core/compute_management_client.py, core/compute_client.py, core/virtual_network_client.py and
 work_requests/work_request_client.py: paths, required arguments, and which answers have a work request.
@@ -60,7 +60,7 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise the same service error if a compartment does not exist or the operation is not allowed in it.
+        """Raise a service error, the same in both cases, if a compartment does not exist or does not allow the operation.
 
         Raises:
             ServiceError: no policy allows the operation, or there is no such compartment.
@@ -70,7 +70,7 @@ class Core:
             raise _unknown(compartment)
 
     def _listed(self, call: Call) -> Database:
-        """Return all existing resources, after checking that the instance may list those of the requested compartment."""
+        """Return all existing resources, after checking that the instance may list the compartment's resources."""
         self.permit(call, _needed(call, "compartmentId"))
         self._networks.lost()
         return self._cloud.store.read()
@@ -218,7 +218,7 @@ def _chosen(found: Iterable[Mapping[str, Any]], call: Call, *names: str) -> list
 
 _OCID = r"(ocid1\.[^/]+)"
 _Work = Callable[..., Answer]
-#: Method, path after the API's version, operation, and the function that performs the operation.
+#: HTTP method, path after the API's version, operation, and the function that performs the operation.
 ROUTES: tuple[tuple[str, re.Pattern[str], str, _Work], ...] = tuple(
     (method, re.compile(path), operation, work)
     for method, path, operation, work in (

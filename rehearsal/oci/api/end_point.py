@@ -1,4 +1,4 @@
-"""The API's address, and the start of its process."""
+"""The address of the rehearsed OCI API, and the start of the API's process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def announce(world: World) -> None:
 
 
 def start(world: World) -> None:
-    """Start the process unless it is running.
+    """Start the API's process unless it is running.
 
     Raises:
         RuntimeError: the process does not start.

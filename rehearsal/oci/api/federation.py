@@ -1,7 +1,7 @@
 """The federation service: issues a security token for a certificate, and returns a token's key and instance.
 
 Source: oci-python-sdk 2.189, auth/federation_client.py (request and answer), auth/security_token_container.py (claims). A token
-is a JWT; its own signature is HMAC here, because only this service ever checks it.
+is a JWT; it is signed with HMAC here, because only this service ever checks the signature.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Session:
 
 
 class Federation:
-    """The service of one world; its secret is lost when the process exits, which invalidates every token."""
+    """The federation service of one world; its secret is lost when the process exits, which invalidates every token."""
 
     def __init__(self, world: World) -> None:
         self._world, self._secret = world, secrets.token_bytes(32)

@@ -1,7 +1,7 @@
-"""Issues and verifies certificates of instances, by which the federation service identifies them.
+"""Issues and verifies the certificates by which the federation service identifies instances.
 
-A program: `python -m rehearsal.oci.api.identity HOST_ID` writes a host's identity, which the host's metadata service serves,
-and starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
+This is a program: `python -m rehearsal.oci.api.identity HOST_ID` writes a host's identity, which the host's metadata service
+serves, and starts the API. Sources: oci-python-sdk 2.189, auth/auth_utils.py (the tenancy is in the subject) and
 auth/certificate_retriever.py; "Calling Services from an Instance" (certificates and keys are rotated several times a day).
 """
 
@@ -49,7 +49,8 @@ def _signed(
 
 
 def _name(common: str, *units: str) -> x509.Name:
-    # The vendor's names are longer than the 64 characters that X.520 allows; the vendor's SDK ignores the same warning.
+    # The vendor's names are longer than the 64 characters that X.520 allows. The warning about this is ignored, as in the
+    # vendor's SDK.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, common, _validate=False)]
@@ -57,7 +58,7 @@ def _name(common: str, *units: str) -> x509.Name:
 
 
 def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RSAPrivateKey]:
-    """Return the root certificate, the intermediate certificate and its key; create them if they do not exist."""
+    """Return the root certificate, the intermediate certificate and the latter's key; create all three if they do not exist."""
     folder = world.folder(_FOLDER)
     kept = folder / "authority.pem"
     with wires.locked(world, "identities"):
@@ -77,7 +78,7 @@ def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RS
 
 
 def issue(world: World, instance: Record) -> dict[str, str]:
-    """Return a new certificate and key of an instance, and the intermediate certificate, by file name in the metadata."""
+    """Return an instance's new certificate and key and the intermediate certificate, under their file names in the metadata."""
     _, between, authority = _authority(world)
     key = _new_key()
     units = ("opc-certtype:instance", f"opc-compartment:{instance.inputs['compartmentId']}")
@@ -94,7 +95,7 @@ def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificat
     """Return the instance that a certificate names, after checking that this tenancy's authority signed it.
 
     Raises:
-        ValueError: another authority signed the certificate, or it is not valid now.
+        ValueError: another authority signed the certificate, or the certificate is not valid now.
     """
     root, _, _ = _authority(world)
     now = datetime.now(UTC)

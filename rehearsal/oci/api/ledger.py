@@ -1,6 +1,7 @@
-"""State of the service besides existing resources: work requests, terminated resources and used retry tokens.
+"""State of the API service apart from existing resources: work requests, terminated resources and used retry tokens.
 
-Only this process has this state, so it is lost when the process ends. The vendor lists terminated resources for about a day.
+Only this process has this state, so the state is lost when the process ends. The vendor lists terminated resources for about a
+day.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ class WorkRequest:
     """One asynchronous operation on one resource.
 
     Attributes:
-        operation: the API's operation that started it; reading the work request needs the same permissions.
+        operation: the API operation that started the work request; reading the work request needs this operation's permissions.
         resource: OCID of its resource.
         entity: kind of that resource.
         action: the change of the resource: CREATED, UPDATED or DELETED.

@@ -1,7 +1,7 @@
 """Cluster networks as the API creates, resizes and terminates them: the answer comes at once, the effect later.
 
-If its launch fails, a network ends as TERMINATED (oci-hpc issue 6), without machines and with the reason in its work request.
-Only the fault `capacity` with `partial` leaves the machines that were launched (oci-hpc issue 37).
+A network whose launch fails ends as TERMINATED (oci-hpc issue 6), without machines; its work request has the reason. Only the
+fault `capacity` with `partial` leaves the machines that were launched (oci-hpc issue 37).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
-#: Slurm refuses a node that booted before it was requested, and compares the times rounded up to whole seconds. No real machine
-#: boots in less time than this.
+#: Slurm refuses a node that booted before Slurm requested the node, and compares the two times rounded up to whole seconds. No
+#: real machine boots in less than this time.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another operation is running."
@@ -48,7 +48,7 @@ class Networks:
         self._guard, self._turns = threading.Lock(), dict[str, threading.Lock]()
 
     def create(self, inputs: Mapping[str, Any], token: str) -> tuple[Record, WorkRequest | None]:
-        """Start to create a cluster network; return it and its work request.
+        """Start to create a cluster network; return its record and its work request.
 
         If an earlier request with the same token has created the network, the work request is None.
 
@@ -76,7 +76,7 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Start to change a network's tags and its pool's size; if the pool has the requested size, no operation starts.
+        """Start to change a network's tags and its pool's size; if the pool already has that size, no operation starts.
 
         The vendor's answer has no work request. The requested size stays recorded even if the pool could not reach it.
 
@@ -142,7 +142,8 @@ class Networks:
     def detach(self, pool: str, instance: str, *, shrink: bool, end: bool) -> WorkRequest:
         """Start to remove an instance from its pool.
 
-        With `shrink`, the pool gets smaller, else it starts a replacement. With `end`, the removed instance is terminated.
+        With `shrink`, the pool gets smaller; otherwise, the pool starts a replacement. With `end`, the removed instance is
+        terminated.
 
         Raises:
             ServiceError: there is no such pool, or no such instance in it.
@@ -164,7 +165,7 @@ class Networks:
         return request
 
     def end_instance(self, record: Record) -> WorkRequest:
-        """Start to terminate one instance; in the rehearsal, its pool does not replace it."""
+        """Start to terminate one instance; in the rehearsal, the instance's pool does not replace the instance."""
         with self._cloud.store.change() as database:
             mine = database.records[record.id]
             mine.state, mine.worker = "TERMINATING", self._cloud.process

@@ -1,4 +1,4 @@
-"""Handles one request, from its signature to its answer."""
+"""Handles one request to the rehearsed OCI API, from the check of its signature to its answer."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOKENS = "/v1/x509"
 _UNAUTHENTICATED = Problem(
     "", "The required information to complete authentication was not provided or was incorrect.", 401, "NotAuthenticated"
 )
-#: The service tells neither which of the two causes applies nor which resource is meant.
+#: Message of a refusal that has one of two causes; like the vendor's message, it tells neither the cause nor the resource.
 _NOT_FOUND = "Authorization failed or requested resource not found."
 
 
