@@ -40,10 +40,10 @@ class Place:
     """The location of an instance.
 
     Attributes:
-        subnet: OCID of its primary VNIC's subnet.
+        subnet: OCID of the subnet of the instance's primary VNIC.
         domain: the availability domain.
-        index: launch index in its pool; -1 if the instance is in no pool.
-        fabric: short id of its cluster network's fabric, if it is in a cluster network.
+        index: the instance's launch index in its pool; -1 if the instance is in no pool.
+        fabric: short id of the fabric of the instance's cluster network; None if the instance is in no cluster network.
     """
 
     subnet: str
@@ -60,7 +60,7 @@ def place(database: Database, record: Record, where: Place) -> None:
     """
     subnet = database.records[where.subnet]
     vnic = record.inputs.get("createVnicDetails") or {}
-    # Public by default unless the subnet forbids it: Subnet.prohibitPublicIpOnVnic.
+    # By default, an instance gets a public address unless its subnet forbids this: Subnet.prohibitPublicIpOnVnic.
     wants_public = str(vnic.get("assignPublicIp", not private(subnet.inputs))).lower() == "true"
     address = vnic.get("privateIp") or free_private_ip(database, subnet)
     public = free_public(database) if wants_public else None
@@ -154,7 +154,7 @@ def _has_topology(cloud: ResourceCloud) -> bool:
 
 
 def _search_domain(database: Database, subnet: Record) -> str:
-    """Return the domain of a host's full name: the subnet's, else the search domain in the DHCP options, else ""."""
+    """Return the domain of a host's full name: the subnet's domain, else the search domain in the DHCP options, else ""."""
     options = database.find(subnet.inputs.get("dhcpOptionsId"), DHCP_OPTIONS)
     wished = [str(one["searchDomainNames"][0]) for one in _options(options) if one["type"] == "SearchDomain"]
     return str(next(iter([*filter(None, [subnet.computed.get("subnetDomainName")]), *wished]), ""))

@@ -21,7 +21,7 @@ def matches(text: str, condition: re.Pattern[str]) -> bool:
 def holds(text: str, variables: Mapping[str, str]) -> bool:
     """Return whether a text that `matches` accepts is true for `variables`, whose names are in lower case.
 
-    A condition whose variable is missing is false, whatever it compares: "if the variable is not applicable to the
+    A condition whose variable is missing is false, even with `!=` or `not in`: "if the variable is not applicable to the
     incoming request, the condition evaluates the request as false" (Policy Syntax, "Conditions").
     """
     grouped = _GROUPED.fullmatch(text)
@@ -38,7 +38,7 @@ def _true(text: str, variables: Mapping[str, str]) -> bool:
         return False
     sign, given = " ".join(found["sign"].lower().split()), found["value"]
     if not sign:
-        return True  # only a tag is named: any value matches
+        return True  # the condition names only a tag, so any value matches
     wanted = _parts(given.strip().removeprefix("(").removesuffix(")")) if sign.endswith("in") else [given]
     equal = any(_equal(value, one.strip()) for one in wanted)
     return equal if sign in {"=", "in"} else not equal

@@ -1,4 +1,4 @@
-"""VCNs, gateways and DHCP options: the service's refusals, the default resources that it adds, and the effects."""
+"""VCNs, gateways and DHCP options: the service's refusals, the default resources that the service adds, and the effects."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Vcn(Kind):
 
 
 class Gateway(InVcn):
-    """A gateway; a VCN has at most one of each type."""
+    """A gateway of a type that a VCN can have at most once."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:
@@ -160,7 +160,7 @@ class NatGateway(Gateway):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
-        # The network builder gives each VCN a number and writes it to the VCN's file; the NAT gateway's address ends with it.
+        # The network builder gives each VCN a number, writes it to the VCN's file, and ends the NAT gateway's address with it.
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())

@@ -25,13 +25,13 @@ _SERVICE = "oci:Core/serviceGateway:ServiceGateway"
 _TARGETS = (_INTERNET, "oci:Core/natGateway:NatGateway", _SERVICE)
 _SERVICE_NAMES = {short for _, short in SERVICES.values()}
 _MOST_LISTS = 5  # docs.oracle.com/iaas/Content/General/Concepts/servicelimits.htm: security lists per subnet
-_MOST_RULES = 200  # the same page: ingress or egress rules per list, and rules per route table
+_MOST_RULES = 200  # servicelimits.htm, too: ingress or egress rules per list, and rules per route table
 _NARROWEST = 30
 _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a subnet forbids public addresses, by the newer or the older name of the property."""
+    """Return whether a subnet forbids public addresses; the property has a newer and an older name."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 
@@ -234,7 +234,7 @@ def _span(path: str, span: object) -> Iterator[Problem]:
 
 
 def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
-    """Return whether the other side is one of the vendor's services; None while the type is unknown."""
+    """Return whether a rule's peer is one of the vendor's services; None while the type of the peer is unknown."""
     kind = rule.get(name)
     return None if isinstance(kind, Unknown) else kind == "SERVICE_CIDR_BLOCK"
 

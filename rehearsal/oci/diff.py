@@ -12,7 +12,7 @@ from rehearsal.plugin.sdk import Field
 
 _INSTANCE = "oci:Core/instance:Instance"
 
-# The documentation marks all metadata as updatable, but these keys cannot change after launch: "Both the 'user_data'
+# The documentation marks all metadata as updatable, but two keys cannot change after launch: "Both the 'user_data'
 # and 'ssh_authorized_keys' fields cannot be changed after an instance has launched" (UpdateInstanceDetails.metadata).
 _LAUNCH_METADATA = ("user_data", "ssh_authorized_keys")
 

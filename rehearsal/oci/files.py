@@ -23,16 +23,16 @@ from rehearsal.plugin.resource_cloud import ResourceCloud
 from rehearsal.plugin.store import Database, Record
 from rehearsal.plugin.wire import each, known
 
-#: "Configuring VCN Security Rules for File Storage".
+#: The ports on the vendor's page "Configuring VCN Security Rules for File Storage".
 PORTS = storage.Ports((111, 2048, 2049, 2050), (111, 2048))
 FILE_SYSTEM = "oci:FileStorage/fileSystem:FileSystem"
 MOUNT_TARGET = "oci:FileStorage/mountTarget:MountTarget"
 EXPORT = "oci:FileStorage/export:Export"
 
 # docs.oracle.com/iaas/Content/File/Tasks/change-mt-performance.htm: mount targets per availability domain, by Gb/s, unless
-# the tenancy has asked for more.
+# the tenancy has a higher limit.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
-_ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two to come up and one to fail over
+_ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two addresses to start, and one for failover
 #: Storage in GB that the price of a high-performance mount target includes.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
@@ -63,7 +63,7 @@ class Served(Kind):
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Assign a record's addresses and store its location; return the addresses, first the one that clients use."""
+        """Assign a record's addresses and store its location; return the addresses; clients use the first address."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")
@@ -99,7 +99,7 @@ class FileSystem(Served):
 
 
 class MountTarget(Served):
-    """A mount target: addresses in a subnet, and the exports that are reachable there."""
+    """A mount target: addresses in a subnet, and the exports that are reachable at these addresses."""
 
     token, noun, service, ready = MOUNT_TARGET, "mounttarget", "File Storage Mount Target", "ACTIVE"
     create, update, delete = "CreateMountTarget", "UpdateMountTarget", "DeleteMountTarget"
@@ -178,7 +178,7 @@ class Export(Kind):
         yield from self._options(asked)
 
     def _beside(self, other: Record, system: Record | None, path: str | None) -> Iterator[Problem]:
-        """Yield the conflicts of an export with another export of its export set."""
+        """Yield the conflicts of an export with another export of the same export set."""
         if path is not None and _contains(path, other.inputs["path"]):
             yield Problem("path", f"path {path} and {other.inputs['path']} of {other.id} overlap.", 409, "Conflict")
         if system is not None and other.inputs["fileSystemId"] == system.id:

@@ -19,7 +19,7 @@ _RULES = """*filter
 -A INPUT -j REJECT --reject-with icmp-host-prohibited
 COMMIT
 """
-#: The NCCL version in OCI's images. No page of the vendor states it; this is the rehearsal's choice.
+#: The NCCL version in OCI's images. No page of the vendor states this version; the rehearsal chose it.
 NCCL = "2.18.5"
 
 
@@ -73,7 +73,7 @@ def image(name: str) -> Image:
         agent=agent,
         nccl=NCCL,
         lustre=nccl,
-        # OCI's DHCP options name the VCN's domain before the subnet's.
+        # OCI's DHCP options name the VCN's domain before the subnet's domain.
         parent_domain=True,
         own_texts=_texts(family, release, mpi) | (_modules(family) if gpu else {}),
         own_links=_links(family, nccl=nccl),
@@ -96,7 +96,7 @@ def _driver_only() -> Image:
         pretty="Oracle Linux Server 9.6",
         commands={**plain.commands, "nvidia-smi": "nvidia-smi"},
         real=("modprobe",),
-        # This folder gets the same links and mpirun as any image's MPI, but no image family looks for MPI in it.
+        # This folder gets the same links and mpirun as the MPI folder of other images, but no image looks for MPI here.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")
         | _modules("ol")
@@ -127,7 +127,7 @@ MODULES = "/run/rehearsal/modules"
 
 
 def _modules(family: etc_files.Family) -> dict[str, tuple[str, int]]:
-    """Return the files for the module that the GPU driver installs; only Ubuntu's images load it at boot.
+    """Return the files for the module that the GPU driver installs; only Ubuntu's images load the module at boot.
 
     Source: oci-hpc-images 9263b5f: nvidia_driver/tasks/install-ubuntu-cuda-repo.yml, lines 87-91.
     """

@@ -1,4 +1,4 @@
-"""Dynamic groups and policies: the grammar of their statements. `permissions` evaluates them."""
+"""Dynamic groups and policies: the grammar of rules and statements. The module `permissions` evaluates rules and statements."""
 
 from __future__ import annotations
 

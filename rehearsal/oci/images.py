@@ -1,4 +1,4 @@
-"""Images, their operating systems, and the compatible shapes of each."""
+"""Images, their operating systems, and the compatible shapes of each image."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ class Image:
     """One image of the vendor's list.
 
     Attributes:
-        name: the host builder's name for it (`ol7-gpu`).
+        name: the host builder's name for the image (`ol7-gpu`).
         family: the operating system's family (`ol7`), which decides device names.
-        size_gib: size of its root file system; a boot volume must not be smaller.
-        listing: OCID of the image's Marketplace listing, whose version is `display_name`; empty if it needs no subscription.
-        gpu: whether it has the NVIDIA driver and, except for `ol9-driver`, CUDA, OFED and the RDMA tools.
+        size_gib: size of the image's root file system; a boot volume must not be smaller.
+        listing: OCID of the image's Marketplace listing, whose version is `display_name`; empty if no subscription is needed.
+        gpu: whether the image has the NVIDIA driver and, except for `ol9-driver`, CUDA, OFED and the RDMA tools.
     """
 
     name: str
@@ -47,7 +47,8 @@ class Image:
             return True
         if not self.gpu or "AMD" in shape.gpu:
             return False
-        # Oracle Linux 7 images support shapes up to the A100 generation; no page documents its device names on later shapes.
+        # Oracle Linux 7 images support shapes up to the A100 generation; no page documents this system's device names on later
+        # shapes.
         return self.family != "ol7" or shape.front_ol7_name is not None
 
 
@@ -61,7 +62,8 @@ _IMAGES = (
     Image("ol7-gpu", "Oracle Linux", "7.9", "Oracle-Linux-7.9-Gen2-GPU-2022.08.29-0", 50, gpu=True),
     Image("ol8-gpu", "Oracle Linux", "8.10", "Oracle-Linux-8.10-Gen2-GPU-2025.05.19-0", 50, gpu=True),
     Image("ol9-gpu", "Oracle Linux", "9.5", "Oracle-Linux-9.5-Gen2-GPU-2025.05.19-0", 50, gpu=True),
-    # With only the driver: https://docs.oracle.com/en-us/iaas/images/oracle-linux-9x/oracle-linux-9-6-gen2-gpu-2025-10-23-0.htm
+    # This image has the driver, but no CUDA, OFED or RDMA tools:
+    # https://docs.oracle.com/en-us/iaas/images/oracle-linux-9x/oracle-linux-9-6-gen2-gpu-2025-10-23-0.htm
     Image("ol9-driver", "Oracle Linux", "9.6", "Oracle-Linux-9.6-Gen2-GPU-2025.10.23-0", 50, gpu=True),
     Image("ubuntu2204-gpu", "Canonical Ubuntu", "22.04", "Canonical-Ubuntu-22.04-GPU-2025.05.20-0", 50, gpu=True),
     Image("ol7", "Oracle Linux", "7.9", "Oracle-Linux-7.9-2024.05.31-0", 47, gpu=False),

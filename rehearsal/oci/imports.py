@@ -1,7 +1,7 @@
-"""Images that are imported from Object Storage, and the shapes that are added to them.
+"""Images that are imported from Object Storage, and the shapes that are added to these images.
 
-Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. The existing objects are those in
-oci-hpc b5285a68, documentation/Prerequisites.md.
+Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. Object
+Storage has the objects that oci-hpc b5285a68, documentation/Prerequisites.md, names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from rehearsal.plugin.store import Database, Record
 IMAGE = "oci:Core/image:Image"
 ADDED = "oci:Core/shapeManagement:ShapeManagement"
 
-#: Names of the vendor's x86 image objects with NVIDIA's driver; the groups match the operating system.
+#: URLs of the vendor's x86 images with NVIDIA's driver; the groups `ol` and `ubuntu` match the operating system's version.
 _OBJECT = re.compile(
     r"https://objectstorage\.ca-montreal-1\.oraclecloud\.com/p/[A-Za-z0-9_-]{64}/n/idxzjcdglx2s/b/images/o/"
     r"(?P<name>(?:Oracle-Linux-(?P<ol>8\.10|9\.7)-2026\.02\.28-0-RHCK"
@@ -34,7 +34,7 @@ _SIZE_GIB = 50
 
 @dataclass(frozen=True)
 class Imported(Image):
-    """A custom image in a compartment; it supports x86 VM shapes and all shapes that were added to it."""
+    """A custom image in a compartment; the image supports x86 VM shapes and all shapes that were added to it."""
 
     ocid: str = ""
     added: frozenset[str] = frozenset()

@@ -2,8 +2,9 @@
 
 Sources: "Getting Instance Metadata" (gettingmetadata.htm), keys of /opc/v2/instance and /opc/v2/vnics with their example
 values. For /opc/v2/host: oci-hpc-oke, "Using RDMA network locality" (rdmaTopologyData, on bare metal with GPUs in a tenancy
-with a capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). The placement of hosts is invented: in
-the order of their launch, every two hosts of a cluster network share a local block and a rack, and every eight a network block.
+with a capacity topology), and oci-dr-hpc-v2, "Host Metadata Support" (the other keys). The location of hosts is invented: in
+the order of their launch, every two hosts of a cluster network share a local block and a rack, and every eight hosts share a
+network block.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ _RACK, _BLOCK = 2, 8
 
 
 def metadata(database: Database, record: Record, cidr: str, *, topology: bool = True) -> dict[str, str]:
-    """Return the documents of an instance by path; the text at `legacy` says whether version 1 is served.
+    """Return an instance's metadata documents under their paths; the text at `legacy` says whether version 1 is served.
 
-    `topology`: whether the tenancy has a capacity topology.
+    `topology` says whether the tenancy has a capacity topology.
     """
     inputs, own = record.inputs, record.computed
     name, hostname = record.outputs()["displayName"], record.private["hostname"]

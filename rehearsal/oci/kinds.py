@@ -1,4 +1,4 @@
-"""Base class of this cloud's resource types."""
+"""Base class of OCI's resource types."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ __all__ = ["Asked", "Kind"]
 
 
 class Kind(kinds.Kind):
-    """One of this cloud's resource types."""
+    """One of OCI's resource types."""
 
-    #: Whether the type's resources have a display name, which the service generates if none is given.
+    #: Whether the type's resources have a display name, which the service generates if the inputs have no name.
     named = True
 
     @override

@@ -1,4 +1,4 @@
-"""The service's refusals of launch details: an instance's, or those in an instance configuration."""
+"""The service's refusals of launch details, which are an instance's own or are part of an instance configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KEY_FIELDS = 2
 
 @dataclass(frozen=True)
 class Details:
-    """Launch details: an instance's, or those in an instance configuration.
+    """Launch details, which are an instance's own or are part of an instance configuration.
 
     Attributes:
         asked: the request with these details.
@@ -234,7 +234,7 @@ def used(database: Database, quota: str, domain: str) -> float:
 
 
 def over_limit(database: Database, shape: Shape, domain: str, more: float) -> str | None:
-    """Return the service's message if `more` of a shape's quota would exceed the limit, or None."""
+    """Return the service's message if `more` units of a shape's quota would exceed the limit, or None."""
     have, most = used(database, shape.quota, domain), limit(shape.quota)
     if have + more <= most:
         return None

@@ -33,7 +33,7 @@ def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
     """
     name = token.rpartition(":")[2]
     found = LOOKUPS[token](args, database)
-    # A few data sources have the resource's own OCID as their id; the others get an arbitrary id.
+    # The result of a few data sources has the resource's OCID as its id; every other result gets an arbitrary id.
     return {"id": f"{name}-{REGION}", **args, **found}
 
 
@@ -308,7 +308,7 @@ def _vnic(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def _addresses_of(record: Record) -> list[tuple[str, bool]]:
-    """Return the private addresses of an instance or a file system's server, and whether each is its VNIC's primary one."""
+    """Return the private addresses of an instance or a file system's server; a flag marks the primary address of a VNIC."""
     if record.token == INSTANCE:
         return [(record.computed["privateIp"], True)]
     return [(address, at == 0) for at, address in enumerate(record.private.get("addresses", ()))]

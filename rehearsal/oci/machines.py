@@ -1,4 +1,4 @@
-"""A shape's hardware and the details of its image, in the host builder's form."""
+"""A shape's hardware and the details of a host's image, in the host builder's form."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from rehearsal.host.spec import HostSpec, Rail
 from rehearsal.oci.shapes import GIGA, GPU_BUSES, Shape, front_name, rail_names
 
-#: The agent's plugins that give the rails their names and addresses.
+#: Plugins of the Oracle Cloud Agent that give the rails their names and addresses.
 RDMA_PLUGINS = ("Compute HPC RDMA Auto-Configuration", "Compute HPC RDMA Authentication")
 
 

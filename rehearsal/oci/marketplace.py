@@ -49,7 +49,7 @@ class _OfVersion(Kind):
 
 
 class Agreement(_OfVersion):
-    """The terms of one version, signed by the service; the service returns them but stores nothing."""
+    """The terms of one version of a listing; the service signs and returns the terms but stores nothing."""
 
     token, noun, service = AGREEMENT, "agreement", "Core App Catalog Listing Resource Version Agreement"
     create, delete = "GetAppCatalogListingAgreements", "GetAppCatalogListingAgreements"
@@ -66,7 +66,7 @@ class Agreement(_OfVersion):
 
 
 class Subscription(_OfVersion):
-    """A compartment's permission to launch one version."""
+    """A compartment's permission to launch instances from one version of a listing."""
 
     token, noun, service = SUBSCRIPTION, "subscription", "Core App Catalog Subscription"
     create, delete = "CreateAppCatalogSubscription", "DeleteAppCatalogSubscription"
