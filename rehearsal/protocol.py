@@ -1,4 +1,4 @@
-"""What every program that serves the engine needs: a fast start, and the signals that stop it."""
+"""Helps every program that serves the engine to start fast, and to stop on a signal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def start_fast() -> None:
 class StopSignals:
     """Catches SIGINT and SIGTERM from now on, and lets the caller wait for them.
 
-    A threading.Event that the handler sets would not do: if a signal arrives while this thread holds the Event's lock, the
+    A threading.Event that the handler sets would not work: if a signal arrives while this thread holds the Event's lock, the
     handler waits for that lock forever.
     """
 

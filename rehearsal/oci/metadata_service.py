@@ -17,7 +17,7 @@ CHECKOUT = Path(__file__).parents[2]
 if __name__ == "__main__":
     sys.path.insert(0, str(CHECKOUT))
 
-from rehearsal.host.metadata_server import (  # noqa: E402 - the path to it is set just above
+from rehearsal.host.metadata_server import (  # noqa: E402 - the path to this package is set just above
     NOT_ALLOWED,
     NOT_FOUND,
     OK,
@@ -32,7 +32,7 @@ _MAKE_S = 120
 
 
 class Service:
-    """The service of one host."""
+    """The metadata service of one host."""
 
     def __init__(self, world: Path, host_id: str) -> None:
         self._world, self._host = world, host_id
@@ -64,7 +64,7 @@ class Service:
         return OK, found[steps[0]]
 
     def _make(self) -> None:
-        """Issue an identity for this host, with the Python interpreter that runs the services.
+        """Issue an identity for this host in a separate process, which uses the Python interpreter of the cloud's services.
 
         Raises:
             OSError: the identity could not be issued.

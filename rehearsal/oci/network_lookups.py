@@ -1,4 +1,4 @@
-"""Data sources of subnets, route tables, security lists, and exports of file systems."""
+"""Data sources that return subnets, route tables, security lists, and exports of file systems."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def new_ocid(noun: str) -> str:
 
 
 def sibling_ocid(ocid: str, noun: str) -> str:
-    """Return the OCID of a resource that is created and deleted together with another (an instance's VNIC or boot volume)."""
+    """Return the OCID of a resource that lives as long as the resource `ocid` (an instance's VNIC or boot volume)."""
     return ".".join(["ocid1", noun, *ocid.split(".")[2:]])
 
 

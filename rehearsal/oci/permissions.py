@@ -15,7 +15,7 @@ from rehearsal.plugin.store import Database, Record
 
 _VERBS = ("inspect", "read", "use", "manage")
 
-#: Resource type -> for each of _VERBS, the permissions that the verb adds to those of the verb before.
+#: Resource type -> for each verb of _VERBS, the permissions that the verb adds to the permissions of the previous verb.
 _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     "instances": ("INSTANCE_INSPECT", "INSTANCE_READ", "", "INSTANCE_CREATE INSTANCE_DELETE"),
     "instance-images": ("", "INSTANCE_IMAGE_READ", "", ""),
@@ -36,7 +36,8 @@ _TYPES: Mapping[str, tuple[str, str, str, str]] = {
     "volume-attachments": ("", "", "", "VOLUME_ATTACHMENT_DELETE"),
     "work-requests": ("WORKREQUEST_INSPECT", "", "", ""),
 }
-#: Aggregate type -> its individual types, and the permissions that it adds to theirs, by verb.
+#: Aggregate type -> its individual types, and the permissions that the aggregate type adds to those of the individual types,
+#: by verb.
 _FAMILIES: Mapping[str, tuple[tuple[str, ...], tuple[str, str, str, str]]] = {
     "instance-family": (
         ("instances", "instance-images"),
@@ -72,7 +73,7 @@ NEEDED: Mapping[str, frozenset[str]] = {
 def allowed(database: Database, instance: Record, operation: str, compartment: str, needed: str = "") -> bool:
     """Return whether an instance may perform an operation in a compartment.
 
-    If `needed` names another operation, that operation's permissions are required instead.
+    If `needed` names another operation, the permissions of that other operation are required instead of those of `operation`.
     """
     variables = {
         "request.operation": operation,
@@ -98,7 +99,7 @@ def _statements(database: Database, instance: Record, compartment: str) -> Itera
         for statement in policy.inputs["statements"]:
             found = STATEMENT.fullmatch(statement)
             if found is None:
-                continue  # stored before the grammar was fully checked
+                continue  # the policy was stored before the grammar was fully checked
             subject = found["subject"].lower()
             who = (found["who"] or "").lower()
             mine = who == "dynamic-group" and groups & {one.lower() for one in named(found["names"])}
@@ -131,7 +132,7 @@ def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> boo
 
 
 def _permissions(verb: str, kind: str) -> set[str]:
-    """Return the permissions of a verb on a resource type, or those that a statement lists in braces."""
+    """Return the permissions of a verb on a resource type, or the permissions that a statement lists in braces."""
     if verb.startswith("{"):
         return {one.strip().upper() for one in verb.strip("{} ").split(",")}
     rows: list[tuple[str, str, str, str]] = []

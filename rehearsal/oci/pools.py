@@ -62,7 +62,7 @@ class InstanceConfiguration(Kind):
 
     @override
     def in_use(self, record: Record, holder: Record, kind: kinds.Kind) -> Problem:
-        # The service's own message: oci-hpc issue 11.
+        # This is the service's own message: oci-hpc issue 11.
         return Problem(
             "", f"The Instance Configuration {record.id} is associated to one or more Instance Pools.", 409, "Conflict"
         )
@@ -168,8 +168,9 @@ class ClusterNetwork(Kind):
             )
 
     def detach(self, cloud: ResourceCloud, pool: str, instance: str, *, smaller: bool) -> None:
-        """Detach and terminate one instance of a pool; with `smaller`, the pool shrinks, else it launches a new instance.
+        """Detach and terminate one instance of a pool.
 
+        With `smaller`, the pool shrinks; otherwise, the pool launches a new instance.
         Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true; isDecrementSize is `smaller`.
 
         Raises:
@@ -251,7 +252,7 @@ class ClusterNetwork(Kind):
 
     @override
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the network's own dependencies; the subnet is a dependency of its instances' VNICs."""
+        """Yield the cluster network's own dependencies; the subnet is a dependency of the instances' VNICs."""
         return (one for one in references(record.inputs["instancePools"]) if one.startswith("ocid1."))
 
     @override

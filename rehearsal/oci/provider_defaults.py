@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: Type -> path of a property -> its value.
+#: Type -> path of a property -> the property's default value.
 DEFAULTS: Mapping[str, Mapping[str, str | int | bool]] = {
     # core_internet_gateway_resource.go
     "oci:Core/internetGateway:InternetGateway": {"enabled": True},
-    # core_security_list_resource.go: -1 means every code; the provider does not send it.
+    # core_security_list_resource.go: -1 means every ICMP code; the provider does not send -1.
     "oci:Core/securityList:SecurityList": {
         "egressSecurityRules[].icmpOptions.code": -1,
         "ingressSecurityRules[].icmpOptions.code": -1,

@@ -1,4 +1,4 @@
-"""All resource types of this cloud."""
+"""All resource types of the rehearsed OCI."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The vendor's enumerations, patterns and ranges, and what the rehearsal does not support.
+"""Values that the vendor accepts (enumerations, patterns, ranges), and properties that the rehearsal does not support.
 
 Enumerations that name a model are from the vendor's Python SDK (PyPI `oci` 2.189.0); a test compares them with the SDK if that
 package is installed.
@@ -211,7 +211,7 @@ NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
 
 
 def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
-    """Yield a problem for each value that these tables refuse; unknown values pass."""
+    """Yield a problem for each value that RULES or NOT_PLAYED refuses; unknown values pass."""
     for pattern, rule in RULES.get(token, {}).items():
         for path, value in each(inputs, pattern):
             allowed = rule.refuses(value)

@@ -1,8 +1,8 @@
 """Shapes: GPUs, rails with their names, disks, quotas, and the availability domains that offer each shape.
 
-RDMA ports, rates, HCA numbers, memory and disk counts are those of oracle-quickstart/oci-hpc 3.1.0
+RDMA ports, rates, HCA numbers, memory and disk counts are from oracle-quickstart/oci-hpc 3.1.0
 (playbooks/roles/nhc/templates/oci.nhc.conf.j2, samples/gpu/*.sbatch, roles/healthchecks); disk sizes, OCPUs, quota
-names and flexible ranges are those of the vendor's page "Compute Shapes"
+names and flexible ranges are from the vendor's page "Compute Shapes"
 (docs.oracle.com/iaas/Content/Compute/References/computeshapes.htm).
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as on BM.GPU4.8 (seed 000's transcript); other shapes get the same buses.
+#: PCI buses of eight GPUs, as on BM.GPU4.8 (transcript of Oracle Japan's tutorial, seed 000); other shapes get the same buses.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]

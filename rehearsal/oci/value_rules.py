@@ -1,4 +1,4 @@
-"""Rules for one value: one of a list, a pattern, a range."""
+"""Rules that one value must satisfy: a list of accepted values, a pattern, or a range."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class OneOf:
 
     Attributes:
         values: accepted values.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK, with `core` as the default package; None if only the documentation has them.
+        model: `PACKAGE:MODEL.PREFIX` in that SDK (default package: `core`); None if only the documentation has the values.
     """
 
     values: tuple[str, ...]
@@ -26,7 +26,7 @@ class OneOf:
 
 @dataclass(frozen=True)
 class Matches:
-    """A pattern for a whole string, with its description in words."""
+    """A pattern that a whole string must match, and a description of the pattern in words."""
 
     pattern: str
     words: str

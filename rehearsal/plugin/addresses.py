@@ -1,4 +1,4 @@
-"""CIDRs and free public addresses, for all clouds."""
+"""Parses CIDRs and finds free public addresses, for all clouds."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def misfits(
         here = f"{path}.{name}" if path else name
         if name in allowed:
             yield from _misfit(value, allowed[name].type, problem, here)
-        elif not name.startswith("__"):  # the engine's own fields
+        elif not name.startswith("__"):  # names that begin with __ are the engine's own fields
             close = difflib.get_close_matches(name, allowed, n=1)
             hint = f"did you mean {close[0]!r}?" if close else f"allowed properties: {', '.join(sorted(allowed))}."
             yield problem(here, f"{here} is not a property of {known.name}; {hint}")

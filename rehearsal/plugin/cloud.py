@@ -1,7 +1,7 @@
 """Creates, changes and deletes resources for the engine, and survives a crash at any moment.
 
-Every request writes a record, marked with this process, before it has an effect. The process that starts next finishes the work
-of a dead process, because a vendor also continues a request whose caller has died. So a resource that a crashed engine was
+Before a request has an effect, it writes a record that is marked with this process. The process that starts next finishes the
+work of a dead process, because a vendor also continues a request whose caller has died. So a resource that a crashed engine was
 creating remains, is billed, blocks the deletion of its dependencies, and exists beside the resource that the next request
 creates.
 """
@@ -122,7 +122,7 @@ class Cloud(ABC):
         """Delete a resource and wait until it is gone, up to `timeout_s` (0: no limit); do nothing if the resource is missing.
 
         Raises:
-            ServiceError: the service refused, such as because another resource depends on this one.
+            ServiceError: the service refused, for example because another resource depends on this resource.
             RequestTimeoutError: the service did not answer, or the deletion did not finish in time.
         """
         found = self.store.read().records.get(resource_id)
@@ -154,7 +154,7 @@ class Cloud(ABC):
         """Finish the work of dead processes, and stop hosts without a record."""
         database = self.store.read()
         broken = [record for record in database.records.values() if record.worker and not alive(record.worker)]
-        # A pool member (a resource without a URN) in state PROVISIONING is removed; its pool creates another one.
+        # A pool member (a resource without a URN) in state PROVISIONING is removed; its pool creates another member.
         for record in sorted(broken, key=lambda record: bool(record.urn)):
             if record.state == "TERMINATING" or (record.state == "PROVISIONING" and not record.urn):
                 self._remove(record.id)
@@ -197,7 +197,7 @@ class Cloud(ABC):
         return replace(record, worker=self.process)
 
     def remove(self, resource_id: str) -> None:
-        """Remove a resource that is part of a larger one; idempotent."""
+        """Remove a resource that is part of a larger resource; idempotent."""
         self._remove(resource_id)
 
     def _finish(self, record: Record) -> None:
@@ -237,7 +237,8 @@ class Cloud(ABC):
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
         """Yield a refusal for each resource that blocks the deletion of a record because it depends on the record.
 
-        The record's children, resources that are being deleted, and resources of types whose `holds` is false do not block it.
+        These do not block the deletion: the record's children, resources that are being deleted, and resources of types whose
+        `holds` is false.
         """
         for other in database.records.values():
             kind = self.kinds[other.token]

@@ -1,4 +1,4 @@
-"""Refusals by a service; each cloud words them as its vendor does."""
+"""Refusals and failures of requests; each cloud uses the wording of its vendor."""
 
 from __future__ import annotations
 

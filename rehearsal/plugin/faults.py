@@ -28,13 +28,13 @@ class Faults:
         self._throttled = throttled
 
     def before(self, service: str, operation: str, stale: Problem | None = None, attempts: int = _ATTEMPTS) -> None:
-        """Apply the faults of a request, which the vendor's provider attempts up to `attempts` times; return once one succeeds.
+        """Apply the faults of a request, which the provider attempts up to `attempts` times; return once an attempt succeeds.
 
         `stale` is the service's error for a resource that was created a moment ago and that the service does not know yet.
 
         Raises:
-            ServiceError: no attempt succeeded, and the last one was throttled or answered with `stale`.
-            RequestTimeoutError: no attempt succeeded, and the last one timed out.
+            ServiceError: no attempt succeeded, and the last attempt was throttled or answered with `stale`.
+            RequestTimeoutError: no attempt succeeded, and the last attempt timed out.
         """
         for attempt in range(attempts):
             throttled = self._strikes("throttle", operation)
@@ -71,11 +71,11 @@ class Faults:
         return self.lacking(launched + 1, domain) is None
 
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
-        """Return and count the fault that leaves a domain without capacity for `size` hosts at once; None if there is none."""
+        """Return and count the fault that leaves a domain without capacity for `size` hosts at once; None if no fault does."""
         return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
 
     def _short(self, launched: int, domain: str) -> list[Mapping[str, Any]]:
-        """Return the faults that leave no capacity after `launched` hosts; a fault that has a domain applies only to it."""
+        """Return the faults that leave no capacity after `launched` hosts; a fault that has a domain applies only there."""
         found = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
         return [fault for fault in found if fault.get("domain", domain) == domain]
 

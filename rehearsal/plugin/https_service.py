@@ -23,7 +23,7 @@ from rehearsal.net import services
 from rehearsal.world.world import World
 
 _LONGEST_BYTES = 4 << 20
-#: No vendor keeps an idle connection open for longer.
+#: An idle connection is closed after this long; no vendor keeps one open for longer.
 _PATIENCE_S = 60
 
 
@@ -140,7 +140,7 @@ def _handler(answer: Callable[[Request], Answer]) -> type[BaseHTTPRequestHandler
 
         do_GET = do_POST = do_PUT = do_DELETE = _do  # noqa: N815 - http.server looks for these names
 
-        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class's name for it
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class uses this name
             """Do not log requests; unexpected errors are written to standard error."""
 
     return Handler

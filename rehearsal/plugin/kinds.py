@@ -35,7 +35,7 @@ class Asked:
         return known_at(self.inputs, path)
 
     def neighbours(self, token: str, **inputs: object) -> list[Record]:
-        """Return the other live records of a type with these inputs."""
+        """Return the live records of a type with these inputs, without the record of this resource itself."""
         return [
             record
             for record in self.database.of(token, **inputs)
@@ -113,7 +113,7 @@ class Kind(ABC):
         return shown
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the names by which other resources may depend on a resource, as `needs` yields them."""
+        """Return the names by which other resources may refer to a resource, as `needs` yields them."""
         return frozenset({record.id})
 
     def needs(self, record: Record) -> Iterator[str]:

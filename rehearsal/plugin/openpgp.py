@@ -1,4 +1,4 @@
-"""Detached OpenPGP signatures of rehearsed repositories; each key is derived from the name of its owner.
+"""Makes detached OpenPGP signatures for rehearsed repositories; each key is derived from the name of its owner.
 
 Formats: RFC 4880, sections 4.2, 5.2.3 to 5.5.2 and 6; for Ed25519, draft-ietf-openpgp-rfc4880bis-10, section 13.3. The keys
 protect nothing, because anybody with this file can sign with them.

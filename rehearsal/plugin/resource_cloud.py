@@ -1,4 +1,4 @@
-"""The cloud's interface for resource types, so that these need not import the cloud."""
+"""The cloud's interface for resource types, so that their modules need not import the cloud's module."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ResourceCloud(Protocol):
         """Return a copy of the record that is marked with this process."""
 
     def remove(self, resource_id: str) -> None:
-        """Remove a resource that is part of a larger one; idempotent."""
+        """Remove a resource that is part of a larger resource; idempotent."""
 
     def working(self, record: Record) -> AbstractContextManager[None]:
         """Create a part of a larger resource: the part becomes ready when the block ends, or is removed if the block raises."""

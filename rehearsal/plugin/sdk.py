@@ -96,7 +96,7 @@ class Sdk:
         )
 
     def _kept(self) -> Path:
-        """Return the file with the results for the installed SDK; a separate process reads a new SDK."""
+        """Return the file with the results for the installed SDK; if it is missing, a separate process reads the SDK first."""
         asked = json.dumps({"cloud": self._cloud, "modules": dict(self._modules)})
         package = f"pulumi_{self._cloud}"
         told = f"{metadata.version(package)} {asked} {_READER.read_text()}"

@@ -1,4 +1,4 @@
-"""Pulumi's provider protocol for a stand-in cloud."""
+"""Implements Pulumi's provider protocol for a stand-in cloud."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _PARENT_POLL_S = 0.5
 
 
 class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
-    """The protocol's methods, in the order of its definition; each cloud adds its vendor's part."""
+    """The methods of the protocol, in the order of the protocol's definition; each cloud adds its vendor's part."""
 
-    #: Version of the vendor's provider that this one replaces.
+    #: Version of the vendor's provider that this provider replaces.
     version = ""
     sdk: Sdk
     problem: type[Problem] = Problem

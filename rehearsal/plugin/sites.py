@@ -1,4 +1,4 @@
-"""Serve the vendors' sites until killed; rehearsal.host.sites starts this program."""
+"""Serve the vendors' web sites until killed; rehearsal.host.sites starts this program."""
 
 from __future__ import annotations
 

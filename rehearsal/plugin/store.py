@@ -38,8 +38,8 @@ class Record:
         inputs: the requested properties.
         computed: properties that the service adds if they were not requested; with the inputs, they are the resource's outputs.
         private: data that only this cloud needs.
-        parent: the id of the resource that it belongs to and is deleted with, or None.
-        worker: the process that is creating, changing or deleting it, or "".
+        parent: the id of the larger resource that this resource belongs to and is deleted with, or None.
+        worker: the process that is creating, changing or deleting this resource, or "".
     """
 
     id: str
@@ -72,7 +72,7 @@ class Database:
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """Return the record with that id; None if there is none, or if it is being deleted or has another type."""
+        """Return the record with that id; None if there is no such record, or it is being deleted, or is not a `token`."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None

@@ -75,7 +75,7 @@ class World:
         return Path("/run") / f"bb{self.tag}-agent"
 
     def folder(self, *parts: str) -> Path:
-        """Return a folder below the world's own; create it if it does not exist."""
+        """Return a folder below the world's folder; create it if it does not exist."""
         made = self.path.joinpath(*parts)
         made.mkdir(parents=True, exist_ok=True)
         return made
