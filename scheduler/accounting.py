@@ -1,4 +1,4 @@
-"""Slurm's database on the controller: slurmdbd logs in to MariaDB through the local socket, so there is no password."""
+"""Settings of Slurm's database on the controller: slurmdbd logs in to MariaDB over a local socket, without a password."""
 
 from typing import Any, Dict
 
@@ -19,7 +19,7 @@ def settings(cluster: Cluster) -> Dict[str, str]:
     """Return the database settings for slurm.conf. Jobs of users without an association are recorded, too."""
     return {
         "AccountingStorageType": "accounting_storage/slurmdbd",
-        # The address and not the name of the controller, because sacct on a node queries the database, too.
+        # This is the controller's address and not its name, because sacct on a node queries the database, too.
         "AccountingStorageHost": cluster.controller_address,
         "AccountingStorageTRES": "gres/gpu",
         "JobAcctGatherType": "jobacct_gather/cgroup" if cluster.cgroups else "jobacct_gather/linux",

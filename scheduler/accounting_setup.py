@@ -19,7 +19,7 @@ _TIMEOUT_S = 60
 
 
 def set_up(given: Dict[str, Any]) -> None:
-    """Set up the database by the document of `scheduler.accounting.document`."""
+    """Set up the database as the document from `scheduler.accounting.document` describes."""
     client = next((name for name in ("mariadb", "mysql") if shutil.which(name)), "")
     for program, package in ((client, "mariadb-server"), ("slurmdbd", "slurmdbd"), ("sacctmgr", "slurm-client")):
         if not shutil.which(program):
@@ -55,7 +55,7 @@ def _mariadb(text: str, client: str) -> None:
         done = commands.run([client, "--batch"], accounting.statements())
         if not done.returncode:
             return
-        if b"'unix_socket' is not loaded" in done.stdout:  # before 10.4, such as on Oracle Linux 8
+        if b"'unix_socket' is not loaded" in done.stdout:  # MariaDB before 10.4, such as on Oracle Linux 8
             commands.run([client, "--batch"], "install soname 'auth_socket';\n")
         if time.monotonic() > end:
             sys.exit(f"MariaDB did not create Slurm's database within {_TIMEOUT_S} s: {commands.last(done)}")

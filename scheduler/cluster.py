@@ -1,8 +1,8 @@
 """The description of a Slurm cluster as plain data: queues, node sets, nodes, power saving.
 
-A node set (ParallelCluster: compute resource) has nodes of one kind: static ones, whose address is known, and dynamic ones,
-which Slurm starts when a job needs them, or keeps always on. Dynamic nodes have names before their machines exist:
-QUEUE-dy-SET-1 and so on.
+All nodes of a node set (ParallelCluster: compute resource) have the same hardware. Static nodes exist, so their addresses are
+known. Slurm starts a dynamic node when a job needs the node, or keeps the node always on. Dynamic nodes have names before their
+machines exist: QUEUE-dy-SET-1 and so on.
 """
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
@@ -55,7 +55,8 @@ class Node(NamedTuple):
         name: its name in Slurm.
         hostname: its own host name.
         address: the address at which other machines reach it.
-        place: its place according to the cloud, from the widest part to the narrowest; empty if the cloud does not report it.
+        place: the machine's place in the network, as the cloud's names of the network's parts, from the widest part to the
+            narrowest; empty if the cloud does not report the place.
     """
 
     name: str
@@ -65,12 +66,12 @@ class Node(NamedTuple):
 
 
 class NodeSet(NamedTuple):
-    """Nodes of one kind in a queue.
+    """Nodes with the same hardware in one queue.
 
     Attributes:
         name: unique in its queue.
         static: nodes that always run.
-        dynamic: how many more nodes Slurm may start.
+        dynamic: how many nodes Slurm may start in addition to the static nodes.
         always_on: how many of the dynamic nodes, counted from number 1, always run: Slurm does not power them down.
         features: features that jobs may select with --constraint.
     """
@@ -83,7 +84,7 @@ class NodeSet(NamedTuple):
     always_on: int = 0
 
     def split(self, queue: str) -> Tuple[List[str], List[str]]:
-        """Return the names of dynamic nodes that always run, and of the others."""
+        """Return the names of the dynamic nodes that always run, and the names of the other dynamic nodes."""
         names = dynamic_names(queue, self.name, self.dynamic)
         return names[: self.always_on], names[self.always_on :]
 

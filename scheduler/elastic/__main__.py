@@ -1,7 +1,8 @@
-"""`resume`, `suspend` and `resume-failed` record Slurm's requests, `reconcile` carries them out, `sweep` deletes all machines.
+"""Runs one of the controller's programs for dynamic nodes; the first argument names the program.
 
-`entry-tests` runs the tests that machines must pass before they become nodes. `identity CLOUD` and `install` first set up this
-machine as the controller.
+`identity CLOUD` and then `install` set up this machine as the controller, before any other program runs. `resume`, `suspend`
+and `resume-failed` record Slurm's requests, and `reconcile` carries these requests out. `entry-tests` runs the tests that
+machines must pass before they become nodes. `sweep` terminates all machines.
 """
 
 import json
@@ -19,7 +20,7 @@ from scheduler.elastic.work import CLOSED, Work
 from scheduler.programs import RUN_TIMEOUT_S
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
-#: A run of `reconcile` that takes longer than its own time limit is killed well before this (s).
+#: How long `sweep` waits for a run of `reconcile` (s); systemd kills that run at its own time limit, which is earlier.
 _RUN_ENDS_S = RUN_TIMEOUT_S + 60
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
 

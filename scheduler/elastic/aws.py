@@ -1,8 +1,8 @@
 """EC2 with the permissions of the controller's role: RunInstances from a launch template, Describe calls, TerminateInstances.
 
-It uses the Query API over HTTPS with Signature Version 4, without an SDK: Debian's and the vendors' images have boto3 in any
-version or not at all, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM User
-Guide, "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
+This module uses the Query API over HTTPS with Signature Version 4, without an SDK: Debian's and the vendors' images have boto3
+in any version or not at all, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM
+User Guide, "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
 """
 
 import calendar
@@ -101,7 +101,7 @@ class Aws(Cloud):
             asked["NextToken"] = following
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return the network nodes above each machine; EC2 has none for some types and for machines that do not run yet."""
+        """Return the network nodes above each machine; EC2 has none for some types and for machines that start."""
         del ask
         found = {}
         for at in range(0, len(machines), _TOPOLOGY_IDS):
@@ -124,8 +124,8 @@ class Aws(Cloud):
         return {key: whys[one["block"]] for key, one in sets.items() if whys.get(one.get("block", ""))}
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
-        """Terminate machines. Ids that EC2 does not know any more are left out, because one of them fails the whole call."""
-        del wanted  # no other machine ends with these
+        """Terminate machines. Ids that EC2 does not know any more are left out, because one such id fails the whole call."""
+        del wanted  # on EC2, the call terminates no machine except these
         left = list(ids)
         while left:
             try:
@@ -221,7 +221,7 @@ def _machine(one: ET.Element) -> Machine:
 
 
 def _closed(one: ET.Element, now: float) -> str:
-    """Return why no machine can start in a Capacity Block; empty if one can."""
+    """Return why no machine can start in a Capacity Block; empty if machines can start."""
     its, state = _text(one, "capacityReservationId"), _text(one, "state")
     if state == "scheduled":
         return f"Capacity Block {its} begins at {_text(one, 'startDate')}"

@@ -32,10 +32,10 @@ class Launch(NamedTuple):
         size: how many machines are wanted.
         least: how many must start; if the cloud cannot start that many, it starts none.
         spec: what the cloud needs to start a machine of the set, from the controller's settings.
-        zone: where to start them, one of `Cloud.zones`.
+        zone: where to start the machines, one of `Cloud.zones`.
         beside: token of an earlier launch, whose network the machines join; empty for a network of their own. Machines that
-            join are tagged with the earlier token. If that network has no machines any more, they get a new one and their own
-            token.
+            join are tagged with the earlier token. If that network has no machines any more, the machines of this launch get a
+            new network and are tagged with this launch's token.
     """
 
     token: str
@@ -54,9 +54,9 @@ class Machine(NamedTuple):
         id: the cloud's id of the machine.
         token: the launch that it is tagged with.
         address: private IPv4 address; empty while it has none.
-        ended: whether it was terminated or is about to be. On AWS also whether it has stopped or is about to; on OCI a stopped
-            machine counts as running.
-        why: the cloud's reason for its last change of state; empty if the cloud gives none.
+        ended: whether it was terminated or is about to be. On AWS also whether it has stopped or is about to stop; on OCI a
+            stopped machine counts as running.
+        why: the cloud's reason for the machine's last change of state; empty if the cloud gives none.
         stopped: whether it has ended, but still has to be terminated: a stopped machine keeps its volumes and its address.
     """
 
@@ -69,7 +69,7 @@ class Machine(NamedTuple):
 
     @property
     def costs(self) -> bool:
-        """Whether it must still be terminated."""
+        """Whether the machine must still be terminated."""
         return self.stopped or not self.ended
 
 
@@ -79,7 +79,7 @@ class Listing(NamedTuple):
     Attributes:
         machines: the cluster's dynamic machines.
         failed: why a launch failed, by token.
-        starting: launches by token that the cloud has accepted, and of which it lists no machine yet.
+        starting: tokens of the launches that the cloud has accepted, but of which it lists no machine yet.
     """
 
     machines: Sequence[Machine]
@@ -87,7 +87,7 @@ class Listing(NamedTuple):
     starting: Sequence[str] = ()
 
 
-#: Runs a Python program on machines, in parallel, as the login user -> its output by machine id, where it succeeded.
+#: Runs a Python program on machines, in parallel, as the login user -> the output by id of each machine on which it succeeded.
 Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
 
 
@@ -106,11 +106,12 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start the machines of a launch, at least `least` or none; return their ids, or none if only `listing` returns them.
+        """Start the machines of a launch, at least `least` or none; return their ids, or no ids if only `listing` does.
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.
-            CapacityError, CloudError: this call started nothing; an earlier call with the same token may have.
+            CapacityError, CloudError: this call started nothing; an earlier call with the same token may have
+                started machines.
         """
         raise NotImplementedError
 
@@ -119,7 +120,7 @@ class Cloud:
         raise NotImplementedError
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return where machines are in the network, by id: names of its parts, from the widest to the narrowest.
+        """Return where machines are in the network, by machine id: names of the network's parts, the widest first.
 
         The more names two machines have in common, counted from the first, the nearer they are. Machines whose place the cloud
         does not know yet are left out.
@@ -130,7 +131,7 @@ class Cloud:
         raise NotImplementedError
 
     def closed(self, sets: Dict[str, Dict[str, Any]]) -> Dict[str, str]:
-        """Return why a set cannot start machines now, by the set's key; sets that can are left out.
+        """Return why a set cannot start machines now, by the set's key; sets that can start machines are left out.
 
         Only capacity that was bought for a fixed time is checked, not whether capacity is free. A reason must not change from
         one minute to the next: it may contain a date, but not the remaining time.
@@ -147,7 +148,8 @@ class Cloud:
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines; it is no error if some are terminated already.
 
-        `wanted` are tokens of launches that still have nodes: machines of theirs that are not in `ids` must start and run on.
+        `wanted` are tokens of launches that still have nodes. Machines of these launches that are not in `ids` must start and
+        keep running.
 
         Raises:
             CloudError: some of the machines have not been terminated.

@@ -1,4 +1,4 @@
-"""Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, again after every change.
+"""Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, once more after every change.
 
 `identity` comes first, because machines are launched with the controller's public key; `install` comes once machines can be
 launched.
@@ -70,9 +70,10 @@ def install(text: str, own: str) -> None:
     """Write the contents of the JSON `text` (`files` and `units` by name, `settings`, `shared`), and start the daemons.
 
     Args:
-        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own. If given,
-            `logins` has id and address of each login node beside this machine, by name; `accounting` is the result of
-            `scheduler.accounting.document`, and `users` the argument of `scheduler.users.controller_setup`.
+        text: see `scheduler.elastic.settings` for `settings`; `shared` is a folder that the login user will own.
+            `logins`, `accounting` and `users` are optional: `logins` has id and address of each login node except this machine,
+            by name; `accounting` is the result of `scheduler.accounting.document`; `users` is the argument of
+            `scheduler.users.controller_setup.set_up`.
         own: path of this zipapp.
     """
     given = json.loads(text)
@@ -89,7 +90,7 @@ def install(text: str, own: str) -> None:
     os.makedirs(given["shared"], mode=0o755, exist_ok=True)
     node_setup.give(given["shared"], given["settings"]["join"]["user"])
     closed = os.path.join(settings.FOLDER, work.CLOSED)
-    if os.path.exists(closed):  # an unfinished destroy
+    if os.path.exists(closed):  # left by an unfinished destroy
         os.unlink(closed)
     if places.NAME in given["files"]:
         # Include the places of running machines: without them the file would change, and Slurm would be restarted.
@@ -97,7 +98,7 @@ def install(text: str, own: str) -> None:
         given["files"][places.NAME] = places.conf(settings.load().sets, state)
     node = dict(_PLACES, key="", files=given["files"])
     if given.get("accounting"):
-        node_setup.set_up(dict(node, units={}))  # munge first, because the database needs it; slurmctld needs the database
+        node_setup.set_up(dict(node, units={}))  # starts munge, which the database needs; slurmctld needs the database
         accounting_setup.set_up(given["accounting"])
     node_setup.set_up(dict(node, units=given["units"]))
     if given.get("users"):
@@ -106,7 +107,7 @@ def install(text: str, own: str) -> None:
         why = join.login_node(given["settings"]["join"], machine, address, given["files"])
         if why:
             sys.exit(f"no job can be submitted on {name} at {address}, which the controller could not set up: {why}")
-    # Last: an installation that fails starts no machine.
+    # The timers start last, so that an installation that fails starts no machine.
     _start_timers()
 
 

@@ -1,6 +1,6 @@
 """The entry test, which new machines must pass to become nodes: it measures a launch's machines in pairs, over their rails.
 
-slurmd does not run on them yet, so no job can start there; the job that waits for them stays in CONFIGURING. A test takes
+slurmd does not run on new machines yet, so no job can start there; a job that waits for them stays in CONFIGURING. A test takes
 minutes, so `reconcile` only asks for it and reads its outcome. `all_due`, which a separate timer starts, runs the tests; it
 repeats a test that a reboot interrupted.
 """
@@ -18,7 +18,8 @@ from scheduler.elastic.settings import LaunchSet, Settings
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How long `reconcile` waits for an outcome beyond the test's own time limit: a test starts only after its timer and SSH.
+#: How much longer than the test's own time limit `reconcile` waits for an outcome: before a test starts, its timer must fire
+#: and SSH must connect.
 GRACE_S = 60
 _POLL_S = 0.5
 #: Name of the folder with the tests, beside the spool folder.
@@ -77,7 +78,7 @@ class Desk:
         for name in os.listdir(self._folder):
             # A file that the other program is still writing has a name that begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
-                with contextlib.suppress(FileNotFoundError):  # the other program has just renamed it; the next run deletes it
+                with contextlib.suppress(FileNotFoundError):  # the other program just renamed the file; the next run deletes it
                     os.unlink(os.path.join(self._folder, name))
 
     def _write(self, name: str, value: Any) -> None:
@@ -136,7 +137,7 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
     """Let the machines that passed join, and terminate the others; `sinfo -R` shows why.
 
     If one machine of a job has not passed, all machines of the job are terminated. If the test could not be run, or did not end
-    in time, all machines of the launch are terminated, and those of its job.
+    in time, all machines of the launch and all machines of its job are terminated.
     """
     limit_s = _set(work, batch).entry_timeout_s
     if found is None:
@@ -163,12 +164,12 @@ def _conclude(work: Work, found: Optional[Outcome], batch: Batch) -> None:
 
 
 def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Outcome]) -> None:
-    """Run every test that is due, all at once, because each has its own machines; return when none is left."""
+    """Run every test that is due, all at once, because each test has its own machines; return when no test is left."""
     running: Dict[str, threading.Thread] = {}
 
     def test(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> None:
         outcome = run(token, node_set, machines)
-        if any(token == one for one, _, _ in desk.due()):  # otherwise its launch no longer exists
+        if any(token == one for one, _, _ in desk.due()):  # otherwise the test's launch no longer exists
             desk.answer(token, outcome)
 
     while True:
@@ -185,8 +186,8 @@ def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Ou
 def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]], Outcome]:
     """Return a function (token, set, machines) that runs a test from the first machine, as the login user.
 
-    The machines log in to each other with the controller's key. The key stays in an SSH agent here, which is forwarded while
-    the test runs.
+    The machines log in to each other with the controller's key. The key stays in an SSH agent on the controller, which is
+    forwarded while the test runs.
     """
 
     def run(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:

@@ -14,7 +14,7 @@ class Answer(NamedTuple):
     headers: Dict[str, str] = {}  # noqa: RUF012 - never changed; a NamedTuple's default is shared
 
 
-#: Sends (method, URL, headers, body, timeout in seconds) and returns the answer; raises OSError if there is none.
+#: Sends (method, URL, headers, body, timeout in seconds) and returns the answer; raises OSError if there is no answer.
 Http = Callable[[str, str, Dict[str, str], bytes, float], Answer]
 
 

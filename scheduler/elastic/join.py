@@ -1,6 +1,6 @@
-"""Makes a new machine a node over SSH (name, munge's key, slurmd's unit), or a login node (munge's key, slurm.conf).
+"""Sets up a new machine over SSH as a node (name, munge's key, slurmd's unit) or as a login node (munge's key, slurm.conf).
 
-If the controller has a directory of users, both become its clients.
+If the controller has a directory of users, the machine also becomes a client of that directory.
 """
 
 import base64
@@ -45,9 +45,9 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
     """Set up a login node, which submits jobs and runs none; return why the set-up failed, empty if it did not.
 
     Args:
-        given: as `over_ssh` takes it.
-        machine: its id.
-        address: its address.
+        given: the same as for `over_ssh`.
+        machine: the login node's id.
+        address: the login node's address.
         files: the controller's files in /etc/slurm, by name.
     """
     with open(_KEY, "rb") as source:
@@ -66,9 +66,10 @@ def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[st
 
 
 def reaches(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]], str]:
-    """Return a function with the arguments of `over_ssh`'s function -> why a machine has not booted yet; empty if it has.
+    """Return a function -> why a machine has not booted yet; empty if it has booted.
 
-    The function changes nothing on the machine, but pins the machine's host key here.
+    The function takes the same arguments as the function that `over_ssh` returns. It changes nothing on the machine, but pins
+    the machine's host key on the controller.
     """
 
     def reach(_node: str, machine: str, address: str, _others: Dict[str, str]) -> str:
@@ -127,7 +128,7 @@ def setup(node: str, key: bytes, controller: str, others: Dict[str, str]) -> Dic
 
 
 def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
-    """Return the ssh command. A host key is pinned to the machine's id, because the address may later be another machine's."""
+    """Return the ssh command's words. A host key is pinned to the machine's id, because another machine may get the address."""
     options = {
         "BatchMode": "yes",
         "StrictHostKeyChecking": "accept-new",
@@ -143,9 +144,12 @@ def words_of_ssh(given: Dict[str, Any], machine: str) -> List[str]:
 
 
 def text(its: Dict[str, Any], controller: str) -> bytes:
-    """Return the program that sets up a machine as `its` says (`setup`, for a node); users exist before jobs can start."""
+    """Return the program that sets up a machine as `its` describes (for a node, the result of `setup`).
+
+    The program sets up the users first, so that they exist before jobs can start.
+    """
     users = member.program(controller)
-    # What the users' part needs is installed when first boot has finished.
+    # The set-up of users needs packages that first boot installs, so the program first waits for first boot.
     begin = "\nawait_first_boot({!r})\n".format(its["booted"]).encode() if users and its.get("booted") else b"\n"
     return setup_program() + begin + users + f"\nmain({json.dumps(its)!r})\n".encode()
 
