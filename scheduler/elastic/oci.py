@@ -1,8 +1,8 @@
 """OCI with the permissions of the controller's instance principal: a launch creates or enlarges a cluster network.
 
 The networks are found by their tags. Calls use REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and
-ten calls do not need one. Source: OCI API reference, Core Services API 20160918. A cluster network starts either all its
-machines or none. It may fail after the call returned, so a launch returns no ids, and `listing` reports the failure.
+ten calls do not need an SDK. Source: OCI API reference, Core Services API 20160918. A cluster network starts either all its
+machines or none. A launch may fail after the call returned, so the call returns no ids, and `listing` reports the failure.
 """
 
 import calendar
@@ -15,7 +15,7 @@ from scheduler.elastic import http_client, oci_identity
 from scheduler.elastic.cloud import Ask, BusyError, CapacityError, Cloud, CloudError, Launch, Listing, Machine
 from scheduler.elastic.http_client import Http
 
-#: Names of a network's tags: for the token of the launch that created it, and of the launch that last enlarged it.
+#: Names of a network's tags: for the token of the launch that created the network, and of the launch that last enlarged it.
 TOKEN_TAG, GROWN_TAG = "busbar-launch", "busbar-grown"
 _TIMEOUT_S = 20
 _PAGE = 100
@@ -27,13 +27,13 @@ _OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
 #: For how long after its creation a deleted network is checked for a failed launch. The service deletes a network whose launch
-#: has failed, and lists it for a day; the launch is finished much sooner.
+#: has failed, and lists the network for a day; every launch succeeds or fails much sooner than that.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
 #: States in which a cluster network may still get machines.
 _UNSURE = (_STARTING, "SCALING")
-#: Program that a machine runs to report its place, because only the machine can query its metadata service. It prints {} if the
-#: service has no such data.
+#: Program that a machine runs to report its place, because only the machine can query its metadata service. The program prints
+#: {} if the service has no such data.
 _WHERE = """
 import urllib.error, urllib.request
 asked = urllib.request.Request("http://169.254.169.254/opc/v2/host/", headers={"Authorization": "Bearer Oracle"})
@@ -48,7 +48,7 @@ _PARTS = (
     (("island", "customerHPCIslandId"), ("block", "customerNetworkBlock"), ("local", "customerLocalBlock")),
     (("block", "networkBlockId"), ("rack", "rackId")),
 )
-_SHORT = 8  # characters kept of an OCID (its end) or a token (its beginning), enough to tell places of one cluster apart
+_SHORT = 8  # characters kept of an OCID (its end) or a token (its beginning), enough to distinguish places of one cluster
 
 
 class _Home(NamedTuple):
@@ -68,8 +68,8 @@ class Oci(Cloud):
     """OCI in one compartment.
 
     Args:
-        given: `region`; `compartment`, its OCID; `subnet`, the nodes'; `tags`, free-form tags by which the cluster's networks
-            are found; `more_tags`, the user's tags, which new networks get, too.
+        given: `region`; `compartment`, its OCID; `subnet`, the OCID of the nodes' subnet; `tags`, free-form tags by which the
+            cluster's networks are found; `more_tags`, the user's tags, which new networks get, too.
     """
 
     grows = True
@@ -101,7 +101,7 @@ class Oci(Cloud):
     def _grown(self, wanted: Launch) -> bool:
         """Enlarge the network of an earlier launch, once per token; return False if that network no longer has machines.
 
-        The answer has no work request, and the pool keeps a size that it could not reach. Setting the size that the pool
+        The answer names no work request, and the pool keeps a size that it could not reach. Setting the size that the pool
         already has starts nothing, so the size is first set to the pool's real number of machines.
 
         Raises:
@@ -158,7 +158,7 @@ class Oci(Cloud):
         return Listing(machines, failed, starting)
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return each machine's cluster network and its place in it; there is no RDMA between cluster networks."""
+        """Return each machine's cluster network and place in that network; there is no RDMA between cluster networks."""
         said = ask(_WHERE, machines)
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
@@ -174,7 +174,7 @@ class Oci(Cloud):
         for network in sorted({self._homes[its].network for its in left}):
             try:
                 self._end(network, [its for its in left if self._homes[its].network == network], wanted)
-            except CloudError as refused:  # the other networks are not affected
+            except CloudError as refused:  # the refusal does not affect the other networks
                 error = error or refused
         if error:
             raise error
@@ -205,7 +205,7 @@ class Oci(Cloud):
         return {its["instanceId"]: by_interface[its["vnicId"]] for its in attached if its.get("vnicId") in by_interface}
 
     def _failed(self, network: Dict[str, Any], alive: int) -> Dict[str, CloudError]:
-        """Return the launch that failed in a network, and why: the one that created it, or the one that last enlarged it."""
+        """Return the launch that failed in a network, and why: the launch that created the network or last enlarged it."""
         tags, state = network["freeformTags"], network["lifecycleState"]
         error = None
         token = tags[TOKEN_TAG]
@@ -216,7 +216,7 @@ class Oci(Cloud):
         return {token: error} if error else {}
 
     def _failure(self, network: str, *, newest: bool = False) -> Optional[CloudError]:
-        """Return why a work request of a network failed, of all its work requests or the newest; None if none has failed."""
+        """Return why a work request of a network failed; None if none did. `newest` means to check only the newest one."""
         found = sorted(self._all("/workRequests", resourceId=network), key=lambda one: str(one.get("timeAccepted", "")))
         for request in found[-1:] if newest else found:
             if request["status"] == "FAILED":
@@ -262,7 +262,7 @@ class Oci(Cloud):
 
 
 def _parts(text: str) -> List[str]:
-    """Return a machine's place in its cluster network, from /opc/v2/host of its metadata; empty if that has none.
+    """Return a machine's place in its cluster network, from /opc/v2/host of its metadata; empty if there is no place in it.
 
     Source: oci-hpc-oke, "Using RDMA network locality": rdmaTopologyData exists if the tenancy has a capacity topology.
     """
@@ -282,12 +282,12 @@ def _parts(text: str) -> List[str]:
 
 
 def _seconds(text: str) -> float:
-    """Return a time of the service (RFC 3339) as Unix time; a missing one as 0."""
+    """Return a time of the service (RFC 3339) as Unix time; 0 if the time is missing."""
     return calendar.timegm(time.strptime(text[:19], "%Y-%m-%dT%H:%M:%S")) if text else 0
 
 
 def _kind(status: int, error: CloudError) -> CloudError:
-    """Return the error with the right type: only the text tells a lack of capacity from an internal error."""
+    """Return the error with the right type: only the text distinguishes a lack of capacity from an internal error."""
     said = str(error).lower()
     code, message = error.code, str(error)[len(error.code) + 2 :]
     if any(words in said for words in _CAPACITY):

@@ -24,7 +24,7 @@ _METADATA_TIMEOUT_S = 3
 _TIMEOUT_S = 20
 _OPENSSL_TIMEOUT_S = 30
 _OK, _TOO_MANY, _SERVER_ERROR = 200, 429, 500
-#: Headers to sign; calls with a body also sign those of the body.
+#: Headers to sign; calls with a body also sign the headers of the body.
 _PLAIN, _BODY = ("date", "(request-target)", "host"), ("content-length", "content-type", "x-content-sha256")
 
 
@@ -58,10 +58,10 @@ class Signer(NamedTuple):
 
 
 def own(region: str, send: Http, clock: Callable[[], float] = time.time) -> Signer:
-    """Return a signer for this machine; its token is valid for some minutes, longer than a run of these programs.
+    """Return a signer for this machine; the signer's token is valid for some minutes, longer than a run of these programs.
 
     Raises:
-        BusyError: the service of the tokens did not answer, or is too busy.
+        BusyError: the service that issues tokens did not answer, or is too busy.
         CloudError: this machine has no identity, or the tenancy does not accept it.
     """
     leaf, leaf_key, between = (_metadata(send, f"identity/{name}.pem") for name in ("cert", "key", "intermediate"))

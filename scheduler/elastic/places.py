@@ -1,4 +1,4 @@
-"""Tells Slurm where dynamic machines are: writes topology.conf from the cloud's answers, again whenever the machines change."""
+"""Tells Slurm where dynamic machines are: rewrites topology.conf from the cloud's answers whenever machines change."""
 
 import hashlib
 import os
@@ -16,13 +16,13 @@ from scheduler.topology import Leaves, tree, unplaced
 NAME = "topology.conf"
 #: Shortest time between two questions to the cloud about one machine, and between two updates of Slurm for deleted machines.
 _PERIOD_S = 60
-#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). It is not asked any more
-#: when this long has passed since the launch.
+#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). The cloud is not
+#: asked any more when this long has passed since the launch.
 _PATIENCE_S = 600
 
 
 def conf(sets: Mapping[str, LaunchSet], state: State) -> str:
-    """Return topology.conf of all nodes; those without a machine, or in an unknown place, share one switch per set."""
+    """Return topology.conf of all nodes; nodes without a machine, or in an unknown place, share one switch per set."""
     machines = {node: its for batch in state.batches.values() for node, its in batch.machines.items()}
     leaves: Leaves = {}
     for one in sets.values():
@@ -61,9 +61,9 @@ def _digest(content: bytes) -> str:
 
 
 def _learn(work: Work) -> bool:
-    """Ask for the places of machines that became nodes, each until it is known or `_PATIENCE_S` is over.
+    """Ask for the places of machines that became nodes, until each place is known or `_PATIENCE_S` is over.
 
-    Returns whether the cloud told the place of any machine.
+    Returns whether the cloud reported the place of any machine.
     """
     state, now = work.state, work.clock()
     mine = {its: batch for batch in state.batches.values() for its in batch.machines.values()}

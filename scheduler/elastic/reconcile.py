@@ -17,7 +17,7 @@ _LONGEST_WAIT_S = 60
 
 
 def once(work: Work) -> None:
-    """Run one pass. Every step saves its progress in the state, so the next run continues one that was killed."""
+    """Run one pass. Every step saves its progress in the state, so the next run continues a run that was killed."""
     take(work)
     _forget(work)
     windows.follow(work)
@@ -69,9 +69,10 @@ def _forget(work: Work) -> None:
 
 
 def _plan(work: Work, wish: Wish) -> None:
-    """Plan a request's launches: one for each set of a job with several nodes. All other nodes of a set share a launch.
+    """Plan a request's launches. A job with several nodes gets one launch for each set that it uses.
 
-    Among these others, always-on nodes have a separate launch if there is a network of always-on nodes that they can join.
+    All nodes of a set that belong to no such job share one launch. The always-on nodes among them get a launch of their own if
+    there is a network of always-on nodes that they can join.
     """
     loose: Dict[str, List[str]] = {}
     for group in wish.groups:
@@ -94,7 +95,7 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network of most of a set's always-on nodes, so that a recreated node is near them; empty if there is none."""
+    """Return the network of most of a set's always-on nodes, so that a recreated node is near the others; empty if none."""
     if not work.cloud.grows:
         return ""
     kept = work.settings.sets[node_set].kept
@@ -104,7 +105,7 @@ def _network(work: Work, node_set: str) -> str:
 
 
 def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
-    """Return the nodes that are in no launch yet, by set; a request may be read twice."""
+    """Return the nodes that are in no launch yet, by set, because a request may be read twice."""
     found: Dict[str, List[str]] = {}
     for node in group.nodes:
         node_set = work.settings.set_of(node)
@@ -124,7 +125,7 @@ def launch(work: Work) -> None:
     waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
-            continue  # another launch of its job failed
+            continue  # it failed together with another launch of its job
         now = work.clock()
         pause = work.state.pauses.get(batch.node_set)
         patience_s = work.settings.sets[batch.node_set].start_timeout_s

@@ -1,4 +1,4 @@
-"""Repairs static nodes that do not answer. Their machines are kept: the update created them, and only it may delete them."""
+"""Repairs static nodes that do not answer. Their machines are kept: only an update creates and deletes them."""
 
 from concurrent.futures import ThreadPoolExecutor
 from typing import Dict
@@ -6,7 +6,7 @@ from typing import Dict
 from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.work import Work
 
-#: slurmctld's own reason for a node whose slurmd does not answer; ours begins with it and adds what was tried.
+#: slurmctld's own reason for a node whose slurmd does not answer; our reason begins with this text and adds what was tried.
 _SILENT = "Not responding"
 _PERIOD_S = 60
 _WINDOW = 32

@@ -1,4 +1,4 @@
-"""Configuration of these programs: node sets, and how the cloud starts a machine of each."""
+"""Reads the configuration of the controller's programs: node sets, and how the cloud starts a machine of each set."""
 
 import json
 from typing import Any, Dict, List, NamedTuple, Tuple
@@ -13,11 +13,11 @@ class LaunchSet(NamedTuple):
     """A set's dynamic nodes.
 
     Attributes:
-        start_timeout_s: time limit until the cloud accepts a launch, and then until its machines are reached and join.
+        start_timeout_s: time limit until the cloud accepts a launch; then the same limit until its machines join.
         spec: launch settings of a machine, for the cloud's module.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
         entry_timeout_s: time limit of that test.
-        always_on: how many of the nodes always run: those with the lowest numbers.
+        always_on: how many of the nodes always run: the nodes with the lowest numbers.
     """
 
     queue: str
@@ -51,7 +51,7 @@ class Settings(NamedTuple):
 
     Attributes:
         sets: by key, QUEUE/NAME.
-        cloud: name of the cloud, which selects the cloud's module; tags, and more that this module reads.
+        cloud: name of the cloud, which selects the cloud's module; tags; and other values that the module reads.
         join: how new machines are reached: host keys, user, the controller's key.
         static: each static node -> id of its machine, and its address.
     """
@@ -62,7 +62,7 @@ class Settings(NamedTuple):
     static: Dict[str, Tuple[str, str]]
 
     def set_of(self, node: str) -> str:
-        """Return the key of a node's set; empty if it is in none."""
+        """Return the key of a node's set; empty if the node is in no set."""
         return next((key for key, one in self.sets.items() if one.has(node)), "")
 
 

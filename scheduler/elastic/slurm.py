@@ -27,7 +27,10 @@ class NodeState(NamedTuple):
 
     @property
     def is_off(self) -> bool:
-        """Whether the node has no machine and gets none; after two requests to start, Slurm 22.05 also shows POWERED_DOWN."""
+        """Whether the node has no machine and is not starting.
+
+        After two requests to start a node, Slurm 22.05 also shows POWERED_DOWN while the node starts.
+        """
         return "POWERED_DOWN" in self.flags and not self.starts
 
 
@@ -59,7 +62,7 @@ class Slurm:
         _update(nodes, "state=RESUME")
 
     def reconfigure(self) -> None:
-        """Let Slurm read its files again; jobs and nodes that run are not affected, but a node must not be starting."""
+        """Let Slurm read its files again; running jobs and nodes are not affected, but no node may be starting meanwhile."""
         _said(["scontrol", "reconfigure"])
 
     def comment(self, node: str, text: str) -> None:

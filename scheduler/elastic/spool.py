@@ -1,7 +1,7 @@
-"""Slurm's requests on disk: one file for each call of a program by Slurm, in a folder that survives a reboot.
+"""Saves Slurm's requests: each program that Slurm calls writes one file, in a folder that survives a reboot.
 
-Slurm's programs must return at once and may overlap, and the reader of the folder may be killed. So files are written
-atomically and read in the order of the calls, and each is removed only after its content is in the state.
+The programs that Slurm calls must return at once and may overlap, and the reader of the folder may be killed. So files are
+written atomically and read in the order of the calls, and each is removed only after its content is in the state.
 """
 
 import json
@@ -15,14 +15,14 @@ RESUME, SUSPEND, FAILED = "resume", "suspend", "resume-failed"
 
 
 class Group(NamedTuple):
-    """Nodes that start together or not at all: those of one job. `job` is empty for nodes that no job asked for."""
+    """Nodes that start together or not at all: the nodes of one job. `job` is empty for nodes that no job asked for."""
 
     job: str
     nodes: Tuple[str, ...]
 
 
 class Wish(NamedTuple):
-    """One request, from one call of a program by Slurm: `kind` is resume, suspend or resume-failed."""
+    """One request, written by one program that Slurm called: `kind` is resume, suspend or resume-failed."""
 
     path: str
     kind: str
@@ -35,7 +35,7 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
     found = []
     try:
         jobs = json.loads(resume_file)["jobs"] if resume_file else []
-        # Slurm 22.05 has all of a job's nodes in `nodes`; later versions list those that do not run yet in `nodes_resume`.
+        # Slurm 22.05 has all of a job's nodes in `nodes`; in `nodes_resume`, later versions list nodes that do not run yet.
         wanted = [(str(job["job_id"]), hostlist.names(job.get("nodes_resume", job.get("nodes")) or "")) for job in jobs]
     except (KeyError, TypeError, ValueError):
         wanted = []
@@ -50,7 +50,7 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
 
 
 def write(folder: str, kind: str, groups: Sequence[Group]) -> None:
-    """Write one request; when this returns, it survives a power failure."""
+    """Write one request; when this function returns, the request survives a power failure."""
     name = f"{time.time_ns() if hasattr(time, 'time_ns') else int(time.time() * 1e9):020}-{os.getpid()}.json"
     path, part = os.path.join(folder, name), os.path.join(folder, "." + name)
     with open(part, "w", encoding="utf-8") as target:
@@ -73,7 +73,7 @@ def read(folder: str) -> List[Wish]:
                 given: Dict[str, Any] = json.load(source)
             wish = Wish(path, given["kind"], tuple(Group(job, tuple(nodes)) for job, nodes in given["groups"]))
         except (KeyError, TypeError, ValueError):
-            # Not ours: renamed, so that it does not block the other requests.
+            # This file is not ours. It is renamed, so that it does not block the other requests.
             os.rename(path, os.path.join(folder, f".refused-{name}"))
         else:
             found.append(wish)

@@ -1,6 +1,7 @@
 """The state of `reconcile`, in one file that is replaced atomically: launches, machines to terminate, failed nodes, pauses.
 
-It is written before every call that starts or terminates machines, so that after a kill it contains the intended call.
+The file is written before every call that starts or terminates machines, so that the file contains the intended call even if
+`reconcile` is killed.
 """
 
 import fcntl
@@ -35,7 +36,7 @@ class Batch:
         reached: nodes whose machine has booted, if machines are tested before they join.
         asked_entry_at, entered_at: when that test was requested, and when it ended. A launch with a single machine has no test:
             `entered_at` is then when the machine had booted.
-        joined, said: nodes that have their key and run slurmd; why the others do not.
+        joined, said: nodes that have munge's key and run slurmd; other nodes -> why they have not joined yet.
     """
 
     def __init__(self, token: str, node_set: str, group: str, nodes: List[str], asked_at: float) -> None:
@@ -73,7 +74,8 @@ class State:
     Attributes:
         batches: by token.
         ending: ids of machines to terminate -> when that was decided; kept until the cloud does not list them as running.
-        failed: node -> {reason, until, told}; it is DOWN with that reason until then, and longer if Slurm was not told before.
+        failed: node -> {reason, until, told}; the node is DOWN with that reason until then, or longer if Slurm was not
+            told by then.
         pauses: set -> {reason, until}; until then no launch of the set starts, except one that joins an earlier network.
         shut: set whose capacity has not begun or has ended -> why; its nodes are also in `failed`.
         windows_at: when the cloud last reported which sets are shut.
@@ -104,7 +106,7 @@ class State:
 
     @classmethod
     def load(cls, path: str) -> "State":
-        """Return the state in `path`; an empty one if there is no such file."""
+        """Return the state in `path`; an empty state if there is no such file."""
         state = cls(path)
         if not os.path.exists(path):
             return state
@@ -120,7 +122,7 @@ class State:
         return state
 
     def save(self) -> None:
-        """Replace the file; when this returns, it survives a power failure."""
+        """Replace the file; when this method returns, the new file survives a power failure."""
         given = {key: value for key, value in self.__dict__.items() if not key.startswith("_")}
         given.update(schema=SCHEMA, batches={token: batch.__dict__ for token, batch in self.batches.items()})
         part = self._path + ".part"

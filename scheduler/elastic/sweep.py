@@ -1,4 +1,4 @@
-"""Terminates every dynamic machine of the cluster, by its tags, before the network and the required permissions are deleted."""
+"""Finds every dynamic machine by its tags and terminates it, before the network and the required permissions are deleted."""
 
 import time
 from typing import Callable, Collection
@@ -19,7 +19,7 @@ def all_machines(
     clock: Callable[[], float] = time.monotonic,
     known: Collection[str] = (),
 ) -> int:
-    """Terminate all machines and wait until none runs or starts; return the exit status: 1 after a refusal or ten minutes.
+    """Terminate all machines and wait until none runs or starts; return 0, or 1 after a refusal or ten minutes.
 
     `known` are ids of machines that the cloud may not list yet: during the first minute, they are terminated with the others,
     and the call waits for them.

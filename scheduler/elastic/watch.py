@@ -9,7 +9,7 @@ from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.state import Batch
 from scheduler.elastic.work import LOST_S, PAUSE_S, Work
 
-#: How often to ask the cloud for its machines while no change is expected; otherwise every run asks.
+#: How often to ask the cloud for the cluster's machines while no change is expected; otherwise every run asks.
 _CALM_S = 60
 #: A machine may be missing from the cloud's lists for some time, mostly after its start (EC2: eventual consistency).
 _UNSEEN_S = 120
@@ -19,7 +19,7 @@ _OFF = _ENDING | {"POWERED_DOWN"}
 
 
 def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
-    """Assign machines without a node to the nodes of a launch that have none."""
+    """Assign machines without a node to the nodes of a launch that have no machine."""
     owned = {its for one in work.state.batches.values() for its in one.machines.values()}
     free = [node for node in batch.nodes if node not in batch.machines]
     for node, machine in zip(free, sorted(set(ids) - owned - set(work.state.ending))):
@@ -27,7 +27,7 @@ def assign(work: Work, batch: Batch, ids: Iterable[str]) -> None:
 
 
 def look(work: Work) -> None:
-    """Ask the cloud for the machines, and find those that are new, gone, or without a node."""
+    """Ask the cloud for the machines, and find machines that are new, gone, or without a node."""
     state, now = work.state, work.clock()
     changing = state.ending or any(one.missing or len(one.joined) < len(one.nodes) for one in state.batches.values())
     if not changing and now - state.listed_at < _CALM_S:
@@ -68,11 +68,11 @@ def _failed(work: Work, found: Listing) -> None:
 
 
 def refused(work: Work, batch: Batch, error: CloudError) -> None:
-    """Plan a launch again in the next zone if this one has no capacity; after another error, its job fails.
+    """Plan a launch again in the next zone if its zone has no capacity; after any other error, the launch's job fails.
 
-    Its job also fails if no zone is left, or if nodes of the launch have joined. If a launch that joins a network fails, only
-    its own nodes fail, and the set is not paused. The new launch gets another token, so machines that still start in this zone
-    belong to no node and are terminated.
+    The job also fails if no zone is left, or if nodes of the launch have joined. If a launch that joins a network fails, only
+    its own nodes fail, and the set is not paused. A launch that is planned again gets another token, so machines that still
+    start in the first zone belong to no node and are terminated.
     """
     if batch.beside:  # the machines in that network are not affected, and the set may still start elsewhere
         work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
@@ -92,7 +92,7 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 
 
 def zone(work: Work, batch: Batch) -> str:
-    """Return the zone for a launch: the first one that was not out of capacity for it."""
+    """Return the zone for a launch: the first zone that was not out of capacity for this launch."""
     zones = _zones(work, batch)
     return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have removed the others
 
@@ -138,7 +138,7 @@ def terminate(work: Work) -> None:
 
 
 def agree(work: Work) -> None:
-    """Give Slurm the states of failed nodes, power down nodes that it gave up, start always-on nodes, and repair static nodes.
+    """Tell Slurm which nodes failed, power down nodes that Slurm gave up, start always-on nodes, and repair static nodes.
 
     Nodes that Slurm has powered down leave their launch, and the next run terminates their machines.
 
@@ -156,7 +156,7 @@ def agree(work: Work) -> None:
         if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
-            # Also after `until`: if this program has not run for a long time, Slurm does not know yet that the machine is gone.
+            # This also happens after `until`: if this program paused for long, Slurm does not know that the machine is gone.
             down.setdefault(its["reason"], []).append(node)
         else:
             its["told"] = True
@@ -211,6 +211,6 @@ def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
 
 
 def _given_up(work: Work, node: str, its: NodeState) -> bool:
-    """Whether Slurm or a person has set a dynamic node DOWN for another reason than ours, and neither drained nor ended it."""
+    """Whether a dynamic node is DOWN for a reason that this program did not set, and is neither drained nor powered down."""
     ours = node in work.state.failed or not work.settings.set_of(node)
     return "DOWN" in its.flags and not its.flags & _OFF and not ours and "DRAIN" not in its.flags

@@ -1,14 +1,14 @@
 """Closes sets whose capacity (a Capacity Block) has not begun or has ended, and opens them when the capacity begins.
 
-ParallelCluster keeps such nodes in a maintenance reservation in Slurm; here they are DOWN, so that `sinfo -R` shows the reason.
-Jobs that can use other sets use those; the other jobs wait.
+ParallelCluster keeps the nodes of such sets in a maintenance reservation in Slurm; here they are DOWN, so that `sinfo -R` shows
+the reason. Jobs that can use another set use that set; all other jobs wait.
 """
 
 from scheduler.elastic.cloud import CloudError
 from scheduler.elastic.work import Work, worded
 
 _PERIOD_S = 60
-#: Until the cloud reports otherwise.
+#: A set stays closed until the cloud reports otherwise.
 _FOR_GOOD = float("inf")
 
 
@@ -37,7 +37,7 @@ def _close(work: Work, key: str, why: str) -> None:
         work.say(f"{key}: {why}")
     work.state.shut[key] = why
     work.state.pauses[key] = {"reason": why, "until": _FOR_GOOD}
-    # Also nodes that have failed in another way meanwhile, and nodes that an update has added.
+    # This includes nodes that have failed for another reason meanwhile, and nodes that an update has added.
     failed = work.state.failed
     work.fail([node for node in work.settings.sets[key].nodes if failed.get(node, {}).get("reason") != why], why, _FOR_GOOD)
 

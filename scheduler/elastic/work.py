@@ -21,7 +21,7 @@ CLOSED = "closed"
 #: How many machines are contacted at once, each over its own SSH connection.
 _WINDOW = 32
 
-#: Makes a machine a node: (node, id, address, addresses of all by name) -> why that failed, empty if it did not.
+#: Makes a machine a node: (node, id, address, addresses of all nodes by name) -> why that failed, empty if it did not.
 Join = Callable[[str, str, str, Dict[str, str]], str]
 
 
@@ -31,7 +31,7 @@ def worded(reason: str) -> str:
 
 
 class Work:
-    """One run.
+    """One run of `reconcile`.
 
     Attributes:
         spool: folder of Slurm's requests.
@@ -73,7 +73,7 @@ class Work:
         return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
 
     def each(self, ask: Join, waiting: Sequence[Tuple[Batch, str]]) -> List[Tuple[Batch, str]]:
-        """Call `ask` for the machine of each (launch, node), in parallel; return the pairs for which it succeeded.
+        """Call `ask` for the machine of each (launch, node), in parallel; return the pairs for which `ask` succeeded.
 
         The other nodes get a reason, or fail if the machine's first boot failed.
         """
@@ -117,7 +117,7 @@ class Work:
             self.fail(list(one.nodes), reason, seconds)
 
     def pause(self, node_set: str, error: CloudError) -> str:
-        """Start no node of a set for ten minutes; return the reason, which the set's nodes outside launches show until then.
+        """Start no node of a set for ten minutes; return the reason, which nodes of the set without a launch show until then.
 
         Nodes that join the network of an earlier launch are started nevertheless.
         """
