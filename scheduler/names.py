@@ -2,7 +2,7 @@
 
 import re
 
-#: Longer than the column in `squeue`, but still short enough to type.
+#: A queue's name may be longer than its column in `squeue`, but is still short enough to type.
 _QUEUE = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 #: slurm.conf(5): a partition or node named DEFAULT sets defaults; ALL means every partition or node.
 _RESERVED = ("default", "all")

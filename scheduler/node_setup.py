@@ -63,7 +63,7 @@ def set_up(given: Dict[str, Any]) -> bytes:
 
 
 def await_first_boot(path: str) -> None:
-    """Exit unless the JSON in `path` reports that this machine's first boot is done; earlier, a job would fail there."""
+    """Exit unless the JSON in `path` reports that this machine's first boot is done; before that, a job would fail there."""
     if not os.path.exists(path):
         sys.exit("its first boot has not finished")
     with open(path, encoding="utf-8") as source:
@@ -73,7 +73,7 @@ def await_first_boot(path: str) -> None:
 
 
 def _own_key(conf: str, mark: str) -> bytes:
-    """Return this controller's key: its cluster's existing key, or a new one.
+    """Return munge's key for this controller: the existing key of this cluster, or a new key.
 
     A key that a package created at installation may come from an image, so others may know it.
     """

@@ -9,12 +9,12 @@ PYXIS = "/usr/local/lib/slurm/spank_pyxis.so"
 def pyxis_line() -> str:
     """Return the line with which Slurm loads Pyxis.
 
-    Containers with a name are removed at the end of the job: otherwise, one whose unpacking was interrupted would be used by
-    the next job.
+    Containers with a name are removed at the end of the job: otherwise, the next job would use a container whose unpacking was
+    interrupted.
     """
     return f"required {PYXIS} container_scope=job"
 
 
 def plugstack_conf() -> str:
-    """Return plugstack.conf. Nodes get this file from the controller, like slurm.conf, but not the plugins in it."""
+    """Return plugstack.conf. Nodes get this file from the controller, like slurm.conf, but not the plugins that it names."""
     return f"{MARK}\n{pyxis_line()}\n"

@@ -1,4 +1,4 @@
-"""slurm.conf of a cluster with several queues, static and dynamic nodes.
+"""Makes slurm.conf of a cluster with several queues, and with static and dynamic nodes.
 
 Timers, ports and the share of memory are the same as in AWS ParallelCluster 3 (aws-parallelcluster-slurm, slurm.conf.erb),
 which runs on many clusters.
@@ -16,7 +16,7 @@ NODE_PORT = 6818
 DIRECTORY_PORT = 636
 #: Ports on which nodes reach an srun on another machine; by default it uses any port, which a firewall rule cannot allow.
 CLIENT_PORTS = (60001, 63000)
-#: Share of the memory that slurm.conf states: Slurm drains a node with less, and what kernels report varies a little.
+#: slurm.conf states this share of a node's memory. Slurm drains a node that reports less, and reported sizes vary a little.
 _MEMORY_SHARE = 0.95
 CONF = "/etc/slurm"
 STATE = "/var/lib/slurm/slurmctld"
@@ -97,13 +97,13 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
         "ResumeProgram": f"{PROGRAMS}/busbar-resume",
         "SuspendProgram": f"{PROGRAMS}/busbar-suspend",
         "ResumeFailProgram": f"{PROGRAMS}/busbar-resume-failed",
-        # No limit on nodes per minute, so that a job's nodes start together.
+        # There is no limit on nodes per minute, so that a job's nodes start together.
         "ResumeRate": "0",
         "SuspendRate": "0",
         "SuspendTimeout": str(_END_TIMEOUT_S),
         "RebootProgram": "/sbin/reboot",
         "ReconfigFlags": "KeepPartState",
-        # Otherwise, sinfo hides nodes that do not run.
+        # Without this setting, sinfo hides nodes that do not run.
         "PrivateData": "cloud",
         # Nodes cannot look each other up by name, so slurmctld sends to each of them itself.
         "TreeWidth": "65533",
@@ -114,7 +114,8 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Every line has all values. A value that a NodeName=DEFAULT line does not set would come from the previous such line.
+    # Every line has all values, and there are no NodeName=DEFAULT lines: a value that such a line does not set comes from the
+    # previous such line.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static
@@ -131,7 +132,7 @@ def _labels(kind: str, queue: Queue, one: NodeSet) -> str:
 
 
 def _members(queue: Queue) -> str:
-    """Return the feature of all of a queue's nodes, also the name of their NodeSet; no node's name ends with `_nodes`."""
+    """Return the feature of all nodes of a queue, also their NodeSet's name; no node's name ends with `_nodes`."""
     return f"{queue.name}_nodes"
 
 

@@ -1,6 +1,6 @@
 """Prints a node's facts for Slurm as JSON: names, processors, GPU device files, control groups, and missing requirements.
 
-Other nodes run it through `python3 -`. It changes nothing.
+Nodes run this program through `python3 -`; the controller of a cluster with dynamic nodes imports it. It changes nothing.
 """
 
 import json
@@ -16,7 +16,7 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _CONF = "/etc/slurm/slurm.conf"
 _UNITS = "/etc/systemd/system"
 _TIMEOUT_S = 20
-#: Version 22.05 is the first one that supports control groups version 2.
+#: Slurm 22.05 is the first version that supports version 2 of control groups.
 _CGROUPS_2 = (22, 5)
 
 

@@ -1,7 +1,7 @@
-"""topology.conf: which nodes share a switch or a block, so that Slurm places a job's nodes near each other.
+"""Makes topology.conf, which says which nodes share a switch or a block, so that Slurm chooses nodes near each other for a job.
 
-A place has the cloud's own names, from the widest part to the narrowest (AWS: networkNodes of DescribeInstanceTopology; OCI:
-HPC island, network block, local block).
+A place is where a node is in the network: the cloud's own names, from the widest part of the network to the narrowest (AWS:
+networkNodes of DescribeInstanceTopology; OCI: HPC island, network block, local block).
 """
 
 import re

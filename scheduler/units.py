@@ -1,4 +1,4 @@
-"""systemd's units of Slurm's daemons."""
+"""Makes the systemd units of Slurm's daemons."""
 
 from typing import Dict
 
@@ -30,7 +30,7 @@ def _unit(description: str, command: str) -> str:
         "Type=simple",
         f"ExecStart={command}",
         "ExecReload=/bin/kill -HUP $MAINPID",
-        # Jobs survive a restart of the daemon, and RDMA locks memory.
+        # With these settings, jobs survive a restart of the daemon, and RDMA can lock memory.
         "KillMode=process",
         "Delegate=yes",
         "LimitNOFILE=131072",

@@ -1,4 +1,4 @@
-"""botocore, the vendor's own client, as a program on an instance uses it; requests go to the service in this process."""
+"""botocore, the vendor's own client, as a program on an instance uses it; requests go to the stand-in in this process."""
 
 from __future__ import annotations
 

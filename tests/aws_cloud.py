@@ -60,7 +60,7 @@ class Fakes:
 
     def apply_fabric(self, world: World, fabric: str, rails: int) -> None:
         self.fabrics[fabric] = rails
-        with self.one_at_a_time:  # like the real one
+        with self.one_at_a_time:  # the real function holds a lock, too
             write_whole(world.folder("fabrics") / f"{fabric}.json", json.dumps({"rails": rails}))
 
     def guard_fabric(self, _: World, fabric: str, pairs: Sequence[tuple[str, str]]) -> None:

@@ -30,7 +30,7 @@ GIVEN: dict[str, Any] = {
 
 
 def parsed(**changes: Any) -> Stack:
-    """Return the stack with `changes` to its groups."""
+    """Return the parsed stack file, into which `changes` are merged."""
     return read.parse(texts(merged(GIVEN, changes)))
 
 
@@ -68,7 +68,7 @@ def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PO
     return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
 
 
-#: Groups that let through the same traffic as the program's own.
+#: Security groups that allow the same traffic as the groups that the program creates.
 GROUPS = {
     NODES: own_group(*rules_of(NODES), *rules_of(LOGIN), *rules_of(STORED), GroupRule(True, "-1", _EVERY_PORT, "0.0.0.0/0")),
     LOGIN: own_group(

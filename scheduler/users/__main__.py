@@ -15,7 +15,7 @@ from typing import Any, List, Sequence
 from scheduler.users import accounts, directory, groups, home, settings, snapshot
 from scheduler.users.refusal import RefusalError
 
-#: Only one command runs at a time. The others wait without a limit, because deleting a large home takes long.
+#: Only one command runs at a time. Other commands wait without a time limit, because deleting a large home takes long.
 _LOCK = "/run/busbar-users.lock"
 #: How long `sudo -n true` may take.
 _SUDO_TIMEOUT_S = 10
@@ -37,7 +37,7 @@ def main(argv: Sequence[str]) -> int:
             try:
                 given.run(given)
             except RefusalError:
-                # Some steps of the command may have been done before the one that failed.
+                # Some steps of the command may have been done before the step that failed.
                 with contextlib.suppress(OSError, RefusalError):
                     snapshot.write(known.snapshot)
                 raise

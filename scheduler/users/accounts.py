@@ -1,4 +1,4 @@
-"""Users of the directory: lists and changes them. Every check is made before anything changes."""
+"""Lists and changes the users of the directory. Every check is made before anything changes."""
 
 import os
 from typing import Dict, List, NamedTuple, Optional
@@ -13,7 +13,7 @@ class Wanted(NamedTuple):
     """A user to add.
 
     Attributes:
-        uid: None for the id after the largest one of present and former users.
+        uid: None for the next id, which is one above the largest id of present and former users.
         keys: text with the public keys that the user logs in with; empty for none.
         own_key: whether the user gets a key pair for logins between the cluster's machines.
     """
@@ -38,7 +38,7 @@ def existing() -> Dict[str, User]:
 
 
 def add(wanted: Wanted, its: Settings) -> User:
-    """Add a user: the home folder, the entry, and the association in Slurm's database if there is one."""
+    """Add a user: the home folder, the entry in the directory, and an association if Slurm has a database."""
     keys = _refuse(wanted)
     known = existing()
     _refuse_taken(wanted, known)

@@ -39,5 +39,5 @@ def processes(uid: int) -> List[str]:
                 with open(f"{_PROC}/{number}/comm", encoding="utf-8", errors="replace") as source:
                     found.append(f"{number} ({source.read().strip()})")
         except OSError:
-            continue  # it exited meanwhile
+            continue  # the process exited meanwhile
     return found

@@ -11,7 +11,7 @@ KNOWN_S = 60
 _UNKNOWN_S = 5
 #: First pause (s) of a machine after the controller did not answer; later pauses are up to four times as long.
 _AWAY_S = 5
-#: Smaller ids belong to the machines' own users, so that no entry can make a user root.
+#: SSSD ignores smaller ids, which belong to the machines' own users, so that no entry can make a user root.
 LEAST_ID = 1000
 
 
@@ -32,7 +32,7 @@ def sssd_conf(controller: str, mark: str) -> str:
         "filter_users = root, openldap, ldap",
         "filter_groups = root",
         f"entry_negative_timeout = {_UNKNOWN_S}",
-        # Programs read this cache without asking SSSD, so it must not be valid for longer than SSSD's own.
+        # Programs read this cache without asking SSSD, so it must not be valid for longer than SSSD's own cache.
         f"memcache_timeout = {KNOWN_S}",
         "",
         "[domain/busbar]",

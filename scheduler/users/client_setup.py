@@ -16,7 +16,7 @@ _DATABASES = ("passwd", "group")
 
 
 def set_up(controller: str, certificate: str) -> None:
-    """Set up this machine for the directory at the address `controller`, which uses that certificate."""
+    """Set up this machine for the directory at the address `controller`, whose TLS certificate is `certificate`."""
     if not os.path.exists(_SSSD):
         sys.exit(
             "there is no sssd, which looks up the cluster's users; install sssd-ldap, on Ubuntu also libnss-sss and libpam-sss"

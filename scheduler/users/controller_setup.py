@@ -1,6 +1,6 @@
 """Sets up the directory of the cluster's users on this machine, as root: slapd, its certificate, SSSD, and `cluster`.
 
-Correct settings are not rewritten. An empty directory gets the users from the copy beside the home folders, if there is one.
+Correct settings are not rewritten. An empty directory gets the users from the copy beside the home folders, if it exists.
 """
 
 import os
@@ -119,7 +119,7 @@ def _certificate(where: Layout, hostname: str, address: str) -> bool:
         for made, path, mode, owner in ((key, files[0], 0o400, where.user), (certificate, files[1], 0o644, "root")):
             with open(made, "rb") as source:
                 node_setup.put(path, source.read(), mode, owner)
-    # Last, so that after an interruption everything is created again.
+    # The request is written last, so that after an interruption everything is created again.
     node_setup.put(request, text, 0o644, "root")
     return True
 

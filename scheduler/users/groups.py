@@ -1,4 +1,4 @@
-"""Groups of the directory: lists and changes them."""
+"""Lists and changes the groups of the directory."""
 
 from typing import Dict, List, NamedTuple, Optional
 
@@ -22,7 +22,7 @@ def existing() -> Dict[str, Group]:
 
 
 def add(name: str, gid: Optional[int]) -> Group:
-    """Add a group; without a gid it gets the one after the largest gid of all groups."""
+    """Add a group; without `gid`, the new group's id is one above the largest id of all groups."""
     known = existing()
     why = accepted.refused_name(name)
     if why:

@@ -1,4 +1,4 @@
-"""A user's home folder: created completely or not at all, with the skeleton and an SSH key for use inside the cluster."""
+"""Creates a user's home folder, completely or not at all, with the skeleton and an SSH key for use inside the cluster."""
 
 import os
 import pwd
@@ -15,7 +15,7 @@ _TIMEOUT_S = 60
 
 
 def make(user: User, keys: List[str], own_key: bool) -> None:
-    """Create a user's home folder, mode 0700: `keys` may log in; `own_key` adds a key pair for logins to other machines."""
+    """Create a user's home folder, mode 0700: `keys` allow logins; `own_key` adds a key pair for logins to other machines."""
     path, uid, gid = user.home, user.uid, user.gid
     part = os.path.join(os.path.dirname(path), f".busbar-new-{user.name}")
     shutil.rmtree(part, ignore_errors=True)
@@ -38,7 +38,7 @@ def make(user: User, keys: List[str], own_key: bool) -> None:
 
 
 def add_keys(user: User, keys: List[str]) -> None:
-    """Authorize keys in an existing home folder, as its user, so that links in it cannot redirect root."""
+    """Authorize keys in an existing home folder, with its user's rights, so that links in the folder cannot redirect root."""
     path = f"{user.home}/.ssh/authorized_keys"
     child = os.fork()
     if child == 0:
@@ -72,7 +72,7 @@ def purge(path: str, name: str) -> None:
 
 
 def owner(path: str) -> int:
-    """Return the uid of the owner of the folder `path`; -1 if it does not exist.
+    """Return the uid of the owner of the folder `path`; -1 if the folder does not exist.
 
     Raises:
         RefusalError: `path` is not a folder.
@@ -85,7 +85,7 @@ def owner(path: str) -> int:
 
 
 def owners(folder: str) -> List[int]:
-    """Return the uids of the owners of all entries of the folder of the home folders, including deleted users."""
+    """Return the owner's uid of each entry of `folder`, which contains the home folders, also those of deleted users."""
     with os.scandir(folder) as found:
         return [each.stat(follow_symlinks=False).st_uid for each in found]
 

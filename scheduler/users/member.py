@@ -28,7 +28,7 @@ def command() -> bytes:
 def program(controller: str) -> bytes:
     """Return the program that makes a machine a client of the user directory at the address `controller`.
 
-    It runs as root under `python3 -IS -` and prints nothing. It is empty if the controller has no users.
+    The program runs as root under `python3 -IS -` and prints nothing. It is empty if the controller has no users.
     """
     if not os.path.exists(settings.PATH):
         return b""

@@ -13,8 +13,8 @@ class Settings(NamedTuple):
     """Settings of the command.
 
     Attributes:
-        home: the shared folder of the home folders.
-        accounting: the name of the cluster in Slurm's database; empty without one.
+        home: the shared folder that contains the home folders.
+        accounting: the name of the cluster in Slurm's database; empty without a database.
         mounted: whether `home` is on another machine, so that it must be mounted before anything is written to it.
     """
 

@@ -1,6 +1,7 @@
 """The copy of the directory beside the home folders: written after every change, read by a controller with an empty directory.
 
-It has no secrets, because the directory has none, but whoever can write it could define the users of the next controller.
+The copy has no secrets, because the directory has none, but whoever can write the copy could define the users of the next
+controller.
 """
 
 import os
@@ -15,10 +16,10 @@ _ROOT = 0
 
 
 def write(path: str) -> bool:
-    """Write the directory's entries to `path`, unless it already has them; return whether it was written.
+    """Write the directory's entries to `path`, unless the file already has them; return whether it was written.
 
     Raises:
-        OSError: it could not be written.
+        OSError: the file could not be written.
         RefusalError: somebody other than root could change the folder, or the directory does not answer.
     """
     text = ldif.text_of(ldap.entries()).encode()
@@ -45,7 +46,7 @@ def read(path: str) -> List[Entry]:
     """Return the entries of the copy; empty without a copy.
 
     Raises:
-        RefusalError: somebody other than root could have written it.
+        RefusalError: somebody other than root could have written the copy.
     """
     if not os.path.exists(path):
         return []
