@@ -55,7 +55,7 @@ def _mariadb(text: str, client: str) -> None:
         done = commands.run([client, "--batch"], accounting.statements())
         if not done.returncode:
             return
-        if b"'unix_socket' is not loaded" in done.stdout:  # MariaDB before 10.4, such as on Oracle Linux 8
+        if b"'unix_socket' is not loaded" in done.stdout:  # MariaDB before 10.4 (Oracle Linux 8) does not load this plugin
             commands.run([client, "--batch"], "install soname 'auth_socket';\n")
         if time.monotonic() > end:
             sys.exit(f"MariaDB did not create Slurm's database within {_TIMEOUT_S} s: {commands.last(done)}")

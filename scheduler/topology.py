@@ -1,4 +1,4 @@
-"""Makes topology.conf, which says which nodes share a switch or a block, so that Slurm chooses nodes near each other for a job.
+"""Makes topology.conf: which nodes share a switch or a block, so that Slurm places a job's nodes near each other.
 
 A place is where a node is in the network: the cloud's own names, from the widest part of the network to the narrowest (AWS:
 networkNodes of DescribeInstanceTopology; OCI: HPC island, network block, local block).

@@ -23,7 +23,7 @@ from rehearsal.net import services
 from rehearsal.world.world import World
 
 _LONGEST_BYTES = 4 << 20
-#: An idle connection is closed after this long; no vendor keeps one open for longer.
+#: An idle connection is closed after this long; no vendor keeps an idle connection open for longer.
 _PATIENCE_S = 60
 
 

@@ -72,7 +72,7 @@ class Database:
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """Return the record with that id; None if there is no such record, or it is being deleted, or is not a `token`."""
+        """Return the record with that id; None if it does not exist, is being deleted, or has another type than `token`."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None

@@ -101,7 +101,7 @@ class Aws(Cloud):
             asked["NextToken"] = following
 
     def places(self, machines: Sequence[Machine], ask: Ask) -> Dict[str, Tuple[str, ...]]:
-        """Return the network nodes above each machine; EC2 has none for some types and for machines that start."""
+        """Return the network nodes above each machine; EC2 has none for some types and for machines that are still starting."""
         del ask
         found = {}
         for at in range(0, len(machines), _TOPOLOGY_IDS):

@@ -87,7 +87,7 @@ class Listing(NamedTuple):
     starting: Sequence[str] = ()
 
 
-#: Runs a Python program on machines, in parallel, as the login user -> the output by id of each machine on which it succeeded.
+#: Runs a Python program on machines, in parallel, as the login user -> output by machine id; failed machines are left out.
 Ask = Callable[[str, Sequence[Machine]], Dict[str, str]]
 
 
@@ -106,7 +106,7 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start the machines of a launch, at least `least` or none; return their ids, or no ids if only `listing` does.
+        """Start the machines of a launch, at least `least` or none; return their ids (none if only `listing` knows them).
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.

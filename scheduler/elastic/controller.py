@@ -1,4 +1,4 @@
-"""Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, once more after every change.
+"""Sets up this machine as the controller of a cluster whose nodes Slurm starts; runs as root, at first and after every change.
 
 `identity` comes first, because machines are launched with the controller's public key; `install` comes once machines can be
 launched.

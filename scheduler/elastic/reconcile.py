@@ -95,7 +95,10 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network of most of a set's always-on nodes, so that a recreated node is near the others; empty if none."""
+    """Return the network of most of a set's always-on nodes; empty if there is no such network.
+
+    A recreated node joins this network, so that the node is near the other always-on nodes.
+    """
     if not work.cloud.grows:
         return ""
     kept = work.settings.sets[node_set].kept
@@ -105,7 +108,7 @@ def _network(work: Work, node_set: str) -> str:
 
 
 def _by_set(work: Work, group: Group) -> Dict[str, List[str]]:
-    """Return the nodes that are in no launch yet, by set, because a request may be read twice."""
+    """Return a job's nodes by set, without nodes that are in a launch already: a request may be read twice."""
     found: Dict[str, List[str]] = {}
     for node in group.nodes:
         node_set = work.settings.set_of(node)
@@ -125,7 +128,7 @@ def launch(work: Work) -> None:
     waiting = [batch for batch in work.state.batches.values() if batch.launched_at is None]
     for batch in sorted(waiting, key=lambda one: one.asked_at):
         if batch.token not in work.state.batches:
-            continue  # it failed together with another launch of its job
+            continue  # this launch failed together with another launch of its job
         now = work.clock()
         pause = work.state.pauses.get(batch.node_set)
         patience_s = work.settings.sets[batch.node_set].start_timeout_s

@@ -13,7 +13,8 @@ class LaunchSet(NamedTuple):
     """A set's dynamic nodes.
 
     Attributes:
-        start_timeout_s: time limit until the cloud accepts a launch; then the same limit until its machines join.
+        start_timeout_s: time limit until the cloud accepts a launch. Then the same limit applies until the launch's machines
+            are reached and join.
         spec: launch settings of a machine, for the cloud's module.
         entry_script: program on the machines that tests them in pairs before they join; empty for no test.
         entry_timeout_s: time limit of that test.

@@ -138,9 +138,10 @@ def terminate(work: Work) -> None:
 
 
 def agree(work: Work) -> None:
-    """Tell Slurm which nodes failed, power down nodes that Slurm gave up, start always-on nodes, and repair static nodes.
+    """Make the states of Slurm's nodes agree with the state of `reconcile`.
 
-    Nodes that Slurm has powered down leave their launch, and the next run terminates their machines.
+    Slurm gets the states of failed nodes. Nodes that Slurm gave up are powered down, always-on nodes are started, and static
+    nodes are repaired. Nodes that Slurm has powered down leave their launch, and the next run terminates their machines.
 
     Raises:
         SlurmError: Slurm does not answer.
@@ -156,7 +157,8 @@ def agree(work: Work) -> None:
         if now >= its["until"] and (its.get("told") or known.flags & _OFF):
             back.append(node)
         elif "DOWN" not in known.flags or known.reason != its["reason"]:
-            # This also happens after `until`: if this program paused for long, Slurm does not know that the machine is gone.
+            # This also happens after `until`: if this program has not run for a long time, Slurm does not know yet that the
+            # machine is gone.
             down.setdefault(its["reason"], []).append(node)
         else:
             its["told"] = True
