@@ -1,4 +1,4 @@
-"""Hosts of AWS's types in a rehearsed world, as a launch would describe them."""
+"""Describes hosts of AWS's instance types for a rehearsed world, as an EC2 launch would."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rehearsal.image import internet, signing_keys
 P5 = INSTANCES["p5.48xlarge"]
 LUSTRE, HOME = "fs-0123456789abcdef0", "fs-0fedcba9876543210"
 DOMAIN = "fsx.ap-northeast-1.amazonaws.com"
-#: sha256 of the archive that the rehearsed Internet serves in place of AWS's.
+#: sha256 of the archive that the rehearsed Internet serves in place of AWS's archive `LUSTRE_EFA`.
 SETUP_SHA256 = hashlib.sha256(internet.served(LUSTRE_EFA) or b"").hexdigest()
 MOUNTS = Mounts(
     lustre=(f"{LUSTRE}.{DOMAIN}", "abcdefgh"),
@@ -31,7 +31,7 @@ PARAMETER = "/busbar/training/head-host-key"
 
 
 def spec(stage, name, number, family, *, rails=32, **more):
-    """Return a node with that many rails; if `rails` is 0, return the login node."""
+    """Return the description of a node with `rails` rails; if `rails` is 0, return that of the login node."""
     image, metadata = MACHINE_IMAGES[family], {"latest/meta-data/instance-id": f"i-0{name}"}
     keys = (stage.public_key,)
     if rails:

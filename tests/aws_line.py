@@ -1,4 +1,4 @@
-"""The line of a healthy run on EFA."""
+"""The line that the runner prints after a healthy measurement on EFA."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def asked() -> Asked:
 
 
 def measured(**said: dict[str, int]) -> str:
-    """Return the line of a healthy run on EFA, in which `said` changes what NCCL's log reported."""
+    """Return the line of a healthy measurement on EFA; `said` replaces parts of what NCCL's log reported."""
     line = document(asked())
     line["transport"]["said"] = {
         "networks": {"AWS Libfabric": 16},

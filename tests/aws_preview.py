@@ -1,4 +1,4 @@
-"""The program for target aws on a recording engine and account, as `pulumi preview` runs it, without a real engine."""
+"""Runs the program for target aws as `pulumi preview` does, but on an engine and an account that tests simulate."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.stack_changes import merged
 
 ZONE, OTHER = "us-east-1a", "us-east-1b"
 READY = {"schema": 2, "kind": "ready", "host_key": HOST_KEY, "count": 2, "groups": [], "fronts": [], "networks": []}
-#: Changes that set the key of Lustre's packages and what a destroy does, so that the only warnings are those of a test.
+#: Changes that prevent a stack's usual warnings: they set the key of Lustre's packages, and what a destroy does with files.
 _QUIET = {"aws": {"storage": {"lustre": {"onDestroy": "refuse", "clientKey": "0" * 40}, "home": {"onDestroy": "refuse"}}}}
 
 
@@ -44,7 +44,7 @@ class Seen:
 def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool = True, **changes: Any) -> Seen:
     """Run the real __main__.py for the stack with `changes`; Commands print `lines`.
 
-    The key `answers` of `changes` is no setting: it holds what the account's lookups return.
+    The key `answers` of `changes` is no setting: it holds what look-ups in the account return.
     """
     answers = account(
         **{

@@ -1,4 +1,4 @@
-"""Runs the AWS cluster on a recording engine, with an account that answers its look-ups, and varies stack files for tests."""
+"""Runs the AWS cluster on a recording engine, with an account that answers look-ups, and changes stack files for tests."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Cloud(pulumi.runtime.Mocks):
     answers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = field(default_factory=dict)
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.resource_id:  # read, not created
+        if args.resource_id:  # the resource exists: it is read, not created
             self.read.append((args.typ, args.resource_id))
             found = next(found for kind, found in MADE.items() if args.typ.endswith(kind))
             return args.resource_id, found | {"vpcId": "vpc-1", "efaEnabled": args.resource_id == "fs-efa"}
@@ -83,7 +83,7 @@ class Cloud(pulumi.runtime.Mocks):
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # asks for machines of any owner: there are none
+        if kinds and not asked:  # the look-up is for machines of any owner; there are none
             return {"ids": []}
         found = {
             name: tags
@@ -148,19 +148,19 @@ def program(
 
     with early_refusal(cloud.made):
         run()
-    if "inventory" in seen:  # unknown in some previews
+    if "inventory" in seen:  # some previews do not know the inventory
         found = seen["inventory"].sets[0]
         seen |= {"nodes": found.nodes, "identity": found.identity}
     return cloud, seen
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines."""
+    """Return the changes to a stack file that change its machines."""
     return {"queues": [{"machines": [changes]}]}
 
 
 def bought(option: str, **more: Any) -> dict[str, Any]:
-    """Return changes to how the machines are bought."""
+    """Return the changes to a stack file that set how its machines are bought."""
     return nodes(purchase={"option": option, **more}, placement="none")
 
 
@@ -169,9 +169,9 @@ def storage(**systems: Any) -> dict[str, Any]:
 
 
 def ran(**tags: str) -> dict[str, dict[str, str]]:
-    """Return three running nodes, as the program launched them, with `tags`."""
+    """Return the tags of three running nodes, by id: the tags with which the program launches them, and `tags`."""
     made = {name: its for _, name, its in program(nodes(static=3))[0].made if re.search(r"-pool-.*-\d$", name)}
-    # They are registered at the same time, in random order.
+    # The program registers the nodes at the same time, so their order is random.
     return {f"i-{at}": made[name]["tags"] | tags for at, name in enumerate(sorted(made))}
 
 
@@ -185,9 +185,9 @@ def existing(**changes: Any) -> dict[str, Any]:
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return, for each look-up, the account's answer about the existing VPC, or a function that gives it.
+    """Return, for each look-up, the account's answer about the existing VPC, or a function that returns the answer.
 
-    `changes` replace some of them.
+    `changes` replace some of these answers.
     """
     subnets = {"subnet-1": "172.16.0.0/24", "subnet-2": "172.16.1.0/24"}
     ways = {"subnet-1": {"gatewayId": "igw-1"}, "subnet-2": {"natGatewayId": "nat-1"}}
@@ -227,7 +227,7 @@ HELD = {"getInstanceProfile": {"roleArn": "arn:aws:iam::111122223333:role/theirs
 
 
 def account(**changes: Any) -> dict[str, Callable[[dict[str, Any]], dict[str, Any]]]:
-    """Return an account's answers, with `changes`."""
+    """Return, for each look-up, a function that returns the account's answer; `changes` replace some answers."""
     row = INSTANCES["p5.48xlarge"]
     cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
     disks = [{"deviceName": "/dev/sda1", "ebs": {"volume_size": "75"}}, {"deviceName": "/dev/sdb", "ebs": {}}]

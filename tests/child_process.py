@@ -1,4 +1,4 @@
-"""Starts a program and kills it when the test leaves the block, even by a failure; `Popen` itself would wait forever."""
+"""Starts a program and kills it at the end of a `with` block, even after a failure; `Popen` alone would wait for its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Kubernetes cluster in memory, as kubectl shows it: for pure tests of the programs that call kubectl."""
+"""A Kubernetes cluster in memory, as kubectl shows it, for tests of programs that call kubectl; no process is started."""
 
 from __future__ import annotations
 
@@ -70,8 +70,8 @@ class Cluster(Kubectl):
         groups: API groups that the cluster knows.
         kinds: the kinds of objects that a namespace can contain, as `api-resources` names them.
         warnings: events of the object that creates the pods.
-        unused: number of look-ups in which the status of a new definition is still empty, because it is not in use yet.
-        wrong: answers to give instead, by the first word or the first two words of a call.
+        unused: number of look-ups in which a new custom resource definition has no status, because it is not in use yet.
+        wrong: answers that replace the usual ones, by the first word or the first two words of a call.
         inner: answers to shell commands in a pod, by a part of the command; the first match counts.
     """
 
@@ -101,7 +101,7 @@ class Cluster(Kubectl):
         self.inner: list[tuple[str, Answer]] = []
         self.wrong: dict[str, Answer] = {}
 
-    def __call__(self, *words: str, stdin: Any = b"", timeout_s: float = 0) -> Answer:  # noqa: ARG002 - kubectl's own
+    def __call__(self, *words: str, stdin: Any = b"", timeout_s: float = 0) -> Answer:  # noqa: ARG002 - as in Kubectl
         """Answer as kubectl would."""
         self.calls.append(words)
         for said in (words[0], " ".join(words[:2])):
@@ -112,7 +112,7 @@ class Cluster(Kubectl):
         return getattr(self, "_" + words[0].replace("-", "_"))(words[1:], stdin)
 
     def opened(self, found_by: dict[str, Any], namespace: str) -> Cluster:
-        """Stand in for the function that opens a cluster: check its arguments and return this one."""
+        """Stand in for the function that opens a cluster: check its arguments and return this cluster."""
         assert {"kubeconfig", "context", "host"} <= found_by.keys()
         assert isinstance(namespace, str)
         return self

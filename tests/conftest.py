@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# A child that is forked from a test reports on stderr that gRPC's sockets are closed, as they should be.
+# Otherwise gRPC reports on stderr, in every process forked from a test, that its sockets are closed; they should be.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import pulumi
@@ -34,7 +34,7 @@ from tools.stage import Stage
 
 # Each registration records its whole call stack with source lines; under pytest that takes a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
-#: The hooks of the program's resources, by name: the double cannot call back into the program, so tests call them.
+#: The hooks of the program's resources, by name: the double cannot call back into the program, so tests call the hooks.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
 
 
@@ -61,10 +61,10 @@ def _keep(hook: pulumi.ResourceHook) -> asyncio.Future[None]:
 pulumi.resource_hooks.register_resource_hook = _keep
 # When a program is refused, each of its hundred futures logs a traceback that nobody reads.
 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-# The program disables garbage collection, because its process runs for seconds; this process runs it a hundred times.
+# The program disables garbage collection, because its process runs for seconds; this process runs the program a hundred times.
 gc.disable = lambda: None
 gc.set_threshold(200_000, 20, 100)
-# The machine may be busy with rehearsed hosts, so the duration of an example means nothing.
+# The machine may be busy with rehearsed hosts, so the duration of a hypothesis example means nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")
 
@@ -105,14 +105,14 @@ def pytest_cmdline_main(config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Measure coverage from now on, before any test file imports the product."""
+    """With --coverage, measure coverage from now on, before any test file imports the product."""
     if config.getoption("--coverage") and not getattr(config.option, "numprocesses", None):
-        from tools import coverage_report  # noqa: PLC0415 - only where it is asked for
+        from tools import coverage_report  # noqa: PLC0415 - needed only with --coverage
 
         config.add_cleanup(coverage_report.begin())
 
 
-#: Markers of tests that are not pure; tools/test looks for the files that name them.
+#: Markers of tests that are not pure, because they start other programs; tools/test finds the files by these names.
 NOT_PURE = ("rehearsal", "kubernetes", "engine", "programs")
 
 
@@ -121,7 +121,7 @@ def _text(path: Path) -> str:
     return path.read_text()
 
 
-#: Groups of tests that share a stack, long ones first, so that no worker starts a long group when the others have finished.
+#: Groups of tests that share a stack, long ones first, so that no worker starts a long group when the other workers are done.
 #: Slurm's groups wait most of their time, so they run beside groups that compute.
 STORIES = (
     *("stack", "faults", "aws", "elastic", "users", "hosts", "container", "readme", "oci-files", "machines", "nccl-tests"),
@@ -145,9 +145,9 @@ def pytest_make_parametrize_id(val: Any) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put long groups first; skip tests that an ordinary user cannot run, with one sentence each.
+    """Put long groups first; skip tests that only root can run, and say why.
 
-    Tests of the rehearsal's own parts start plugins, compilers and MPI, so they do not belong to the pure part.
+    Tests of the rehearsal's own parts start plugins, compilers and MPI, so they are not pure.
     """
     items.sort(key=_turn)
     for item in items:
@@ -169,7 +169,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Fail a run with --no-skips that skipped something."""
+    """Fail a run with --no-skips if a test was skipped for a reason that is not in MAY_LACK."""
     if not session.config.getoption("--no-skips") or hasattr(session.config, "workerinput"):
         return
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
@@ -293,7 +293,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
     """Return the groups of a stack file for a test without rehearsal, with `changes` merged into them."""
     found = {key.partition(":")[2]: value for key, value in _read(f"Pulumi.{stack}.yaml").items() if key.startswith("busbar:")}
     own: dict[str, Any] = {
-        # The SDK visits every row of a measurement several times, which would take most of a test's time.
+        # Few rows: the SDK visits every row of a measurement several times, which would take most of a test's time.
         "measure": {
             "sizes": {"from": "1M"},
             "collectives": ["all_reduce"],
@@ -310,7 +310,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
 
 
 def texts(found: dict[str, Any]) -> dict[str, str]:
-    """Return groups as the engine passes them."""
+    """Return the groups of a stack file as texts, as the engine passes them to the program."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in settled(found).items()}
 
 
@@ -321,14 +321,14 @@ def configuration(**changes: Any) -> dict[str, Any]:
 
 
 class _AtOnce(ThreadPoolExecutor):
-    """Runs each task immediately: the recording engine answers at once, and threads would take longer."""
+    """Runs each task in the submitting thread: the recording engine answers at once, and more threads would take longer."""
 
     def submit(self, work: Callable[..., Any], /, *words: Any, **more: Any) -> Future[Any]:
-        """Return the result of `work`."""
+        """Run `work` and return a finished future with its result."""
         done: Future[Any] = Future()
         try:
             done.set_result(work(*words, **more))
-        except Exception as error:  # noqa: BLE001 - it is the caller's
+        except Exception as error:  # noqa: BLE001 - the caller gets the error
             done.set_exception(error)
         return done
 
@@ -337,7 +337,7 @@ def run_main() -> None:
     """Run the real __main__.py in this process.
 
     Raises:
-        pulumi.RunError: the refusal, which the engine has already received when the process would exit.
+        pulumi.RunError: the program refused. It had told the engine so before it tried to exit.
     """
     try:
         runpy.run_path(str(ROOT / "__main__.py"), run_name="__main__")
@@ -409,11 +409,11 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
 
 
 def _noted(monkeypatch: pytest.MonkeyPatch, read: Callable[[pulumi.ResourceOptions | None], Any]) -> dict[str, Any]:
-    """Return what `read` finds in each resource's options at its registration, by resource name; None is left out."""
+    """Return what `read` finds in each resource's options at its registration, by resource name; a result None is left out."""
     said: dict[str, Any] = {}
     genuine = pulumi.Resource.__init__
 
-    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - the engine's own
+    def note(self, t, name, custom, props=None, opts=None, *rest, **more):  # noqa: PLR0913, PLR0917 - as in the SDK
         found = read(opts)
         if found is not None:
             said[name] = found
@@ -425,7 +425,7 @@ def _noted(monkeypatch: pytest.MonkeyPatch, read: Callable[[pulumi.ResourceOptio
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str | None, str | None]]:
-    """The provider's timeouts for create and delete of each resource that sets them, by its name."""
+    """The provider's timeouts for create and delete, of each resource that sets them, by resource name."""
 
     def read(opts: pulumi.ResourceOptions | None) -> tuple[str | None, str | None] | None:
         limits = opts.custom_timeouts if opts else None
@@ -436,5 +436,5 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[str | None, str
 
 @pytest.fixture
 def protection(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[bool, bool]]:
-    """The options `protect` and `retain_on_delete` of each resource at its registration, by its name."""
+    """The options `protect` and `retain_on_delete` of each resource at its registration, by resource name."""
     return _noted(monkeypatch, lambda opts: (bool(opts and opts.protect), bool(opts and opts.retain_on_delete)))

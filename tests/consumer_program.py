@@ -1,4 +1,4 @@
-"""Another program that requires a certificate of a stack, through the file that users copy."""
+"""A second Pulumi program, which requires a certificate of a stack through the example file that users copy."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ class Reader(pulumi.runtime.Mocks):
         return args.name, dict(args.inputs) | {"outputs": self.outputs}
 
     def call(self, args: pulumi.runtime.MockCallArgs) -> dict[str, Any]:
-        raise NotImplementedError(args.token)  # a program that reads outputs invokes nothing else
+        raise NotImplementedError(args.token)  # a program that only reads outputs makes no invokes
 
 
 def demand(
     monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any], *, key: str, preview: bool, **asked: Any
 ) -> list[dict[str, Any]]:
-    """Run a program that requires a certificate and only records the answer."""
+    """Run a program that requires a certificate and does nothing else; return the certificates that it got."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
-    from busbar_certificate import require_certificate  # noqa: PLC0415 - its folder is on the path from here on
+    from busbar_certificate import require_certificate  # noqa: PLC0415 - its folder is on the path only from here on
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)

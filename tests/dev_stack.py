@@ -1,4 +1,4 @@
-"""The dev stack for tests of the program: its settings, and the lines of its machines."""
+"""The dev stack for tests of the program: its settings, and the lines that its Commands print."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ LINES = {
 
 
 def files(home: str = "refuse", lustre: str = "refuse") -> dict[str, Any]:
-    """Return changes to the group oci: both file systems; `home` and `lustre` are what a destroy does to each."""
+    """Return the changes that add both file systems to the group oci; `home` and `lustre` say what a destroy does to each."""
     storage = {"home": {"mount": "/fss", "onDestroy": home}, "lustre": {"onDestroy": lustre}}
     return {"pools": [{"imageFamily": "ol8"}], "storage": storage}

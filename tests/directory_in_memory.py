@@ -1,4 +1,4 @@
-"""A directory of users without a server: it stores what the real one stores, but refuses nothing."""
+"""A directory of users without a server: it stores what the real directory stores, but refuses nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from scheduler.users.ldif import Entry
 
 
 class FakeDirectory:
-    """The entries by name, which `scheduler.users.ldap` reads and changes; `calls` are the changes in their order."""
+    """Replaces functions of `scheduler.users.ldap`; `by_name` has the entries, and `calls` the changes in their order."""
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.by_name = {entry["dn"][0]: entry for entry in directory.first_entries()}

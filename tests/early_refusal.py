@@ -18,9 +18,9 @@ _LATE = re.compile(r"aws\.(allowReplace|storage\.\w+\.(existing|efa)) ")
 
 @contextlib.contextmanager
 def early_refusal(made: Sequence[tuple[str, str, Any]]) -> Iterator[None]:
-    """Fail if the program inside refuses a key after it has registered a resource.
+    """Fail if the program in the `with` block refuses a key after it has registered a resource.
 
-    `made` are its registrations: type, name, inputs. Components are no resources of a cloud, and keys in `_LATE` are exempt.
+    `made` are the program's registrations: type, name, inputs. Components do not count, and keys in `_LATE` are exempt.
     """
     try:
         yield
@@ -32,13 +32,13 @@ def early_refusal(made: Sequence[tuple[str, str, Any]]) -> Iterator[None]:
 
 
 def begins_with_a_path(sentence: str) -> bool:
-    """Tell whether the first word is a path of the models as it is typed, or an unknown key in an existing group."""
+    """Tell whether a sentence begins with the path of a key, as users type it, or of an unknown key in an existing group."""
     path = sentence.split(" ", maxsplit=1)[0]
     here: Any = StackFile
     for step in re.sub(r"\[\d+\]", "", path).split("."):
         known = fields_by_key(here) if here is not None else {}
         if step not in known:
-            # It is a key of a map (tags, limits), or an unknown key: the group around it must exist.
+            # The step is a key of a map (tags, limits), or an unknown key of a group that exists.
             return here is None or "is not a" in sentence
         here = inner(known[step].annotation)
     return True

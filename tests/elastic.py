@@ -1,4 +1,4 @@
-"""A cloud, a Slurm and a clock for the programs that start and terminate nodes; each behaves as the real one does for them."""
+"""A fake cloud, Slurm and clock for the programs that start and terminate nodes; to them, each behaves as the real one does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class KilledError(BaseException):
 
 
 class Steps:
-    """Counts a run's changes to the world; kills the run before or after a given step."""
+    """Counts the steps of a run that read or change the world; kills the run before or after step `kill_at`."""
 
     def __init__(self) -> None:
         self.at, self.kill_at, self.after = 0, -1, False
@@ -36,7 +36,7 @@ class Steps:
 
 
 class CountedState(State):
-    """A state whose file write is one of the steps."""
+    """A state that counts each write of its file as a step."""
 
     _steps: Steps
 
@@ -48,16 +48,16 @@ class FakeCloud(Cloud):
     """A cloud that never starts anything twice for one token, lists its machines, and can fail as the attributes say.
 
     Attributes:
-        room: number of machines that it can still start.
-        partial: whether it starts as many as it can, whatever `least` is.
-        busy: number of calls that it will throttle.
+        room: number of machines that the cloud can still start.
+        partial: whether the cloud starts what it can if it can start fewer machines than `least`; otherwise it starts none.
+        busy: number of calls that the cloud will throttle.
         refuses, hides: an error for every launch, and for every listing.
         unlisted: whether new machines are missing from the listing.
-        located: locations of machines, by id; others are unknown.
-        shut: why no machine of a set can be started at this time.
-        grows: whether machines launched beside others join their network.
-        places_to_start, full: the zones to launch in, and those without capacity; only a later listing reports the lack.
-        wanted: the launches that were wanted at the last call to terminate machines.
+        located: locations of machines, by id; the locations of other machines are unknown.
+        shut: why no machine of a set can be started at this time, by set.
+        grows: whether a launch beside running machines adds to the network of those machines.
+        places_to_start, full: the zones to launch in, and the zones without capacity; only the listing shows this failure.
+        wanted: the tokens of the launches that were wanted at the last call to terminate machines.
     """
 
     def __init__(self, steps: Steps) -> None:
@@ -164,8 +164,8 @@ class FakeSlurm(Slurm):
 
     Attributes:
         delays: whether nodes start only at the next `power_save`, because Slurm checks every 30 s.
-        asked: nodes that were asked to start, once for each request.
-        dismissed: nodes that were asked to power down, once for each request.
+        asked: nodes that Slurm was asked to start, once for each request.
+        dismissed: nodes that Slurm was asked to power down, once for each request.
     """
 
     def __init__(self, steps: Steps, nodes: Iterable[str], folder: Path) -> None:
@@ -245,7 +245,7 @@ class FakeSlurm(Slurm):
 
 
 class Controller:
-    """The controller's disk, and runs of `reconcile` on it; with `entry_s`, machines are tested first, in at most that time."""
+    """The controller's disk, and runs of `reconcile` on it; `entry_s` limits the test of new machines (0: no test)."""
 
     def __init__(self, folder: Path, size: int = 8, entry_s: float = 0, always_on: int = 0) -> None:
         self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()
@@ -271,7 +271,7 @@ class Controller:
         return [f"gpu-dy-{name}-{number}" for number in range(first, first + count)]
 
     def run(self, times: int = 1, seconds: float = 5) -> State:
-        """Run the program several times; each run starts from the disk."""
+        """Run the program several times; each run reads its state from the disk."""
         for _ in range(times):
             self.now += seconds
             reconcile.once(self.work())
@@ -279,7 +279,7 @@ class Controller:
 
     def work(self) -> Work:
         state = CountedState.load(str(self.folder / "state.json"))
-        state._steps = self.steps  # noqa: SLF001 - so that it is not saved
+        state._steps = self.steps  # noqa: SLF001 - a private field is not saved
         return Work(
             self.settings,
             state,

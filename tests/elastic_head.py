@@ -1,6 +1,6 @@
 """A controller with the real slurmctld, and machines with the real slurmd, in namespaces of this process; prints JSON lines.
 
-elastic_session.py runs `elastic_head.py FOLDER [PART...]` in namespaces of its own. The cloud is a fake; Slurm's
+elastic_session.py runs `elastic_head.py FOLDER [PART...]` in new namespaces. The cloud is a fake; Slurm's
 programs and `reconcile` are those of a real cluster.
 """
 
@@ -41,7 +41,7 @@ SHORTER = {
     "SuspendTime=60": "SuspendTime=6",
     ",power_save_min_interval=30": ",power_save_interval=1",
 }
-#: A machine: its own network, host name and folders; munge's socket is the controller's.
+#: Starts slurmd on a machine, which has its own network, host name and folders; munge's socket is the controller's.
 MACHINE = r"""
 set -e
 hostname $1; mount --make-rprivate /
@@ -51,7 +51,8 @@ mkdir -p /run/munge; mount --move /tmp/munge.$1 /run/munge
 exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 """
 
-#: A machine at first boot: also with its own /etc and /usr/local, sshd, and no munge key. A script `systemctl` starts daemons.
+#: Starts sshd on a machine at first boot, which also has its own /etc and /usr/local, but no munge key.
+#: A script `systemctl` starts daemons.
 BOOTED = rf"""
 set -e
 hostname ip-$1; mount --make-rprivate /
@@ -296,7 +297,7 @@ def a_death_in_a_job(head: Head) -> None:
 
 
 def by_ssh(head: Head) -> Path:
-    """Join machines as a cluster does: over SSH, with munge's key, a new name and slurmd's unit; return the known_hosts."""
+    """From now on, join machines as a cluster does: by SSH, with munge's key, new name, slurmd's unit; return known_hosts."""
     identity, known = head.folder / "identity", head.folder / "known_hosts"
     if not identity.exists():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(identity))
@@ -419,7 +420,7 @@ def two_always_run(head: Head) -> None:
     head.until(lambda: states(kept) == {"idle"}, "both run without any job")
     tell(started=head.cloud.started - before)
     end = time.monotonic() + 20
-    while time.monotonic() < end:  # longer than SuspendTime
+    while time.monotonic() < end:  # the loop takes longer than SuspendTime
         head.turn()
         time.sleep(1)
     tell(idle_ended=2 - len(head.cloud.running))
@@ -438,7 +439,7 @@ def two_always_run(head: Head) -> None:
 
 
 def jobs_near_each_other(head: Head) -> None:
-    """Two pairs of machines, each below one switch; the node numbers of the two pairs alternate."""
+    """Run jobs on two pairs of machines. Each pair is below one switch, and the node numbers of the two pairs alternate."""
     number, _ = job(head, 4, "sleep 1").split()
     head.until(lambda: finished(number), "a job of 4 nodes has run", 90)
     machines = State.load(f"{settings.FOLDER}/state.json").batches.popitem()[1].machines

@@ -1,4 +1,4 @@
-"""Runs parts of elastic_head.py in separate namespaces; `elastic_session.py PART...` prints their facts as JSON."""
+"""Runs parts of elastic_head.py in new namespaces; `elastic_session.py PART...` prints the facts of those parts as JSON."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def facts(*parts: str) -> dict[str, dict[str, Any]]:
 
 
 def _told(text: str) -> dict[str, dict[str, Any]]:
-    """Return the facts of each part; a line with the part's name follows them."""
+    """Return the facts of each part; in `text`, a line with the part's name follows its facts."""
     found: dict[str, dict[str, Any]] = {}
     seen: dict[str, Any] = {}
     for line in text.splitlines():

@@ -1,4 +1,4 @@
-"""A cluster in which each run of a program returns what a test sets, for tests of the order of steps and of the line."""
+"""A cluster in which each run of a program returns what a test sets, for tests of the runner's steps and of its line."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def run(*rows: transcript.Row, problems: tuple[str, ...] = (), seconds: float = 
 
 def step(name: str, stage: str = "all", **more: Any) -> Step:
     ranks = Ranks(f"/bin/{name}", ["-b", "8", "-e", "1024"], {"NCCL_SOCKET_IFNAME": "=eth0", "NCCL_DEBUG": "INFO"}, 2)
-    return Step(name, stage, "all_reduce", ranks, f"/tmp/{name}.json", **more)  # noqa: S108 - never opened
+    return Step(name, stage, "all_reduce", ranks, f"/tmp/{name}.json", **more)  # noqa: S108 - the file is never opened
 
 
 class Cluster:

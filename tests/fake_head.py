@@ -1,4 +1,4 @@
-"""A head node without a cluster: the real runner in a home of its own, with commands that answer as a test sets."""
+"""A head node without a cluster: the real runner in a temporary home folder, with commands that answer as a test sets."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def unpacked() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="busbar-runner-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(io.BytesIO(pack.runner())) as packed:
-        packed.extractall(folder)  # noqa: S202 - our own
+        packed.extractall(folder)  # noqa: S202 - the archive is our own
     return folder
 
 
@@ -125,7 +125,7 @@ def step_of(head: Head, body: str, name: str = "all_reduce", **changes) -> dict:
 
 
 def launch_of(head: Head) -> dict:
-    """Return a launcher whose mpirun runs the program itself, once."""
+    """Return the launch settings of a fake mpirun, which runs the ranks' program itself, once."""
     mpirun = head.home / "launcher" / "bin" / "mpirun"
     mpirun.parent.mkdir(parents=True, exist_ok=True)
     # mpirun's arguments are kept in SAID, so that a test can check the environment variables of ranks.
@@ -170,7 +170,7 @@ MAKEFILE = (
 
 
 def lay(head: Head, inside: dict[str, str]) -> None:
-    """Put the files of an image where the model of a container expects them."""
+    """Write the files of an image, by path, where the fake container runtimes expect them."""
     for place, text in inside.items():
         path = head.home / "inside" / place
         path.parent.mkdir(parents=True, exist_ok=True)

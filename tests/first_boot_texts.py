@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-# Works like Debian's launcher, which is a Python script, but for several files in one process.
+# Does what Debian's launcher of cloud-init does, a Python script, but for several files in one process.
 _CLOUD_INIT = """
 import contextlib, io, json, sys
 from cloudinit.cmd import main
@@ -31,7 +31,7 @@ print(json.dumps(found))
 
 
 class Texts:
-    """First-boot texts by name."""
+    """First-boot texts by name, and how cloud-init and shellcheck judge each."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts
@@ -44,7 +44,7 @@ class Texts:
         return str(files["/var/lib/busbar/first-boot"])
 
     def judged_by_cloud_init(self, name: str) -> tuple[int, str]:
-        """Return the exit status and output of `cloud-init schema`."""
+        """Return the exit status and output of `cloud-init schema` for a text."""
         launcher = shutil.which("cloud-init")
         if launcher is None:
             pytest.skip("cloud-init is not installed here")
@@ -52,7 +52,7 @@ class Texts:
             python = Path(launcher).read_text().splitlines()[0].removeprefix("#!").split()[0]
             with tempfile.TemporaryDirectory() as folder:
                 paths = self._written(folder, self._texts)
-                # Run at the root: our own package `cloudinit` must not shadow the distribution's.
+                # Run in the folder /: our own package `cloudinit` must not shadow the distribution's package.
                 done = subprocess.run(
                     [python, "-c", _CLOUD_INIT, *paths], capture_output=True, text=True, check=False, cwd="/", timeout=300
                 )
@@ -62,7 +62,7 @@ class Texts:
         return int(code or 0), said
 
     def judged_by_shellcheck(self, name: str) -> list[Any]:
-        """Return shellcheck's remarks on the script; empty if it is not installed."""
+        """Return shellcheck's remarks on the script in a text; there are none if shellcheck is not installed."""
         program = shutil.which("shellcheck")
         if program and not self._shell:
             with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""The line of a healthy run of a plan, which tests then damage."""
+"""The line that the runner prints after a healthy measurement, which tests then damage."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ EVIDENCE = {"path": "/home/opc/.busbar/runs/x/y.txt.gz", "sha256": "0" * 64}
 
 
 def row(size_bytes: int, busbw_gb_s: float, wrong: int | None = 0, name: str = "all_reduce", ranks: int = 16) -> list[Any]:
-    """Return one packed row."""
+    """Return one row of a step, as the line packs rows."""
     algbw_gb_s = busbw_gb_s / collective(name).busbw_factor(ranks)
     moved = size_bytes * collective(name).algbw_share(ranks)
     timing = [moved / (algbw_gb_s * 1e3) if algbw_gb_s else 10.0, algbw_gb_s, busbw_gb_s, wrong]
@@ -127,7 +127,7 @@ def fits_its_type(line: Any) -> bool:
     """Return True if a line, or its plain data, fits its type in `benchmarks.launch`.
 
     Raises:
-        UnfitError: it does not fit.
+        UnfitError: the line does not fit its type.
     """
     found = json.loads(line) if isinstance(line, str) else line
     kinds = {"measure": MeasureLine, "search": SearchLine, "schedule": ScheduleLine, "build": BuildLine}

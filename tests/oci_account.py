@@ -15,7 +15,7 @@ HERE, ELSEWHERE = "Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2"
 
 
 def account(**changes: Any) -> dict[str, Any]:
-    """Return the answers of an account with room for exactly two nodes; `changes` replace some, by data source."""
+    """Return the answers of an account with room for exactly two nodes; `changes` replace some answers, by data source."""
     shapes = [{"name": SHAPE, "gpus": 8, "quotaNames": ["gpu4-count"]}, {"name": "BM.Standard.E5.192", "gpus": 0}]
     pools = [{"size": 3}, {"size": 4}]
     return {
@@ -34,7 +34,7 @@ OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE
 
 
 def network_of(**changes: Any) -> dict[str, Any]:
-    """Return an account's answers about two existing subnets; `changes` replace some, by data source."""
+    """Return an account's answers about two existing subnets; `changes` replace some answers, by data source."""
     subnets = {
         name: {
             "vcnId": "vcn",
@@ -70,7 +70,7 @@ def network_of(**changes: Any) -> dict[str, Any]:
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]) -> Callable[..., tuple[Engine, str]]:
-    """Return a function that runs the program with preflight on an account; it returns the engine and the refusal."""
+    """Return a function that runs the program with preflight on an account and returns the engine and the refusal."""
 
     def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:
         engines: list[Engine] = []

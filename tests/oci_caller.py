@@ -1,4 +1,4 @@
-"""A client of OCI's API with a signer of its own, which signs correctly unless a test breaks it."""
+"""A client of OCI's API that signs its own requests, correctly unless a test changes what is signed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def bare(pem: str | bytes) -> str:
 
 
 class Caller:
-    """One instance that calls."""
+    """An instance that calls OCI's API."""
 
     def __init__(self, world: World, service: Service, instance: Record) -> None:
         self.service, self.papers = service, identity.issue(world, instance)
@@ -78,7 +78,7 @@ class Caller:
     def call(
         self, method: str, path: str, body: Any = None, change: Change = lambda _: None, more: Mapping[str, str] | None = None
     ) -> Answer:
-        """Call the Core Services API; `change` alters headers before they are signed, `more` is added unsigned."""
+        """Call the Core Services API; `change` alters headers before they are signed, and `more` are unsigned headers."""
         if not self.key_id:
             assert self.federate().status == 200
         content = json.dumps(body).encode() if body is not None else b""

@@ -30,7 +30,7 @@ def parsed(**changes: Any) -> Stack:
 
 
 def refused(**changes: Any) -> list[str]:
-    """Return the sentences of a refusal, whose first words are paths of the models."""
+    """Return the sentences that refuse the stack file; each begins with the path of a key."""
     with pytest.raises(pulumi.RunError) as found:
         parsed(**changes)
     sentences = str(found.value).splitlines()

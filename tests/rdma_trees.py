@@ -17,7 +17,7 @@ def files(device: str) -> dict[str, str]:
 
 
 def make(base: Path, device: str, name: str | None = None) -> None:
-    """Make a listed device below `base`, under another name if one is given."""
+    """Create the files of a listed device below `base`; `name` replaces the device's name."""
     for path, text in files(device).items():
         place = base / (name or device) / path
         if path.endswith("/"):

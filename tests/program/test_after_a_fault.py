@@ -1,8 +1,8 @@
 """After a pass and then a fault, no output and no certificate reports a pass for a request that was not answered.
 
-The program runs on a recording engine that keeps outputs as the real one does: if an update fails before its outputs are
-known, the previous ones remain, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So another
-program compares the outputs with its own request. Each entry of FAULTS was once injected into a running stack.
+The program runs on a recording engine that keeps outputs as the real engine does: if an update fails before its outputs are
+known, the previous outputs remain, certificate included (pulumi 3.259.0, resource/deploy/step_executor.go). So a program
+that reads the outputs compares them with its own request. Each entry of FAULTS was once injected into a running stack.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class Fault:
     Attributes:
         fails: the resource that is never created; empty if there is none.
         lines: what stages print instead of a pass.
-        verdict: the verdict of the exported record afterwards; the previous update's if nothing replaced the record.
+        verdict: the exported record's verdict afterwards; if nothing replaced the record, the previous update's verdict.
         is_answered: whether the exported record is then the answer to the new request.
     """
 

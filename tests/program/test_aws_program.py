@@ -65,7 +65,7 @@ def cloud(whole) -> Cloud:
 
 @pytest.fixture(scope="module")
 def bare() -> tuple[Cloud, dict[str, Any]]:
-    """The same cluster without file systems."""
+    """The cluster of `whole`, but without file systems."""
     return program()
 
 
@@ -164,7 +164,7 @@ def test_a_machine_that_is_left_out_is_named_and_terminated_and_the_others_keep_
 
 @pytest.fixture
 def replaced(monkeypatch) -> list[str]:
-    """Names of machines that the engine replaces: their ids are unknown at a preview; other machines are `i-0`, `i-1`."""
+    """Names of machines that the engine replaces: their ids are unknown at a preview; others have the ids `i-0`, `i-1`."""
     names: list[str] = []
     register = Cloud.new_resource
 
@@ -1309,11 +1309,11 @@ def test_running_machines_reduce_the_free_quota_and_the_stacks_own_machines_need
         found = [name for name, kind in types.items() if any(fnmatch.fnmatch(kind, one) for one in wants["instance-type"])]
         return {"ids": [name for name in found if lifecycles[name] in wants.get("instance-lifecycle", [lifecycles[name]])]}
 
-    taken = 2 * 192 + 96  # on demand, including the p4d; not spot or the block
+    taken = 2 * 192 + 96  # vCPUs of the three on-demand machines, one of which is a p4d
     with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; request"):
         ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
     assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
-    for one_runs in (False, True):  # i-1 belongs to this stack
+    for one_runs in (False, True):  # the one that may run, i-1, belongs to this stack
         room = {"value": taken + (192.0 if one_runs else 384.0)}
         mine = ("i-1",) if one_runs else ()
         assert ask(getInstances=lambda args, mine=mine: running(args, *mine), getServiceQuota=room).made

@@ -1,4 +1,4 @@
-"""The real program for an existing Kubernetes cluster, on a recording engine: what it registers and what it sends where."""
+"""The real program for an existing Kubernetes cluster, on a recording engine: what it registers, and where it sends what."""
 
 from __future__ import annotations
 

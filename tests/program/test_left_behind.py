@@ -30,7 +30,7 @@ NETWORK = {
 
 
 def asked(hook: pulumi.ResourceHook) -> None:
-    """Do what the engine does before it creates the resource of that hook."""
+    """Call a hook as the engine does before it creates the resource of the hook."""
     asyncio.get_event_loop().run_until_complete(hook(pulumi.ResourceHookArgs(URN, "", "nodes", "type")))  # type: ignore[arg-type]
 
 

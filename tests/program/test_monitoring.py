@@ -87,7 +87,7 @@ def exporters(found):
 
 def others(found):
     return {
-        name: {key: value for key, value in inputs.items() if key != "source"}  # each file is a new object
+        name: {key: value for key, value in inputs.items() if key != "source"}  # a source is never equal to another
         for kind, name, inputs in found.resources
         if not name.startswith("monitoring") and not kind.startswith("pulumi:")
     }
@@ -138,7 +138,7 @@ def test_every_node_is_a_target_under_its_name():
 
 
 def kept(job: dict, meta: dict[str, str]) -> dict[str, str] | None:
-    """Return the labels that Prometheus gives a discovered pod, or None if it drops the pod; knows `keep` and `replace`."""
+    """Return the labels that Prometheus gives a discovered pod, or None for a pod that `keep` rules drop."""
     labels = dict(meta)
     for rule in job["relabel_configs"]:
         value = ";".join(labels.get(name, "") for name in rule.get("source_labels", ()))
@@ -202,7 +202,7 @@ def test_the_tool_writes_both_files_from_a_stacks_outputs(tmp_path, monkeypatch,
 
 # The dashboard
 
-#: From dcgm-exporter's etc/default-counters.csv, and two fields of NVLink that DCGM has (dcgm_fields.h: 1011, 1012).
+#: The metrics in dcgm-exporter's etc/default-counters.csv, and two NVLink fields of DCGM (dcgm_fields.h: 1011, 1012).
 DCGM = {
     *(
         "DCGM_FI_DEV_GPU_UTIL",

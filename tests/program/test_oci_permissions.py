@@ -15,7 +15,7 @@ _VERBS = ("inspect", "read", "use", "manage")
 
 
 def used() -> set[tuple[str, str]]:
-    """Return module and name of every class of the provider's SDK that the components use, and of functions called by token."""
+    """Return module and name of each class of the provider's SDK in the components, and of each function called by token."""
     found = set()
     for path in PROGRAM:
         tree = ast.parse(path.read_text())

@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
 
 def of_one_image(args: dict[str, Any]) -> dict[str, Any]:
-    """Return the account's shapes, or for an image only those without GPUs."""
+    """Return the account's shapes; if the look-up names an image, return only the shapes without GPUs."""
     return {"shapes": account()["getShapes"]["shapes"][1:]} if "imageId" in args else account()["getShapes"]
 
 

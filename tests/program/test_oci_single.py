@@ -76,7 +76,7 @@ def test_the_first_boot_of_a_single_instance_sets_time_zone_local_scratch_and_ro
     [("BM.GPU4.8", 233.0), ("BM.GPU.A100-v2.8", 234.9), ("BM.GPU.H100.8", 480), ("BM.GPU.H200.8", 482.3)],
 )
 def test_a_single_instance_has_the_gate_of_one_machine_and_published_healthy_numbers_pass(shape, published):
-    """233.0: ocitutorials, benchmark/run-nccltests, one BM.GPU4.8 in a container; the others: catalogue/gpus.py."""
+    """233.0 is from ocitutorials (benchmark/run-nccltests, a container on one BM.GPU4.8), the rest from catalogue/gpus.py."""
     pool = Pool(name="gpu", nodes=1, shape=shape, cluster_network=False)
     wanted = pools.planned(Oci.model_construct(pools=(pool,), storage=Storage(), slurm=None, container=None), pool)
     assert wanted.shape is not None
@@ -119,7 +119,7 @@ def test_the_rehearsed_stack_pins_the_archive_that_the_rehearsal_serves():
 
 
 def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    """Return the account's answer while that instance runs."""
+    """Return the account's answer while the instance with the inputs `given` runs."""
     listed = {"displayName": given["displayName"], "state": "RUNNING", "freeformTags": given["freeformTags"]} | changes
     return {"getInstances": {"instances": [listed]}, "getResourceAvailability": {"available": "0"}}
 

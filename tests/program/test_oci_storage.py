@@ -31,7 +31,7 @@ class Recorder(pulumi.runtime.Mocks):
         self.exports = ["/files"]
 
     def new_resource(self, args: pulumi.runtime.MockResourceArgs) -> tuple[str, dict[str, Any]]:
-        if args.resource_id:  # read, not created
+        if args.resource_id:  # the resource exists: it is read, not created
             self.read[args.typ.rpartition(":")[2]] = args.resource_id
             there = {"compartmentId": "theirs", "subnetId": "where-it-is", "fileSystemName": "data"}
             return args.resource_id, there | {"ipAddress": "10.9.1.4", "exportSetId": "set", **MANAGED}

@@ -217,7 +217,7 @@ def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
 
 
 def test_in_existing_subnets_the_home_folders_are_exported_to_the_login_nodes_too(monkeypatch):
-    """The login node is in the public subnet, and the mount target in the private one."""
+    """The login node is in the public subnet, and the mount target in the private subnet."""
     network = network_of()
     every = {"protocol": "all", "source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK", "tcpOptions": [], "udpOptions": []}
     network["getSecurityLists"]["securityLists"][0]["ingressSecurityRules"].append(every)

@@ -80,7 +80,7 @@ def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_ke
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
     assert len(commands) == 6
     for inputs in commands:
-        connection = inputs["connection"]["value"]  # the engine keeps it as a secret
+        connection = inputs["connection"]["value"]  # the connection is a secret of the engine
         for end in (connection, connection.get("proxy") or connection):
             assert end["hostKey"] == HOST_KEY
             assert "agentSocketPath" not in end
@@ -447,9 +447,9 @@ def test_pools_in_another_order_keep_their_machines():
     "console",
     [
         "no key at all\n",
-        f"busbar-host-key: {HOST_KEY}\n",  # once
+        f"busbar-host-key: {HOST_KEY}\n",  # the key is shown only once
         f"busbar-host-key: {HOST_KEY}\nbusbar-host-key: {HOST_KEY[:-4]}\nbusbar-host-key: {HOST_KEY[:30]}\n",
-        f"busbar-host-key: {HOST_KEY[:-4]}\n" * 3,  # cut
+        f"busbar-host-key: {HOST_KEY[:-4]}\n" * 3,  # the key is cut each time
         f"busbar-host-key: ssh-rsa {HOST_KEY.split()[1]}\n" * 3,
     ],
 )
@@ -461,7 +461,7 @@ def test_only_a_host_key_that_the_console_shows_completely_and_twice_is_trusted(
 def test_the_host_key_of_the_latest_boot_is_used():
     first = HOST_KEY.replace("Login", "Early")
     told = [f"busbar-host-key: {key}\n" for key in (first, first, first, HOST_KEY, HOST_KEY, HOST_KEY[:50])]
-    assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - as above
+    assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - the one place where a key is trusted
 
 
 def test_timeouts_of_lustre_and_cluster_networks_are_at_least_those_of_the_vendors_provider(monkeypatch):

@@ -24,7 +24,7 @@ from target_programs import aws, hosts, oci
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 #: Audit events of Python for access to the outside (library reference, "Audit events table").
 _TOUCHES = ("open", "os.", "socket.", "subprocess.", "shutil.", "tempfile.", "urllib.", "glob.")
-#: The files of Python's import system: the first call of a function may import a module.
+#: Python's import system, which may read files: the first call of a function may import a module.
 _IMPORTS = "<frozen importlib"
 
 
@@ -40,7 +40,7 @@ class Watch:
     def hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self.on or not getattr(self.inside, "depth", 0) or not event.startswith(_TOUCHES):
             return
-        if not _is_import(sys._getframe(1)):  # noqa: SLF001 - who asks
+        if not _is_import(sys._getframe(1)):  # noqa: SLF001 - the frame that acts
             self.seen.append(" ".join([event, *(str(arg) for arg in args[:1])]))
 
 
@@ -60,7 +60,7 @@ def watched(monkeypatch) -> Iterator[Watch]:
         WATCH.added = True
     genuine = pulumi.Output.apply
 
-    def apply(self, func, run_with_unknowns=False):  # noqa: FBT002 - as the genuine one
+    def apply(self, func, run_with_unknowns=False):  # noqa: FBT002 - as in the SDK
         def noted(value):
             WATCH.calls += 1
             WATCH.inside.depth = getattr(WATCH.inside, "depth", 0) + 1
@@ -76,7 +76,7 @@ def watched(monkeypatch) -> Iterator[Watch]:
 
         def now() -> float:
             # A log record has a time, and anything that an earlier test left in the event loop may be logged at any moment.
-            caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who asks
+            caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who reads the clock
             if WATCH.on and getattr(WATCH.inside, "depth", 0) and not caller.startswith(("logging", "asyncio")):
                 WATCH.seen.append(f"time.{name}")
             return clock()

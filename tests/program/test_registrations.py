@@ -1,7 +1,7 @@
 """Everything that each target registers: every resource with its inputs and its resource options.
 
 The reviewed texts show a change of any input in one place. They leave out what changes with every edit: digests, packed
-programs and first-boot texts. First-boot texts are reviewed separately.
+programs and first-boot texts. First-boot texts are reviewed in tests/golden/cloudinit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OPTIONS = (
     "replace_on_changes",
     "retain_on_delete",
 )
-#: A longer text is a script or a packed program.
+#: The longest text that is shown in full: a longer text is a script or a packed program.
 _SHOWN = 300
 
 
@@ -52,7 +52,7 @@ def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, re
 
 @pytest.mark.parametrize(("target", "tags"), [("aws", "tags:"), ("oci", "freeformTags:")])
 def test_everything_that_takes_tags_carries_the_tag_of_its_stack(target, tags):
-    """AWS's login node has a tag of its own: it is not one of the nodes, which are found by the other tag."""
+    """The tag of AWS's login node differs from the nodes' tag, so that a search for nodes does not find the login node."""
     made = yaml.safe_load((GOLDEN / f"{target}.yaml").read_text())
     tagged = {name: text for name, one in made.items() if tags in (text := yaml.safe_dump(one["inputs"]))}
     marks = ("busbar:stack: ", "busbar:login-of: ") if target == "aws" else ("busbar-stack: ",)

@@ -1,4 +1,4 @@
-"""One contract for all targets: every cluster passes the same kinds of values to acceptance, which knows nothing else of it."""
+"""Every target's cluster passes the same kinds of values to acceptance, which knows nothing else of the cluster."""
 
 from __future__ import annotations
 

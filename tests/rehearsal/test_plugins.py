@@ -400,7 +400,7 @@ def test_a_connection_that_cannot_be_made_fails_with_the_genuine_plugins_message
             {"proxy": proxy, "port": closed},
             "proxy: after 1 failed attempts: ssh: rejected: connect failed (Connection refused)",
         ),
-        # The failed handshake is retried on the channel that it has used up; the retry fails with EOF, which is reported.
+        # The failed handshake has used up its channel. The retry on that channel fails with EOF, and the EOF is reported.
         (
             {"proxy": proxy, "hostKey": sshd.public("other")},
             "proxy: after 1 failed attempts: ssh: handshake failed: EOF",
