@@ -205,7 +205,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_after_a_pass_and_this_fault_nothing_reports_a_pass_for_another_request(folder, passed, monkeypatch, name):
+def test_after_a_pass_and_this_fault_nothing_reports_a_pass_for_a_request_without_an_answer(folder, passed, monkeypatch, name):
     fault = FAULTS[name]
     after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
     measured = after["measured"]

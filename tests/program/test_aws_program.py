@@ -91,7 +91,7 @@ def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
-def test_machines_whose_rails_no_source_names_are_asked_for_their_rails():
+def test_if_no_source_names_the_rails_of_machines_the_machines_are_asked():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask
@@ -141,7 +141,7 @@ def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_a_smaller_number_terminates_the_last_machines_with_a_warning_that_names_them(monkeypatch):
+def test_a_smaller_number_of_machines_terminates_the_last_machines_with_a_warning_that_names_them(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -233,7 +233,7 @@ def test_settings_that_can_change_on_running_machines_terminate_none(whole, chan
         {"storage": {"home": None}},
     ],
 )
-def test_settings_that_cannot_change_on_running_machines_make_another_template_and_other_machines(whole, changed):
+def test_settings_that_cannot_change_on_running_machines_need_a_new_template_and_new_machines(whole, changed):
     assert template(program(merged(STORED, changed))[0])["namePrefix"] != template(whole[0])["namePrefix"]
 
 
@@ -244,7 +244,7 @@ def test_if_no_image_is_set_new_machines_get_the_newest_image_and_running_machin
     program({"image": None} | nodes(static=3), running=again)
 
 
-def test_if_an_image_cannot_be_looked_up_the_key_that_names_one_is_shown():
+def test_if_an_image_cannot_be_looked_up_the_key_that_names_an_image_is_shown():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused("api error AccessDeniedException: not authorized to perform ssm:GetParameter")
 
@@ -274,7 +274,7 @@ def refusing(words: str) -> Any:
     return refuse
 
 
-def test_without_a_zone_the_first_that_offers_every_type_is_used_and_reported(monkeypatch):
+def test_if_no_zone_is_set_the_first_zone_that_offers_every_type_is_used_and_reported(monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_: said.append(text))
     local = f"{OTHER[:-1]}-tpe-1a"
@@ -460,7 +460,7 @@ def with_rule(**its: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("rule", [{"referencedSecurityGroupId": "111122223333/sg-9"}, {"cidrIpv6": "fd00:10::/48"}])
-def test_a_rule_for_a_group_of_another_account_or_for_ipv6_does_not_stop_the_judgement_of_the_others(rule):
+def test_a_rule_for_a_group_of_another_account_or_for_ipv6_does_not_stop_the_judgement_of_other_rules(rule):
     assert owned(existing(groups=OWN_GROUPS), **with_rule(**rule))[0].made
 
 
@@ -500,7 +500,7 @@ def test_an_existing_file_system_that_nodes_cannot_reach_or_that_lacks_efa_is_re
             program(mounted(**{kind: {"existing": system}}), answers=elsewhere)
 
 
-def test_a_subnet_without_its_own_route_table_is_judged_by_the_main_one():
+def test_a_subnet_without_its_own_route_table_is_judged_by_the_main_route_table():
     def table(args: dict[str, Any]) -> dict[str, Any]:
         if "subnetId" in args:
             raise Unassociated
@@ -592,7 +592,7 @@ def test_without_file_systems_there_is_no_storage_group():
     assert not found.of("LustreFileSystem")
 
 
-def test_file_systems_wait_for_the_rules_and_not_only_for_the_group(cloud):
+def test_file_systems_wait_for_the_rules_of_their_group_and_not_only_for_the_group(cloud):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     storage = [
         index
@@ -800,7 +800,7 @@ def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
     assert "fs-lustre@tcp:/abcdefgh /fsx lustre" in login["userData"]
 
 
-def test_an_elastic_address_is_given_to_the_login_node_without_replacing_it(bare):
+def test_an_elastic_address_is_given_to_the_login_node_without_replacing_the_node(bare):
     found, seen = program({"login": {"elasticIp": True}})
     machine = "cluster-login-instance"
     assert found.named(machine) == bare[0].named(machine), "a running login node is not replaced"
@@ -1294,7 +1294,7 @@ def test_a_quota_that_the_service_does_not_know_is_a_warning_and_machines_are_cr
     assert [text for text in said if "does not report how many p5.48xlarge the account may run" in text]
 
 
-def test_running_machines_reduce_the_free_quota_and_the_stacks_own_machines_need_no_more():
+def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_not_counted_twice():
     lifecycles = {"i-1": "", "i-2": "", "i-3": "spot", "i-4": "capacity-block", "i-5": ""}
     types = dict.fromkeys(lifecycles, "p5.48xlarge") | {"i-5": "p4d.24xlarge"}
     own = {"busbar:cluster": "training", "busbar:pool": "gpu-p5"}

@@ -181,7 +181,7 @@ def test_the_log_of_older_ofi_plugins_is_understood():
     assert judge(measured(**older), asked()).verdict == "pass"
 
 
-def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkeypatch):
+def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each_gpu(monkeypatch):
     line = json.loads(measured())
     for step in line["steps"]:
         if step["name"] == "all_reduce":
@@ -196,7 +196,7 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each(monkey
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_rails_that_no_source_names_come_from_the_facts_of_first_contact(monkeypatch):
+def test_if_no_source_names_the_rails_they_come_from_the_facts_of_first_contact(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

@@ -90,7 +90,7 @@ def test_an_image_or_checksum_that_cannot_be_used_is_refused_in_one_sentence(cha
     assert len(str(found.value).splitlines()) == 1
 
 
-def test_a_password_is_not_repeated_by_its_refusal():
+def test_the_refusal_of_a_password_does_not_repeat_the_password():
     with pytest.raises(pulumi.RunError) as found:
         parsed(aws={"container": {"image": "docker://me:secret@r.io#a/b:1"}})
     assert "secret" not in str(found.value)
@@ -228,7 +228,7 @@ def test_trials_of_a_search_start_in_the_same_container():
     assert "LD_LIBRARY_PATH" not in trials["ranks"]["environment"]
 
 
-def test_another_image_is_measured_again():
+def test_a_change_of_the_image_causes_a_new_measurement():
     def run_id(image: str) -> str:
         built = BUILT | {"hashes": BUILT["hashes"] | {"image": image}}
         where = requests.place(NODES, "10.1.0.0/17", json.dumps(built), asked())

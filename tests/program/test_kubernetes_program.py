@@ -113,7 +113,7 @@ def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
 
 
-def test_every_request_runs_in_the_first_nodes_pod_which_gets_the_runner_first(cluster):
+def test_every_request_runs_in_the_pod_of_the_first_node_with_the_runner_sent_along(cluster):
     found = cluster()
     words = shlex.split(named(found, "acceptance-measure")["create"])
     assert words[:4] == ["exec", "python3", "-IS", "-c"]
@@ -124,7 +124,7 @@ def test_every_request_runs_in_the_first_nodes_pod_which_gets_the_runner_first(c
     assert len(said["files"]) == 2
 
 
-def test_ranks_start_through_the_program_in_the_pods_and_mpi_uses_the_default_network(cluster):
+def test_mpirun_starts_ranks_in_other_pods_with_a_program_in_its_pod_and_mpi_uses_the_default_network(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
     assert launch["kind"] == "remote_shell"
@@ -135,7 +135,7 @@ def test_ranks_start_through_the_program_in_the_pods_and_mpi_uses_the_default_ne
     assert [node["name"] for node in request["nodes"]] == ["gpu0", "gpu1"]
 
 
-def test_one_node_needs_no_program_that_reaches_other_pods(cluster):
+def test_on_one_node_mpirun_needs_no_program_that_reaches_other_pods(cluster):
     line = READY | {"count": 1, "networks": ["10.244.0.0/24"], "groups": [{"facts": FACTS, "nodes": ["gpu0"]}]}
     lines = {"cluster-objects": pods("u0"), "acceptance-ready-contact": json.dumps(line)}
     request = json.loads(named(cluster(lines=lines, nodes=["gpu0"], rails=[]), "acceptance-measure")["stdin"])
@@ -152,13 +152,13 @@ def test_contact_build_and_measurement_run_again_only_for_new_pods(cluster):
     assert all(old != new for old, new in zip(texts(("u0", "u1")), texts(("u0", "u9")), strict=True))
 
 
-def test_measuring_again_looks_for_the_pods_again(cluster):
+def test_a_new_measurement_looks_for_the_pods_again(cluster):
     first, second = (named(cluster(measure={"run": run}), "cluster-objects")["stdin"] for run in (1, 2))
     assert first != second
     assert asked(first) == asked(second)
 
 
-def test_the_exporter_starts_in_running_pods_and_replaces_none(cluster):
+def test_the_exporter_starts_in_running_pods_and_replaces_no_pod(cluster):
     with pytest.raises(pulumi.RunError, match=r"monitoring\.readFrom is empty, but with target kubernetes"):
         cluster(monitoring={"exporter": True})
     without, found = cluster(), cluster(monitoring={"exporter": True, "readFrom": ["10.244.0.0/16"]})
@@ -262,7 +262,7 @@ def test_with_a_local_kubeconfig_there_is_no_ssh_and_neither_token_nor_cache_pat
     assert "abc123" not in texts
 
 
-def test_over_ssh_the_same_programs_are_sent(cluster):
+def test_the_same_programs_run_over_ssh_as_with_a_local_kubeconfig(cluster):
     for name in ("cluster-objects", "acceptance-ready-contact"):
         own, other = (named(found, name)["stdin"] for found in (here(cluster), cluster(server="https://10.138.61.49:6443")))
         assert own.rpartition("\nmain(")[0] == other.rpartition("\nmain(")[0]

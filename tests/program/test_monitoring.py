@@ -160,7 +160,7 @@ def discovered(at: int, **changes: str) -> dict[str, str]:
     return {f"__meta_kubernetes_pod_{name}": value for name, value in about.items()}
 
 
-def test_prometheus_finds_the_pods_of_the_stack_and_no_others():
+def test_prometheus_finds_the_pods_of_the_stack_and_no_other_pods():
     found = yaml.safe_load(scrape_pods.scrape(WANTED, Monitoring(exporter=True, dcgm_port=9400), "k8s", "kubernetes"))
     rdma, dcgm = found["scrape_configs"]
     assert rdma["kubernetes_sd_configs"] == [{"role": "pod", "namespaces": {"names": ["busbar"]}}]
@@ -316,6 +316,6 @@ def test_the_dashboard_has_the_fields_that_grafana_requires():
     assert used == variables
 
 
-def test_the_file_is_the_dashboard_of_the_program():
+def test_the_dashboard_file_is_what_the_program_makes():
     assert dashboard.FILE == ROOT / "docs" / "grafana" / "busbar.json"
     assert dashboard.FILE.read_text() == dashboard.text(), "python -m tools.dashboard writes it anew"

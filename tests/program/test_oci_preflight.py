@@ -72,7 +72,7 @@ def test_anything_that_the_oci_account_lacks_is_reported_in_a_sentence_and_nothi
     ("state", "available", "passes"),
     [("RUNNING", "0", True), ("SCALING", "0", True), ("TERMINATING", "0", False), ("TERMINATED", "16", True)],
 )
-def test_running_nodes_need_no_more_room(asked, state, available, passes):
+def test_nodes_that_already_run_need_no_free_room(asked, state, available, passes):
     there = {"clusterNetworks": [{"state": state, "displayName": POOL, "instancePools": [{"size": 2}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": available}))
     assert (refused == "") is passes
@@ -226,7 +226,7 @@ def test_a_limit_that_the_service_does_not_know_is_a_warning_and_not_a_refusal(a
     assert any("does not report what is left of the limit gpu4-count" in text for text in said)
 
 
-def test_if_several_domains_offer_the_shape_one_must_be_named(asked):
+def test_if_several_domains_offer_the_shape_the_stack_file_must_name_a_domain(asked):
     _, refused = asked(account(getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"}), **UNSAID)
     assert refused.startswith(f"oci.availabilityDomain is not set, and BM.GPU4.8 is offered in {HERE}, {ELSEWHERE}; name one")
 

@@ -124,7 +124,7 @@ def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"getInstances": {"instances": [listed]}, "getResourceAvailability": {"available": "0"}}
 
 
-def test_a_running_instance_is_kept_with_another_time_zone_and_needs_no_more_room(single, monkeypatch):
+def test_a_running_instance_survives_another_time_zone_and_needs_no_free_room(single, monkeypatch):
     ignored: list[Any] = []
     register = pulumi.resource.register_resource
 
@@ -152,7 +152,7 @@ def test_a_running_instance_is_kept_with_another_time_zone_and_needs_no_more_roo
     ],
     ids=["volume", "none", "another pool", "a cluster network"],
 )
-def test_a_change_that_terminates_the_instance_is_refused_until_it_is_allowed(single, changes, path):
+def test_a_change_that_terminates_the_instance_is_refused_until_the_stack_file_allows_it(single, changes, path):
     answers = there(instance(single()[0])) | {"getResourceAvailability": {"available": "64"}}
     _, refused = single(answers, **changes)
     assert path in refused

@@ -102,7 +102,7 @@ def test_existing_file_systems_are_looked_up_and_mounted_and_none_is_created():
     )
 
 
-def test_with_several_exports_one_must_be_named_and_a_missing_one_is_refused():
+def test_with_several_exports_the_stack_file_must_name_an_export_that_exists():
     def home(**path: str) -> dict[str, Any]:
         return {"existing": {"mountTarget": TARGET, **path}}
 
@@ -116,7 +116,7 @@ def test_with_several_exports_one_must_be_named_and_a_missing_one_is_refused():
             existing(vcn="other", **(system or {"lustre": {"existing": LUSTRE}}))
 
 
-def test_another_existing_file_system_means_other_machines():
+def test_a_change_to_another_existing_file_system_replaces_the_machines():
     def machines(**systems: Any) -> str:
         found = wanted(storage=systems)
         return found.machines(found.pools[0])

@@ -242,13 +242,13 @@ def test_a_destroy_first_terminates_the_machines_that_slurm_started(on_demand):
     assert "triggers" not in sweep, "replacing the sweep would end running jobs"
 
 
-def test_an_update_that_ends_between_any_two_resources_leaves_one_that_terminates_slurms_machines(on_demand):
+def test_an_update_that_ends_between_any_two_resources_leaves_a_resource_that_terminates_slurms_machines(on_demand):
     names = [name for _, name, _ in on_demand.resources]
     assert names.index("cluster-slurm-sweep") < names.index("cluster-slurm-install")
 
 
 @pytest.mark.parametrize("configured", [True, False])
-def test_a_destroy_asks_for_no_machines_on_a_controller_that_was_never_set_up(on_demand, tmp_path, configured):
+def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(on_demand, tmp_path, configured):
     settings, asked = tmp_path / "elastic.json", tmp_path / "asked"
     if configured:
         settings.touch()
@@ -289,7 +289,7 @@ def test_the_job_script_asks_slurm_for_the_nodes_and_gpus_of_the_plan(on_demand)
     assert job["build"]["source"]["path"].startswith("/home/.busbar/busbar-nccl-tests-")
 
 
-def test_another_run_reads_the_newest_result_of_the_same_job(on_demand):
+def test_a_new_run_number_keeps_the_job_and_reads_its_newest_result(on_demand):
     again = run_program(
         LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": NONE}, oci=OCI, measure={"run": 2}
     )

@@ -259,7 +259,7 @@ def test_the_run_id_depends_only_on_what_can_change_the_result(dev):
     assert run_id(run_program(LINES, oci={"pools": [{"image": "ocid1.image.oc1..other"}]})) != same
 
 
-def test_the_runner_and_the_source_are_copied_again_to_other_machines(dev):
+def test_the_runner_and_the_source_are_copied_again_if_the_machines_change(dev):
     def triggers(engine) -> list:
         return [inputs["triggers"] for kind, _, inputs in engine.resources if kind.endswith(":CopyToRemote")]
 
@@ -267,7 +267,7 @@ def test_the_runner_and_the_source_are_copied_again_to_other_machines(dev):
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
-def test_build_measurement_and_search_run_again_only_on_other_machines(dev):
+def test_build_measurement_and_search_run_again_only_if_the_machines_change(dev):
     def triggers(engine) -> dict[str, list]:
         return {
             name: inputs["triggers"]

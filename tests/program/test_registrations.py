@@ -90,5 +90,5 @@ def _text(value: str, folder: Path) -> Any:
     return re.sub(r"\b[0-9a-f]{12,64}\b", "DIGEST", value)
 
 
-def test_every_reviewed_target_is_compared_and_none_is_left_over():
+def test_every_reviewed_target_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir()} == set(TARGETS)

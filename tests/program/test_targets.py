@@ -18,7 +18,7 @@ def seen(request, monkeypatch, tmp_path) -> Seen:
     return found
 
 
-def test_every_target_passes_the_same_things_to_acceptance(seen):
+def test_every_target_passes_the_same_kinds_of_values_to_acceptance(seen):
     planned = {one.name: one for one in seen.cluster.planned}
     sets = {one.name: one for one in seen.inventory.sets}
     assert len(planned) == len(seen.cluster.planned), "names of node sets are unique"
@@ -75,7 +75,7 @@ def test_a_cluster_without_nodes_is_not_measured_and_its_verdict_is_unknown(monk
     assert not [name for name in found.commands if name.startswith("acceptance-")]
 
 
-def test_all_pools_are_created_and_the_named_one_is_measured(monkeypatch, tmp_path):
+def test_all_pools_are_created_and_the_named_pool_is_measured(monkeypatch, tmp_path):
     pools = [OCI_POOL | {"name": "small", "nodes": 2}, OCI_POOL | {"name": "large", "nodes": 2}]
     found = oci(monkeypatch, tmp_path, oci={"pools": pools}, measure={"pool": "large"})
     assert [one.name for one in found.inventory.sets] == ["small", "large"]
