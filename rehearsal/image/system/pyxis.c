@@ -1,6 +1,6 @@
 /* Stand-in: Pyxis. Each machine builds it with its own compiler against Slurm's own headers, and the real Slurm loads it.
  *
- * As in the real one, the first task of each node creates and starts the container with enroot, and every task joins the
+ * As in the real Pyxis, the first task of each node creates and starts the container with enroot, and every task joins the
  * container before its program runs. Sources: README.md, args.c and pyxis_slurmstepd.c of 0.24.0; only the options that a test
  * uses exist here. The stand-in for enroot does not pivot the container's root, so a task changes its root itself. */
 #define _GNU_SOURCE
