@@ -77,10 +77,8 @@ def facts(head: Head, asked: Asked) -> None:
     rails = SHAPE.rdma.hca if SHAPE.rdma else ()
 
     def said(tx_bytes: int) -> str:
-        hca = {
-            name: {"netdev": f"r{i}", "active": True, "rate": "100 Gb/sec", "tx_bytes": tx_bytes, "rx_bytes": 0, "events": {}}
-            for i, name in enumerate(rails)
-        }
+        port = {"active": True, "rate": "100 Gb/sec", "tx_bytes": tx_bytes, "rx_bytes": 0, "events": {"link_downed": 0}}
+        hca = {name: {"netdev": f"r{i}", **port} for i, name in enumerate(rails)}
         eth0 = {"mtu": 9000, "up": True, "tx_bytes": 5000, "rx_bytes": 0}
         found = {"clock": "CLOCK", "interfaces": {"eth0": eth0}, "hca": hca, "gpus": ["NVIDIA A100-SXM4-40GB"] * 8}
         found |= {"driver": "535.1", "os": "Linux", "kernel": "6", "machine": "ocid1.instance.oc1.phx.MACHINE" + "x" * 60}
