@@ -543,7 +543,7 @@ TESTS = {
 }
 
 
-LOOKS = 4  # the most runs of one collective; a run that the processors limit, and not the rails, is repeated
+LOOKS = 4  # the largest number of runs of one test program; a run that the processors limit, and not the rails, is repeated
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
@@ -600,6 +600,7 @@ def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
     # A busy machine slows a run, and ranks that start late shorten the mean of its times. In both cases the run is repeated.
     looks = [reached_of_wire(large, expected, ranks)]
     while len(looks) < LOOKS and not 0.9 <= looks[-1] <= 1.1:
+        path.unlink()  # nccl-tests leaves an existing file as it is, and writes another one
         assert two_hosts.perf(program(with_mpi, name), *flags).returncode == 0
         looks.append(reached_of_wire(json.loads(path.read_text())["results"][1], expected, ranks))
     assert 0.9 <= looks[-1] <= 1.1, looks
@@ -675,28 +676,28 @@ def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     """All groups run at once, each on one of four rails; the printed time covers the ranks of all groups."""
-    two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S // 2)
-    before = two_hosts.rail_bytes()
     env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
-    times = {}
+    full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
+    times, runs, before = {}, 0, two_hosts.rail_bytes()
+    two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S // 2)
     try:
-        for average in ("0", "1", "2", "3"):
-            flags = ("-b", "1M", "-e", "1M", "-n", "2", "-w", "0", "-c", "0", "-a", average)
-            done = two_hosts.perf(with_mpi, *flags, env=env)
-            assert done.returncode == 0, done.stdout + done.stderr
-            assert "# busbar rehearsal: NET/IB rails=4\n" in done.stdout
-            times[average] = float(rows(done.stdout)[0][5])
+        for average, share in (("0", 1.0), ("1", 1.25), ("2", 1.0), ("3", 2.0)):
+            expected_us = pytest.approx(share * full_us, rel=0.15)
+            for _ in range(LOOKS):
+                flags = ("-b", "1M", "-e", "1M", "-n", "2", "-w", "0", "-c", "0", "-a", average)
+                done = two_hosts.perf(with_mpi, *flags, env=env)
+                assert done.returncode == 0, done.stdout + done.stderr
+                assert "# busbar rehearsal: NET/IB rails=4\n" in done.stdout
+                times[average], runs = float(rows(done.stdout)[0][5]), runs + 1
+                if times[average] == expected_us:
+                    break
+            assert times[average] == expected_us, times
     finally:
         two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S)
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
-    # Runs, placements and operations: in each operation, a group of two ranks sends the message's size on its one rail.
-    formula = 4 * 2 * 3 * (1 << 20)
+    # Placements and operations of each run: in each operation, a group of two ranks sends the message's size on its one rail.
+    formula = runs * 2 * 3 * (1 << 20)
     assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
-    full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
-    assert times["0"] == pytest.approx(full_us, rel=0.15)
-    assert times["2"] == pytest.approx(full_us, rel=0.15)
-    assert times["3"] == pytest.approx(2 * full_us, rel=0.15)
-    assert times["1"] == pytest.approx(1.25 * full_us, rel=0.15)
 
 
 @pytest.mark.rehearsal
