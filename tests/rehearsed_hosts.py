@@ -38,7 +38,7 @@ PATIENCE_SECONDS = 60
 
 def end_world(world: World) -> None:
     """Stop and remove everything of a world, and check that nothing is left."""
-    (world.path / "faults.json").unlink(missing_ok=True)  # the test's own
+    (world.path / "faults.json").unlink(missing_ok=True)  # faults that the test planted
     cleanup.demolish(world)
     left = left_of(world.path)
     assert not left, left
@@ -98,7 +98,7 @@ class Stage:
         return spec
 
     def inside(self, name: str, command: str) -> subprocess.CompletedProcess[str]:
-        """Run as root on the host's console."""
+        """Run a command as root, as on the host's console."""
         return hosts.enter(self.world, name, ["bash", "-c", command])
 
     def ready(self, *names: str) -> dict[str, str]:
@@ -114,7 +114,7 @@ class Stage:
         return ended
 
     def ssh(self, address: str, command: str, user: str = "opc", given: str = "") -> subprocess.CompletedProcess[str]:
-        """Run over SSH: to the bastion at its public address, to every other host through it."""
+        """Run a command over SSH: directly at the bastion's public address, or through the bastion on any other host."""
         start = [*wires.inside(self.world.netns("op")), *self._ssh()]
         if address != PUBLIC:
             start += ["-o", f"ProxyCommand={' '.join(self._ssh())} -W %h:%p opc@{PUBLIC}"]

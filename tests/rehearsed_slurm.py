@@ -1,4 +1,4 @@
-"""Questions of tests to a rehearsed Slurm cluster's login node."""
+"""Helper of tests: wait until a command on the login node of a rehearsed Slurm cluster prints what is expected."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PATIENCE_S = 240
 
 
 def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -> str:
-    """Run a command on the login node until its output is right; if it never is, show Slurm's state."""
+    """Repeat a command on the login node until `holds` accepts its output; fail after PATIENCE_S and show Slurm's state."""
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
         said = stage.on_host(command)

@@ -1,8 +1,9 @@
-"""Draws the report's page for made-up measurements, to be looked at.
+"""Draws report pages of made-up measurements, for a person to look at.
 
     PYTHONPATH=. .busbar/venv/bin/python tests/report_pages.py FOLDER
 
-Pass, short and unknown, on 2, 8 and 64 nodes. Nothing on these pages was measured. docs/report.md lists what to look for.
+The verdicts are pass, short and unknown, on 2, 8 and 64 nodes. Nothing on these pages was measured.
+docs/report.md lists what to look for.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:tests .busbar/venv/bin/python tests/report_sheets.py docs/report
 
-Needs chromium and pdftoppm (Debian's packages chromium and poppler-utils). Prints how many pages each takes on paper.
+Needs chromium and pdftoppm (Debian's packages chromium and poppler-utils). Prints how many pages each report has on paper.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from PIL import Image
 
 from benchmarks.report import web_page
 
-#: There is no sheet of the page of 8 nodes: it looks like those of 2 and 64.
+#: There is no sheet of the report of 8 nodes, which looks like the reports of 2 and 64 nodes.
 SHEETS = [name for name in report_pages.PAGES if not name.endswith("-8")]
 WIDTHS, HEIGHT, SCALE = (1280, 820, 390), 2300, 0.38
 _GAP, _PRINTED, _GREY = 8, 4, (136, 136, 136)
-#: A window has at least 500 pixels, so each width is set by a frame.
+#: Chromium's window is at least 500 pixels wide, so a frame inside the window sets each width.
 _FRAME = '<body style="margin:0"><iframe src="{page}" style="border:0;width:{width}px;height:{height}px" scrolling="no">'
 
 
@@ -49,7 +49,7 @@ def _smaller(picture: Image.Image, width: int) -> Image.Image:
 
 
 def sheet(page: Path) -> tuple[Image.Image, int]:
-    """Return the sheet of a page, and how many pages it has on paper."""
+    """Return the sheet of a report's page, and the number of pages that the report has on paper."""
     seen, paper = [_seen(page, width) for width in WIDTHS], _printed(page)
     wide = sum(one.width for one in seen) + _GAP * (len(seen) - 1)
     each = (wide - _GAP * (_PRINTED - 1)) // _PRINTED

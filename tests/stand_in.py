@@ -12,7 +12,7 @@ from wait_until import wait_until
 
 from rehearsal.plugin.cloud import Cloud
 
-#: Last part of the names of threads in which a cloud's own API continues its work after its answer.
+#: Endings of thread names: in threads with such names, a stand-in cloud continues to work after it has answered a call.
 _IN_THE_BACKGROUND = ("(turn)", "(_end)")
 
 
@@ -22,7 +22,10 @@ def faults(cloud: Cloud, *listed: dict[str, object]) -> None:
 
 
 def work_done(cloud: Cloud) -> Iterator[None]:
-    """Run a test, then wait for the work that its calls began: once the fakes are gone, such work would make real hosts."""
+    """Run a test, then wait for the work that the test's calls began.
+
+    Work that continued after the test's fakes are gone would start real hosts.
+    """
     before = set(threading.enumerate())
     yield
     for thread in set(threading.enumerate()) - before:
@@ -32,7 +35,7 @@ def work_done(cloud: Cloud) -> Iterator[None]:
 
 
 def put(inputs: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
-    """A copy of the inputs with the value at a dotted path set, or removed if it is None."""
+    """Return a copy of the inputs with `value` at a dotted path; if `value` is None, the last key of the path is removed."""
     changed = copy.deepcopy(inputs)
     *way, last = path.split(".")
     here: Any = changed

@@ -1,4 +1,4 @@
-"""The same program run for each target, and what its cluster passes to acceptance."""
+"""Runs the program for each target with stand-ins, and records what the program's cluster passes to acceptance."""
 
 from __future__ import annotations
 

@@ -15,12 +15,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 COLUMNS, ROWS = 80, 24
-#: Escape sequences that change colours and the like, but not the position.
+#: Escape sequences that change colours and the like, but do not move the cursor.
 _LOOKS = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B|\x1b\[\?25[hl]")
 
 
 def visible(text: str) -> str:
-    """Return the part of `text` that the pane shows at the end, as one line, because a person reads on from row to row.
+    """Return the part of `text` that the terminal shows at the end, as one line, because a person reads on from row to row.
 
     Raises:
         ValueError: the text moves the cursor, so its last rows are not what is visible.
@@ -30,7 +30,7 @@ def visible(text: str) -> str:
         raise ValueError(f"the cursor is moved: {moved[0]!r}")
     rows: list[str] = []
     for line in plain[-COLUMNS * ROWS * 2 :].replace("\r\n", "\n").split("\n"):
-        last = line.rpartition("\r")[2]  # what was written before is written over
+        last = line.rpartition("\r")[2]  # a carriage return: the text before it is overwritten
         rows += [last[at : at + COLUMNS] for at in range(0, max(len(last), 1), COLUMNS)]
     return "".join(rows[-ROWS:])
 
@@ -38,10 +38,10 @@ def visible(text: str) -> str:
 def watch(
     words: Sequence[str], see: Callable[[str], None], *, cwd: Path, environment: Mapping[str, str], timeout_s: float
 ) -> tuple[int, str]:
-    """Run `words` in the pane and call `see` with the pane's text whenever it changes; return exit status and all output.
+    """Run `words` in the terminal and call `see` with the visible text at each change; return exit status and all output.
 
     Raises:
-        TimeoutError: it runs longer than `timeout_s`; it is killed.
+        TimeoutError: the program ran longer than `timeout_s` and was killed.
     """
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))

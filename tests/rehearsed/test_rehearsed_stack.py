@@ -1,4 +1,4 @@
-"""The whole dev stack: the real engine, the real program, real hosts; one stack from its first failures to its destroy.
+"""The dev stack with the real engine, the real program and the hosts of a rehearsal, from failed updates to its destroy.
 
 The tests build on each other: each continues where the previous one ended.
 """
@@ -63,7 +63,7 @@ def test_capacity_that_runs_out_half_way_is_an_error_and_every_machine_is_in_the
     assert left_of(stage.world) == []
 
 
-def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next_update_continues_with_it(stage):
+def test_after_a_crashed_update_the_next_update_names_the_import_command_and_no_machine_is_rented_twice(stage):
     before = stage.ever_booted()
     stage.faults({"kind": "crash", "operation": "CreateClusterNetwork"})
     assert stage.up().status != 0
@@ -79,7 +79,7 @@ def test_a_machine_rented_by_a_crashed_update_is_never_rented_twice_and_the_next
 
 
 def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named(stage):
-    """The next test's update, with the rule in place, continues where this one stopped."""
+    """The update of the next test has the rule, and continues where the update of this test stopped."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
     assert stage.ever_booted() == before, "the imported cluster network is used, and no machine boots"
@@ -180,7 +180,7 @@ def test_the_comment_of_a_preview_has_the_bandwidth_the_gate_the_price_and_the_c
     reviewed(page, page.read_text().partition(preview_comment.MARK)[0] + text)
 
 
-def test_existing_subnets_are_looked_up_and_their_gaps_are_reported_before_anything_is_deleted(built):
+def test_existing_subnets_are_looked_up_and_their_faults_are_reported_before_anything_is_deleted(built):
     stage = built[0]
     subnets = {one["urn"].rpartition("-")[2]: one["id"] for one in stage.resources() if one["type"] == "oci:Core/subnet:Subnet"}
 
@@ -282,7 +282,10 @@ def test_another_team_reads_the_bandwidth_by_a_stack_reference(built, tmp_path):
 
 
 def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_every_output_present(built):
-    """A higher `measure.run` measures again and builds nothing; individual operations and looks are judged if planned."""
+    """A higher `measure.run` measures again and builds nothing.
+
+    This plan also has individual operations and looks (short repeated measurements), and both are judged.
+    """
     stage = built[0]
     outputs, before = stage.outputs(), stdouts(stage)
     assert "GPUDirect RDMA on all" in " ".join(outputs["measured"]["transport"]["proof"])
@@ -312,7 +315,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
     assert f"connections on {second['name']}: their bytes went through host memory" in reason
     checks = {one["name"]: one for one in measured["checks"]}
     assert "5 individual operations vary by" in " ".join(checks["spread"]["why"])
-    # This machine runs other tests, so its evenness cannot be asserted.
+    # Other tests run on this machine meanwhile, so the busbw of repeated measurements may vary.
     assert {checks[name]["state"] for name in ("spread", "looks")} <= {"pass", "short", "unknown"}
     # The measurement stays; only the acceptance is repeated, and it must not pass on the old number.
     again = stage.up(**asked)
@@ -324,7 +327,7 @@ ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "oc
 
 
 def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
-    """An earlier measurement is found again by its request."""
+    """No new measurement runs: an earlier measurement has the same request, and its result is used."""
     stage = built[0]
     before = stage.outputs()
     changes = ANOTHER_LOGIN
@@ -345,8 +348,8 @@ def of_pool(nodes: int) -> dict[str, Any]:
     return {"oci": ANOTHER_LOGIN | {"pools": [{"nodes": nodes}]}}
 
 
-def test_after_a_replacement_of_the_slow_node_all_three_pass_and_only_the_replacement_is_rented(built):
-    """The documented command is used: the vendor's CLI terminates the node, and its pool creates another one."""
+def test_after_a_replacement_of_the_slow_node_all_three_nodes_pass_and_only_the_replacement_is_rented(built):
+    """The documented command is used: the vendor's CLI terminates the node, and the node's pool creates another node."""
     stage = built[0]
     first, booted = stage.outputs()["nodes"], stage.ever_booted()
     stage.refault({"kind": "slow_host", "host": stage.launch_index(first[1]["name"]), "factor": 0.4})
@@ -356,7 +359,7 @@ def test_after_a_replacement_of_the_slow_node_all_three_pass_and_only_the_replac
     assert (culprit["kind"], culprit["nodes"]) == ("node", [first[1]["name"]])
     assert stage.ever_booted() == booted + 1, "only the third node was rented"
     three = {one["name"] for one in stage.outputs()["nodes"]}
-    stage.faults()  # applies to machines created from now on: the one that replaces the slow one is good
+    stage.faults()  # machines that are created from now on have no fault, so the replacement of the slow node is healthy
     done = stage.replace(first[1]["name"])
     if done.status != 0 and "verdict" in done.text:  # this machine was busy
         done = stage.pass_by(**merged(of_pool(3), {"measure": {"run": 11}}))
@@ -407,10 +410,10 @@ def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_only_if_the_stack
     assert stage.ever_booted() == booted + 1
 
 
-def test_machines_with_the_programs_default_images_replace_the_others_and_use_all_rails(built):
-    """The nodes' image is subscribed to by name; the login node's is the newest platform image.
+def test_machines_with_the_programs_default_images_replace_the_old_machines_and_use_all_rails(built):
+    """The nodes' image is subscribed to by name; the login node's image is the newest platform image.
 
-    test_rehearsed_oci_files.py uses another shape.
+    test_rehearsed_oci_files.py uses a shape other than BM.GPU4.8.
     """
     stage = built[0]
     before = stage.outputs()

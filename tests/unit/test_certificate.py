@@ -194,7 +194,7 @@ def test_a_statement_signed_with_the_right_key_is_still_checked(said):
     assert check(sign_anything(said)) == ["malformed"]
 
 
-def test_a_signed_start_before_all_other_times_is_malformed():
+def test_a_signed_start_at_the_earliest_possible_time_is_malformed():
     said = {
         "started": "0001-01-01T00:00:00Z",
         "expires": "2025-12-21T04:49:00Z",

@@ -301,7 +301,7 @@ def test_after_each_boot_the_shared_folder_belongs_to_the_login_user_and_is_clos
         assert (there.owner(), stat.S_IMODE(there.stat().st_mode)) in {("nobody", 0o700), ("nobody", 0o750)}
         assert (homes / ".shared").owner() == "root"
         (there / "job.sh").touch()
-        there.chmod(0o750)  # the login user may do so
+        there.chmod(0o750)  # the login user is free to change the folder's mode
 
 
 @pytest.mark.rehearsal

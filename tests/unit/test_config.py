@@ -396,7 +396,7 @@ def test_parsing_a_stack_imports_only_the_models_and_rules_of_its_target():
 
 
 def test_a_first_stack_on_oci_needs_two_values():
-    """In the stack file for an account, only two values are open; the others are set, looked up or have defaults."""
+    """A user fills in only two values of Pulumi.oci.yaml; the other values are set, looked up or have defaults."""
     groups = yaml.safe_load((ROOT / "Pulumi.oci.yaml").read_text())["config"]
     open_values = re.findall(r"<[^>]*>", json.dumps(groups))
     assert sorted(open_values) == ["<ocid1.compartment.oc1..>", "<your network in CIDR notation>"]
@@ -406,7 +406,7 @@ def test_a_first_stack_on_oci_needs_two_values():
 
 
 def test_a_first_stack_on_aws_needs_one_value():
-    """In the stack file for an account, one value is open. The region is the environment's; zone and images are looked up."""
+    """A user fills in only one value of Pulumi.aws.yaml. The environment sets the region; zone and images are looked up."""
     groups = yaml.safe_load((ROOT / "Pulumi.aws.yaml").read_text())["config"]
     assert re.findall(r"<[^>]*>", json.dumps(groups)) == ["<your network in CIDR notation>"]
     needed = {name for name, field in Aws.model_fields.items() if field.is_required()}

@@ -50,7 +50,7 @@ P_QUOTA = "Running On-Demand P instances"
 
 
 def nodes(**changes: Any) -> dict[str, Any]:
-    """Return changes to the machines of the first entry."""
+    """Return changes to the first entry of `machines` in the first queue."""
     return {"queues": [{"machines": [changes]}]}
 
 
@@ -100,7 +100,10 @@ def subnet(name: str, **changes: Any) -> Facts:
 
 
 def without(group: str, *peers: str, out: bool | None = None) -> Facts:
-    """Return facts in which `group` has no rule for these peers; with `out`, it lacks only rules in that direction."""
+    """Return facts in which `group` has no rule for these peers.
+
+    With `out`, only the outgoing rules are missing; if `out` is False, only the incoming rules are.
+    """
     kept = [rule for rule in GROUPS[group].rules if rule.peer not in peers or out not in {None, rule.out}]
     return replace(FACTS, security_groups=GROUPS | {group: own_group(*kept)})
 
@@ -1112,7 +1115,7 @@ def test_every_image_names_amazons_mpi_a_package_manager_and_with_apt_its_releas
         assert bool(image.release) == (image.packages == "apt")
 
 
-def test_what_a_machine_is_made_of_depends_on_whether_the_login_users_home_is_shared():
+def test_sharing_the_login_users_home_changes_the_hash_that_decides_whether_machines_are_replaced():
     each = [on_demand(), *(on_demand() | {"storage": {"home": {"shareLoginUser": shared}}} for shared in (False, True))]
     usual, own, shared = (one.made_of(one.queues[0].machines[0]) for one in (parsed(aws=changes).wanted for changes in each))
     assert usual == own != shared

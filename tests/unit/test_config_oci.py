@@ -721,7 +721,7 @@ def test_nodes_of_several_pools_count_against_a_limit_together():
     ],
     ids=["another domain", "another shape"],
 )
-def test_machines_that_are_replaced_elsewhere_or_by_another_shape_need_room_in_the_limit_for_all_of_them(changes, found):
+def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_need_room_in_the_limit(changes, found):
     asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
     rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
     (said,) = [one.sentence for one in rules if one.rule == "limit"]
@@ -738,7 +738,7 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # image-import judges without the account's answers, and the other four rules apply only to stacks with Slurm.
+    # Of the rules listed below, image-import judges without an account, and the other four apply only to stacks with Slurm.
     # subnet-room needs the account only for existing subnets.
     assert {one.rule for one in notes} - {"subnet-room"} == set(ASKED) - {
         "image-import",
@@ -775,7 +775,7 @@ def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_the_room_of_an_existing_subnet_is_judged_by_its_own_range_and_only_if_the_account_was_asked():
+def test_the_room_of_an_existing_subnet_is_judged_by_its_own_range_and_only_if_the_account_was_queried():
     many, judged = wanted(**OWN, **pool(nodes=300)), RULES["subnet-room"].findings
     assert [one.severity for one in judged(many, Facts())] == [NOTE]
     assert not list(judged(many, own(PRIVATE, cidr="10.9.0.0/20")))

@@ -44,7 +44,7 @@ class Machine:
         )
 
     def boot(self, actions: CustomActions) -> tuple[str, str]:
-        """Boot with these scripts around one step; return what they logged, and the text of boot.json."""
+        """Boot with these scripts around one step; return the log of scripts and step, and the text of boot.json."""
         work = around([Step("own", f"echo own >> {self.root}/log")], actions)
         text = script(work).replace("/var/lib/busbar", str(self.root))
         path = f"{self.root}/bin:{os.environ['PATH']}"
@@ -83,7 +83,7 @@ def test_a_script_that_fails_ends_the_boot_and_boot_json_names_the_scripts_step(
     assert "it cannot work here" in machine.said
 
 
-def test_a_script_with_another_checksum_is_not_run_and_its_step_fails(machine):
+def test_a_script_with_a_wrong_checksum_is_not_run_and_its_step_fails(machine):
     noted, ended = machine.boot(CustomActions(on_node_start=(machine.action("a", WORDS, sha256="0" * 64),)))
     assert noted == ""
     assert ended == '{"status": "failed", "step": "on-node-start"}'

@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests fit each other, and its log is read like the log in the article."""
+"""The training job of examples/kubernetes: its manifests fit each other, and its log and that of IIJ's article are read."""
 
 from __future__ import annotations
 

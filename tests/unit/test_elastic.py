@@ -72,7 +72,7 @@ def test_64_jobs_of_one_node_start_with_one_call(tmp_path):
     assert len(head.joined) == 64
 
 
-def test_jobs_are_launched_separately_so_a_job_without_capacity_does_not_stop_the_other(head):
+def test_jobs_of_several_nodes_are_launched_separately_so_a_job_without_capacity_does_not_stop_the_other_job(head):
     head.cloud.room = 3
     head.slurm.start(("7", head.nodes(2)), ("8", head.nodes(4, first=3)))
     head.run(2)
@@ -81,7 +81,7 @@ def test_jobs_are_launched_separately_so_a_job_without_capacity_does_not_stop_th
     assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
 
 
-def test_a_set_without_capacity_is_down_with_the_reason_for_600_s(head):
+def test_a_set_without_capacity_is_down_for_600_s_and_shows_the_reason(head):
     head.cloud.room = 0
     head.slurm.start(("7", head.nodes(2)))
     head.run()
@@ -267,7 +267,7 @@ def test_the_machine_of_a_node_that_slurm_sets_down_is_terminated(head):
     assert not head.slurm.reasons()
 
 
-def test_the_cloud_is_told_which_launches_still_have_nodes_when_machines_of_one_are_terminated(head):
+def test_the_cloud_is_told_which_launches_still_have_nodes_when_machines_are_terminated(head):
     head.slurm.start(("7", head.nodes(2)), ("8", head.nodes(2, first=3)))
     head.run(2)
     eight = list(head.cloud.launched)[1]
@@ -561,7 +561,7 @@ def test_slurm_is_not_asked_twice_for_a_node_that_it_is_about_to_start(tmp_path)
 
 
 def test_a_node_that_is_starting_keeps_its_machine_when_its_start_is_requested_again(tmp_path):
-    """Slurm 22.05 shows such a node as POWERED_DOWN and POWER_UP, besides POWERING_UP, until it next checks the node."""
+    """Slurm 22.05 shows a starting node as POWERED_DOWN and POWER_UP, besides POWERING_UP, until Slurm next checks the node."""
     head = Controller(tmp_path, always_on=2)
     head.silent.update(head.nodes(2))
     head.run(2)

@@ -134,7 +134,7 @@ def test_a_launch_is_valid_by_the_vendors_model_of_the_api():
     launch(aws)
     shape = MODEL.operation_model("RunInstances").input_shape
     assert not ParamValidator().validate(nested(service.asked[0]), shape).has_errors()
-    # The Query API's name of a list differs from the member's name.
+    # The model names a list in the plural; the Query API names the same list in the singular.
     assert shape.members["TagSpecifications"].serialization["name"] == "TagSpecification"
 
 

@@ -255,9 +255,9 @@ def test_the_files_of_a_known_launch_are_kept_even_half_written_and_those_of_oth
     assert sorted(path.name for path in (tmp_path / "entry").iterdir()) == [".a1.outcome", "a1.asked"]
 
 
-def test_a_file_that_the_other_program_removes_or_renames_meanwhile_disturbs_neither(tmp_path, monkeypatch):
+def test_neither_program_fails_if_the_other_program_removes_or_renames_a_file_meanwhile(tmp_path, monkeypatch):
     desk = Desk(str(tmp_path / "entry"))
-    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # renamed since
+    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # the other program has renamed this file since
     desk.keep_only([])
     monkeypatch.setattr(entry.os, "fsync", lambda _: (tmp_path / "entry" / ".b2.outcome").unlink())
     desk.answer("b2", Outcome("", {}, {}))

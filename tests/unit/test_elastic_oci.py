@@ -232,7 +232,7 @@ def test_a_launch_whose_network_is_gone_creates_a_new_one(cloud, service):
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_it_but_not_the_first_one(cloud, service):
+def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_it_but_not_the_launch_that_created_it(cloud, service):
     service.network("n1", "i1", size=2, launched="t", state="SCALING", **{"busbar-grown": "u"})
     old = {"id": "w1", "status": "FAILED", "timeAccepted": "2026-01-01T00:00:00Z"}
     service.work["n1"] = [{"id": "w2", "status": "IN_PROGRESS", "timeAccepted": "2026-01-02T00:00:00Z"}, old]
@@ -244,7 +244,7 @@ def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_it_but_not_th
     assert not service.calls("DELETE")
 
 
-def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_others(cloud, service):
+def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_other_machines(cloud, service):
     service.network("n1", "i1", size=2, launched="t", state="SCALING")
     service.work["n1"] = [{"id": "w1", "status": "FAILED"}]
     assert not cloud.listing().failed
@@ -338,7 +338,7 @@ def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_it_machine_by_
     ]
 
 
-def test_a_network_that_may_still_get_machines_for_nodes_is_not_deleted_with_those_it_has(cloud, service):
+def test_a_network_that_may_still_get_machines_for_nodes_is_not_deleted_when_its_machines_are_terminated(cloud, service):
     service.network("n1", "i1", size=2, state="PROVISIONING")
     service.network("n2", "i2", launched="u")
     service.refuses["POST", "/instancePools/pool-n1/actions/detachInstance"] = [said(409, "IncorrectState", "PROVISIONING")]

@@ -53,7 +53,7 @@ def running(head: Controller, count: int = 4, runs: int = 13) -> None:
     head.run(runs)
 
 
-def test_nodes_without_a_machine_share_one_switch_for_each_set(head):
+def test_in_each_set_the_nodes_without_a_machine_share_one_switch(head):
     assert head.topology.read_text().splitlines() == [MARK, *EMPTY]
 
 
@@ -77,7 +77,7 @@ def test_new_nodes_are_placed_as_the_cloud_says_and_slurm_reads_the_file_once(he
     assert (head.cloud.calls.count("places"), head.slurm.reconfigured) == (1, told)
 
 
-def test_a_node_without_its_machine_loses_its_place_and_the_place_of_its_next_machine_is_looked_up(head):
+def test_a_node_whose_machine_is_terminated_loses_its_place_and_the_place_of_its_next_machine_is_looked_up(head):
     running(head)
     head.slurm.idle(*head.nodes(4))
     head.run(14)

@@ -196,7 +196,7 @@ def test_pending_tests_of_new_machines_run_while_reconcile_holds_the_lock(head, 
     assert desk.outcome("a1") == entry.Outcome("", {}, {"gpu-dy-p5-1": "ubuntu"})
 
 
-def test_a_look_at_a_new_machine_only_asks_whether_its_first_boot_has_ended(monkeypatch):
+def test_the_check_of_a_new_machine_only_asks_whether_the_machines_first_boot_has_ended(monkeypatch):
     sent: list[Any] = []
 
     def run(words: list[str], **given: Any) -> SimpleNamespace:

@@ -39,7 +39,7 @@ def test_before_a_capacity_block_begins_its_nodes_are_down_with_the_reason_and_n
     assert head.said.count(f"gpu/p5: {SOON}") == 1
 
 
-def test_when_a_capacity_block_begins_its_nodes_are_usable_and_those_that_always_run_start(tmp_path):
+def test_when_a_capacity_block_begins_its_nodes_are_usable_and_always_on_nodes_start(tmp_path):
     head = Controller(tmp_path, always_on=4)
     closed(head)
     head.cloud.shut = {}
@@ -70,7 +70,7 @@ def test_a_node_that_failed_for_another_reason_stays_down_until_the_capacity_blo
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), SOON)
 
 
-def test_a_set_is_open_until_the_cloud_first_answers_and_keeps_its_last_state_while_the_cloud_does_not(head):
+def test_a_set_is_open_until_the_cloud_first_answers_and_keeps_its_last_state_while_the_cloud_does_not_answer(head):
     head.cloud.hides = BusyError("Throttling", "wait")
     closed(head)
     assert not head.slurm.reasons()

@@ -75,7 +75,7 @@ def test_two_machines_pass_with_one_partner_each():
     assert verdict("t", NAMES[:2], line((0, 1, 24.0)), 20.0).bad == {}
 
 
-def test_a_machine_that_was_tried_with_one_of_two_others_has_not_passed():
+def test_a_machine_that_was_tried_with_only_one_of_two_others_has_not_passed():
     found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 24.0)), 20.0)
     assert set(found.bad) == {"gpu-1", "gpu-3"}
     assert found.bad["gpu-1"].endswith("it was tried with 1 of 2 others")

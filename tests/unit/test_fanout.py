@@ -214,6 +214,6 @@ def test_a_link_that_went_down_once_is_kept_beside_any_number_of_larger_counters
     assert {one.counter for one in found} == {*names, "link_downed"}
 
 
-def test_a_port_whose_error_counters_were_not_read_both_times_is_not_counted():
+def test_a_port_is_counted_only_if_its_error_counters_were_read_both_before_and_after_a_run():
     before, after = [facts(0, discards=None), facts(0)], [facts(0, discards=3), facts(0, discards=8)]
     assert traffic.between(NODES, before, after, ["m0"]).counted_ports == 0

@@ -26,7 +26,7 @@ Dir::Cache "{0}/var/cache/apt"; DPkg::Options {{"--admindir={0}/var/lib/dpkg"; "
 
 @pytest.fixture
 def image(tmp_path: Path) -> Path:
-    """The files of dpkg and apt in AWS's Ubuntu image."""
+    """Write files of dpkg and apt like those in AWS's Ubuntu image; return their folder."""
     for path, (text, _) in package_state.texts("22.04", KERNEL).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
@@ -47,7 +47,7 @@ def boot(image: Path, *work: steps.Step) -> tuple[subprocess.CompletedProcess[st
     return done, (image / "boot.json").read_text()
 
 
-def test_the_package_state_like_the_vendors_image_lists_kernel_headers_that_are_not_installed_and_cannot_be_held(image):
+def test_the_rehearsed_package_state_lists_kernel_headers_that_are_not_installed_and_cannot_be_held(image):
     shown = run(image, "dpkg-query -W -f '${db:Status-Abbrev} ${Package}\\n' 'linux-headers-*'").stdout
     assert {"un  linux-headers-3.0", "un  linux-headers-686-pae", f"ii  linux-headers-{KERNEL}"} <= set(shown.splitlines())
     assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100

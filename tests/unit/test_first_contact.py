@@ -208,7 +208,7 @@ def test_one_connection_to_the_jump_host_serves_all_nodes_and_is_closed(contact,
 
 
 def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path):
-    """The stand-in returns another key at each scan; the node accepts only callers that know the third."""
+    """The stand-in for ssh-keyscan returns a new key at each scan; the node accepts only callers that know the third key."""
     script = (
         f'grep -q "AAAAKey2$" {KNOWN} || {{ echo "Host key verification failed." >&2; exit 255; }}\n'
         'echo "status: done"; echo \'{"status": "done"}\'; echo\n'
@@ -221,8 +221,8 @@ def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path)
 
 
 @pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
-def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_required(contact, asks, ends):
-    """The program that runs on the node marks such rails, but only if first contact requires authentication."""
+def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_authentication_is_required(contact, asks, ends):
+    """The program that runs on the node marks unauthenticated rails, but only if first contact requires authentication."""
     state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
     script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
     nodes = [{"name": "a", "address": "10.0.0.1"}]
@@ -317,7 +317,7 @@ ADDRESSES = """1: lo    inet 127.0.0.1/8 scope host lo
         ("10.9.130.7", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
         ("203.0.113.5", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),  # behind address translation
         ("127.0.0.1", "default via 10.9.128.1 dev bond0", "bond0", "10.9.128.0/20"),
-        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # neither exists: the first interface except lo
+        ("203.0.113.5", "", "docker0", "172.17.0.0/16"),  # no such address and no default route: the first interface except lo
     ],
 )
 def test_the_front_end_is_the_interface_of_the_address_or_else_of_the_default_route(tmp_path, address, route, front, network):

@@ -196,7 +196,7 @@ def is_module(name: str) -> bool:
 
 
 def dynamic(call: ast.Call) -> str | None:
-    """Return the name that a call imports, None if it imports none; for an f-string, the package before the placeholder."""
+    """Return the module that a call imports, or None for another call; of an f-string, the package before the placeholder."""
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called not in {"import_module", "__import__"}:
         return None

@@ -51,7 +51,10 @@ def test_numbers_that_became_too_large_can_be_damaged_again():
 
 
 def test_a_pass_that_its_numbers_do_not_support_is_noticed():
-    """The plain reading finds the damage, too, so a judge that overlooked it would be reported for a false pass."""
+    """The independent check in tools/fuzz/plain_reading.py finds the damage, too.
+
+    If the judge overlooked the damage, that check would report a false pass.
+    """
     exact = HEALTHY.documents["all_reduce.json"]
     at = exact.rindex('"bus_bw": 345.381859')
     edit = Edit("all_reduce.json", at, '"bus_bw": 345.381859', '"bus_bw": 200.000000')

@@ -24,7 +24,7 @@ LINE = protocol.Refused("r1", "why", "schedule")
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the folder of run r1, in which its request is."""
+    """Return the folder of run r1, which contains the run's request."""
     monkeypatch.setenv("HOME", str(tmp_path))
     folder = tmp_path / ".busbar/runs/r1"
     folder.mkdir(parents=True)
@@ -133,7 +133,7 @@ def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reas
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_stops_five_minutes_after_twice_the_given_timeout_or_by_default_that_of_the_request(
+def test_waiting_stops_five_minutes_after_twice_the_given_timeout_or_else_twice_the_requests_timeout(
     here, monkeypatch, given, bound
 ):
     clock = SimpleNamespace(now=1000.0)

@@ -160,7 +160,7 @@ def test_siblings_that_differ_no_more_than_healthy_ones_pass(spread):
     assert state(line, "node", SIXTEEN) == "pass"
 
 
-def test_the_steps_node_and_rails_force_the_ring_on_sixteen_nodes():
+def test_the_steps_named_node_and_rails_force_the_ring_on_sixteen_nodes():
     from measurement_line import place  # noqa: PLC0415
 
     for one in steps.steps(PLAN, H100, 16):
@@ -352,7 +352,7 @@ def test_in_an_all_gather_by_switches_the_rails_carry_only_a_nodes_own_part():
 
 
 def test_a_plugin_that_could_let_switches_reduce_does_not_make_a_rings_bytes_unknown():
-    """nccl-rdma-sharp-plugin names its devices like this on every InfiniBand network (NVIDIA/nccl issue 1357)."""
+    """nccl-rdma-sharp-plugin adds `SHARP` to device names on every InfiniBand network (NVIDIA/nccl issue 1357)."""
     line = document()
     line["transport"]["said"]["devices"] = {"NET/IB : Using [0]mlx5_0:1/IB/SHARP [1]mlx5_1:1/IB/SHARP [RO]; OOB ens9": 8}
     assert judged(line).verdict == "pass"
