@@ -8,8 +8,8 @@
 Python wheels, Open MPI's wheel and your nccl-tests archive. `run` runs on the server, as root, and needs Python 3.11 or later,
 CUDA with nvcc, and NCCL with its headers. Case one-node, the default, measures one node with all GPUs. Case two-nodes measures
 two network namespaces, each with one GPU and half of the processors, over sockets on a link of --fabric-gbit, so that the link
-limits busbw. In each case the same command also runs by hand. OUT/CASE.json has the results, without keys and environments.
-`--bare` also installs SSH and iproute2; it is for a machine that is thrown away afterwards.
+limits busbw. In each case the measuring command also runs by hand, without the engine. OUT/CASE.json has the results, without
+keys and environments. `--bare` also installs SSH and iproute2; it is for a machine that is thrown away afterwards.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def carry(folder: Path, archive: Path, python: str, *, bare: bool) -> None:
     words += [word for platform in platforms for word in ("--platform", platform)]
     command(sys.executable, "-m", "pip", "download", "-q", *words, "-r", LOCK, "-d", wheels)
     for path in wheels.glob("debugpy-*"):
-        path.unlink()  # the SDK imports it only for a debugger
+        path.unlink()  # the SDK imports debugpy only for a debugger
     engine = _engine()
     say(f"compressing {engine}")
     (folder / "pulumi.xz").write_bytes(lzma.compress(engine.read_bytes(), preset=6))
@@ -369,7 +369,7 @@ class Stack:
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
-        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # that path is meaningless elsewhere
+        values = json.loads(found.stdout.replace(f"{Path.home()}/", "~/"))  # the home's path is meaningless elsewhere
         return {name: value for name, value in values.items() if name not in {"readme", "report", "ssh"}}
 
     def argv(self) -> list[str]:
@@ -383,7 +383,7 @@ class Stack:
 
 
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
-    """Measure everything once; then measure all-reduce with the changes `again`, in turn by hand and through the product.
+    """Measure everything once; then measure all-reduce with the changes `again`, alternately by hand and through the product.
 
     Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
     on the machine affects both.
@@ -425,7 +425,7 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
     plain: list[str] = []
     for word in words:
         if word.startswith("NCCL_DEBUG"):
-            plain.pop()  # the -x before this variable
+            plain.pop()  # also drop the -x before this variable
         else:
             plain.append(word)
     own = [f"{name}={value}" for name, value in site.exports.items() if name.startswith("OPAL_")]
@@ -433,7 +433,7 @@ def _by_hand(site: Site, stack: Stack, head: str) -> float:
     site.on(head, shlex.join(["env", *root, *own, *plain]))
     path = Path(result)
     row = json.loads(path.read_text())["results"][-1]
-    path.unlink()  # it contains an environment
+    path.unlink()  # the file contains an environment
     return float(row["out_of_place"]["bus_bw"])
 
 
@@ -470,7 +470,7 @@ def _two_nodes(site: Site, repeats: int, fabric_gbit: int) -> dict[str, Any]:
                 "fabric": ["fab0"],
                 "sizes": {"to": "256M"},
                 "iterations": 5,
-                # Over sockets, the times of individual operations vary more than they may on a fabric.
+                # Over sockets, the times of individual operations vary more than the check `spread` allows.
                 "spreadIterations": 0,
                 "exports": site.exports | {"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "4"},
             },

@@ -1,6 +1,6 @@
 """Occupies half of this machine's processors, to check that figures keep their meaning under load.
 
-With BUSY=1, `make figures` and `make compare` occupy them for the whole run.
+With BUSY=1, `make figures` and `make compare` occupy these processors for the whole run.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def said() -> str:
 def half_taken(*, wanted: bool = True) -> Iterator[None]:
     """Occupy the processors `half()` if `wanted`, each with a loop that has priority over all other processes.
 
-    A loop has its own session, because the kernel balances sessions before processes (sched(7), autogroup). It exits by itself
-    once this process has exited.
+    A loop has its own session, because the kernel balances sessions before processes (sched(7), autogroup). A loop exits by
+    itself once this process has exited.
     """
     words = [[sys.executable, "-c", _LOOP, str(one), str(os.getpid())] for one in half() if wanted]
     taking = [subprocess.Popen(its, start_new_session=True) for its in words]

@@ -24,10 +24,10 @@ from tools.stage import Finished, Stage, standing_hosts
 Say = Callable[[str, str], None]
 _Harm = Callable[[], contextlib.AbstractContextManager[None]]
 _HEAD = "gpu-1"
-#: The fault: the fourth of the second host's four rails carries less than half its rate. The search must name its device.
+#: The fault: the fourth of the second host's four rails carries less than half its rate. The search must name this device.
 _HCA = "mlx5_4"
 _SLOW_RAIL: dict[str, Any] = {"kind": "rail_rate", "host": 1, "rail": 3, "factor": 0.4}
-#: A measurement of about ten seconds that passes with any number.
+#: A measurement of about ten seconds that passes with any bandwidth above 1 GB/s.
 _ANY_NUMBER: dict[str, Any] = {
     "measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 4, "search": "0 s"},
     "accept": {"gate": "1 GB/s"},
@@ -155,7 +155,7 @@ def _wait_for_machines(stage: Stage, child: subprocess.Popen[str]) -> None:
 
 
 def _unsaid(stage: Stage) -> str:
-    """Return the differences between the cloud's machines and the state's."""
+    """Return how the cloud's resources or machines differ from those of the state; empty if they do not."""
     known = [one["type"].rpartition(":")[2] for one in stage.resources() if one["type"].startswith("oci:")]
     sold, machines = stage.sold("oci"), len(list(stage.world.glob("hosts/*/pid")))
     wanted = _ALL if known else 0
@@ -165,9 +165,9 @@ def _unsaid(stage: Stage) -> str:
 
 
 def _operators(stage: Stage, plugin: str, full_here: _Harm) -> dict[str, _Harm]:
-    """Return the operator's cases by name: each occurs in the middle of an update.
+    """Return the disturbances on the operator's machine, by name. Each happens in the middle of an update.
 
-    What a case changes on this machine is changed back after that update.
+    What a disturbance changes on this machine is changed back after that update.
     """
     found = {f"engine {how.name}": _killed(signal_operator, stage, "pulumi", how) for how in _SIGNALS}
     found |= {f"plugin {how.name}": _killed(signal_operator, stage, plugin, how) for how in _SIGNALS}
@@ -175,7 +175,7 @@ def _operators(stage: Stage, plugin: str, full_here: _Harm) -> dict[str, _Harm]:
 
 
 def _heads(stage: Stage) -> dict[str, _Harm]:
-    """Return the head node's cases."""
+    """Return the disturbances on the head node, by name."""
     found = {f"worker {how.name}": _killed(signal_host, stage, _HEAD, _WORKER, how) for how in _SIGNALS}
     found |= {f"sshd {how.name}": _killed(signal_host, stage, _HEAD, _SESSION, how) for how in _SIGNALS}
     return found | {"head node's disk full": lambda: _full_head(stage)}
@@ -241,7 +241,7 @@ def _reason(found: Finished) -> str:
 
 
 def _another_archive(stage: Stage, number: int) -> Path:
-    """Return an archive of the same nccl-tests with another sha256, so that it is built again."""
+    """Return an archive of the same nccl-tests with another sha256, so that nccl-tests is built again."""
     path = stage.folder / f"nccl-tests-{number}.tar"
     shutil.copyfile(".busbar/build/nccl-tests.tar", path)
     mark = stage.folder / "mark"

@@ -81,7 +81,7 @@ def rounds(folders: Sequence[Path], count: int) -> dict[str, dict[str, list[floa
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[float]]], ours: str) -> str:
-    """Return one row for each step: the median of every checkout, and the ratio of `ours` to each older one's."""
+    """Return one row for each step: the median of every checkout, and the ratio of `ours` to the median of each older one."""
     older = [name for name in found if name != ours]
     lines = [" ".join([f"{'':14}", *(f"{name:>18}" for name in older), f"{ours:>10}"])]
     for step in STEPS:

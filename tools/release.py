@@ -77,9 +77,9 @@ def _free(resource: dict[str, Any]) -> bool:
     """Tell whether a resource costs nothing by itself."""
     known = resource.get("outputs") or {}
     match resource["type"].rpartition(":")[2]:
-        case "MountTarget":  # only one that is faster than the standard is billed (docs/oci.md)
+        case "MountTarget":  # only a faster mount target than the standard one is billed (docs/oci.md)
             return str(known.get("requestedThroughput") or 1) == "1"
-        case "VpcEndpoint":  # zacfukuda.com and usage.ai
+        case "VpcEndpoint":  # sources: zacfukuda.com and usage.ai
             return bool(known.get("vpcEndpointType", "Gateway") == "Gateway")
         case kind:
             return kind in _FREE

@@ -2,7 +2,8 @@
 
 The ENGINE-WORDs are the arguments of `pulumi up` that name the stack and its stack file. On AWS, `allowReplace` becomes 1 in
 that file, so give a copy.
-On OCI the vendor's own tool detaches the node, and its pool creates another one; an instance outside a pool is replaced.
+On OCI the vendor's own tool detaches the node, and the node's pool creates another node; an instance outside a pool is
+replaced.
 Machines that the stack did not make are refused.
 """
 
@@ -62,7 +63,7 @@ def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]
     """Return the EC2 instance with that private address.
 
     Raises:
-        RefusedError: the state has none.
+        RefusedError: the state has no such instance.
     """
     for one in resources:
         if one["type"].endswith(":Instance") and one.get("outputs", {}).get("privateIp") == address:
@@ -71,7 +72,7 @@ def instance_at(resources: list[dict[str, Any]], address: str) -> dict[str, Any]
 
 
 def detach(resources: list[dict[str, Any]], node: dict[str, str], run: Run, *, smaller: bool) -> None:
-    """Let OCI terminate the node; its pool creates another one, or is `smaller` afterwards."""
+    """Let OCI terminate the node. Then the node's pool creates another node or, if `smaller`, stays one node smaller."""
     (pool,) = [one["outputs"] for one in resources if one["urn"].endswith(f"::cluster-pool-{node['pool']}-nodes")]
     place = ["--compartment-id", pool["compartmentId"], "--cluster-network-id", pool["id"]]
     listed = json.loads(run(["oci", "compute-management", "cluster-network", "list-instances", *place]))["data"]

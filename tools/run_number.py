@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
     folder, stack = ROOT / ".busbar" / "config", argv[1]
     given = ROOT / f"Pulumi.{stack}.yaml"
     if not given.exists():
-        return 0  # tools/in-stack reports it
+        return 0  # tools/in-stack reports a missing stack file
     if argv[0] == "raise":
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{stack}.again").write_text(str(raised(folder, stack) + 1))

@@ -1,4 +1,4 @@
-"""Measure how long the rehearsed Slurm cluster of oci-on-demand takes for its test job, and count calls to start 64 nodes."""
+"""Measure how long the rehearsed Slurm cluster of oci-on-demand takes for a test job, and count cloud calls for 64 nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PATIENCE_S = 600
 
 
 def figures(folder: Path, say: Say) -> None:
-    """Print the times of one cycle, from `sbatch` to the end of the last machine, and the calls of 64 nodes."""
+    """Print the times of one cycle, from `sbatch` to the end of the last machine, and the calls to the cloud for 64 nodes."""
     folder.mkdir()
     stage = Stage(folder, _STACK)
     try:

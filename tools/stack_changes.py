@@ -1,10 +1,10 @@
-"""Changes of a stack file, for tests and figures: nested groups are merged into it."""
+"""Merges changes into a stack file, nested groups included, for tests and figures."""
 
 from __future__ import annotations
 
 from typing import Any
 
-#: Removes a key, so that the program's own default applies.
+#: A value that removes its key, so that the program's own default applies.
 DEFAULT = object()
 
 

@@ -10,7 +10,7 @@ Run = Callable[[list[str]], str]
 
 
 class RefusedError(Exception):
-    """The command was refused; the message says why. Only `tools.take_in` may have changed the state before."""
+    """The command was refused; the message says why. Only `tools.take_in` may have changed the state before the refusal."""
 
 
 def shown(words: list[str]) -> str:

@@ -37,14 +37,14 @@ SHORT_PLAN: dict[str, Any] = {
     },
     "accept": {"allowSkipped": ["spread", "looks"]},
 }
-#: Changes to that plan if the measurement does not matter: one size, and no number is too low.
+#: Changes to `SHORT_PLAN` if the measurement does not matter: one size, and a gate of 1 GB/s.
 ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate": "1 GB/s"}}
 _PATIENCE_S = 300
 #: Arguments of an update that stops before the measurement.
 _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
 #: The program that enters a world, run without site packages: it needs none, and starts twice as fast.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
-#: Values of `measure.run`: this machine may have been busy, so an update is measured up to twice more.
+#: Values of `measure.run` for the repeats: this machine may have been busy, so an update is measured up to twice more.
 AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
@@ -56,7 +56,7 @@ _LOG.setLevel(logging.INFO)
 
 @functools.cache
 def _of_the_checkout(environment: frozenset[tuple[str, str]]) -> dict[str, str]:
-    """Return `environment` as tools/env changes it; cached, because tools/env starts ten processes, and often."""
+    """Return `environment` as tools/env changes it; cached, because tools/env starts ten processes each time."""
     words = ["bash", "-c", ". tools/env && exec env -0"]
     found = subprocess.run(words, cwd=ROOT, env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, check=True)
     return dict(line.split("=", 1) for line in os.fsdecode(found.stdout).split("\0")[:-1])
@@ -165,7 +165,7 @@ class Stage:
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:
-        """Write the stack file: the stack's own with a quick plan, and with `changes` merged into its groups."""
+        """Write the stack file: the committed one with a quick plan, and with `changes` merged into its groups."""
         stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())["config"]
         groups = {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
         operator = self.world / "operator"
@@ -186,7 +186,7 @@ class Stage:
         return path
 
     def _begin(self) -> None:
-        """Create the stack in the backend: with the engine the first time in this process, later as a copy of that one."""
+        """Create the stack in the backend: with the engine the first time in this process, later as a copy of that stack."""
         place = self.folder / "state"
         if self.stack not in _NEW:
             path = self.folder / "config" / f"Pulumi.{self.stack}.yaml"
@@ -243,7 +243,7 @@ class Stage:
         """Update the stack with `changes`; without a pass, measure up to twice more, because this machine may be busy.
 
         A pass whose share of the wire is below `near` does not count. `words` belong to the first update only.
-        `self.passed` are the changes with which it passed.
+        `self.passed` are the changes of the last update.
         """
         self.passed = changes
         found = self.up(*words, **changes)
@@ -256,7 +256,7 @@ class Stage:
         return found
 
     def short_by(self, kind: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`; if the search finds no `kind`, repeat it up to twice: this machine may be busy."""
+        """Update the stack with `changes`; if the search finds no `kind`, update up to twice more: this machine may be busy."""
         found = self.up(**changes)
         for again in AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
@@ -275,7 +275,7 @@ class Stage:
         return any("this machine: " in reason for reason in self.outputs()["measured"]["reasons"])
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` except for the measurement, which the next `up` makes; an existing one stays."""
+        """Update the stack with `changes` except for the measurement, which the next `up` makes; an old measurement stays."""
         return self.command(*self.build_words(**changes))
 
     def build_words(self, **changes: Any) -> list[str]:
@@ -298,8 +298,8 @@ class Stage:
     def login_replaced_beside(self) -> None:
         """Build the second stack up to its measurement, after a failed first boot of its login node.
 
-        The error names the failed step, and the command that replaces only this machine, which is typed here. Before that, an
-        update checks the same machine again but does not wait: its first boot does not run again.
+        The error names the failed step, and the command that replaces only this machine. This method types that command.
+        Before that, an update checks the same machine again but does not wait: its first boot does not run again.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)
@@ -369,7 +369,7 @@ class Stage:
         return len([one for one in records if one.token.endswith("/instance:Instance") and one.state not in gone])
 
     def ever_booted(self) -> int:
-        """Return how many machines were ever rented in this world; a machine's console outlives it."""
+        """Return how many machines were ever rented in this world; the log of a machine's console outlives the machine."""
         return len(list(self.world.glob("console/*.log")))
 
     def close(self, *, retained: bool = False) -> None:

@@ -8,8 +8,9 @@ A preview by the stack's own program lists the resources that it would create, a
 run (components/left_behind.py). These are added to the state with the vendor's ids, a refresh reads their other properties,
 and the next update or destroy sees them.
 
-The engine's own `refresh --import-pending-creates` does not work: it forgets what it is given, and the next update forgets what
-was pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all others).
+The engine's own `refresh --import-pending-creates` does not work: it forgets the resources that it is given, and the next
+update forgets what was pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all
+others).
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ NOTED = "BUSBAR_LEFT_BEHIND"
 
 
 def found(steps: list[Mapping[str, Any]], ids: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the resources that a preview with these `steps` would create and that already run: `ids` has them by URN.
+    """Return the resources that a preview with these `steps` would create and that already run: `ids` has their ids by URN.
 
-    Resources that it would replace are not included: the state already has them.
+    Resources that the update would replace are not included: the state already has them.
     """
     return [
         {"outputs": {}, **one["newState"], "id": ids[one["urn"]]}

@@ -1,4 +1,4 @@
-"""Tries one damaged measurement, and keeps each failure as its base's name and the edits that reproduce it."""
+"""Tries one damaged measurement; a failure is stored as the name of the base (the undamaged measurement) and the edits."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
     try:
         line = line_of(documents, base.asked)
         judged, said = judge(line, base.asked), {}
-        if judged.verdict == "pass":  # then there is no search
+        if judged.verdict == "pass":  # a measurement that passes is not searched
             documents = {name: text for name, text in documents.items() if name != SEARCH}
         if SEARCH in documents:
             said = searched.read(documents[SEARCH])

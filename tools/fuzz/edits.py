@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from tools.fuzz.bases import Documents
 
-#: Values that readers of numbers and fields often handle wrongly.
+#: Values that a parser of numbers and fields often handles wrongly.
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, 1, -1, 7, 0.5, 1e-9, 1e300, 10**400, 2**63, "", "0", "nan", "-inf", "x", [], {}, [0], {"a": 1}, [[]],
     float("nan"), float("inf"), "true", "false", " ", "\u0663", "\u00b2",
@@ -111,7 +111,7 @@ def _damaged(documents: Documents, dice: random.Random) -> Documents:
 
 
 def _in_both(documents: Documents, step: str, dice: random.Random) -> Documents:
-    """Change a number of a row, or delete a row, in both the text and the JSON file, so that the two do not contradict.
+    """Change a number of a row, or delete a row, in both the text and the JSON file, so that the two agree.
 
     If the files are already damaged, change one character of the text.
     """

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
     from tools.fuzz.bases import Documents
 
-#: nccl-tests' text has two decimals, so text and JSON, and the numbers of a row, differ by at most this much.
+#: The text of nccl-tests is rounded to two decimals. So its numbers may differ from the JSON file, and from each other within a
+#: row, by at most this: an absolute difference, and a share.
 _ROUNDED, _SHARE = 0.02, 0.011
-#: All rails together must have sent the first share of a ring's bytes, and each rail the second share of any other rail's
-#: (docs/acceptance.md).
+#: All rails together must have sent at least the first share of a ring's bytes. Each rail must have sent at least the second
+#: share of the bytes of any other rail (docs/acceptance.md).
 _ENOUGH_BYTES, _IDLE = 0.8, 0.5
 
 
@@ -71,7 +72,7 @@ def _of_step(documents: Documents, step: Step) -> Iterator[str]:
 def _of_line(line: dict[str, Any], asked: Asked) -> Iterator[str]:
     scale = (line.get("rehearsal") or {}).get("scale") or 1
     if scale != 1:
-        return  # it cannot be a false pass: the line and the outputs say that it was rehearsed
+        return  # a scaled rehearsal cannot be a false pass: the line and the outputs say that it was rehearsed
     planned = {step.name: step for step in steps(asked.plan, asked.shape, asked.nodes)}
     ran = {step["name"]: step for step in line["steps"]}
     if set(planned) - set(ran) or len(ran) != len(line["steps"]):

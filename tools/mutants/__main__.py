@@ -1,4 +1,6 @@
-"""Check that the tests detect mutants of the product: run the pure tests whose imports reach each mutant.
+"""Check that the tests detect mutants (small changes) of the product: run the tests whose imports reach each mutant.
+
+Tests that need rehearsed machines or the engine are left out.
 
 python -m tools.mutants --sample 60 --seed 1      random mutants, spread over the parts of the product
 python -m tools.mutants --known                   the mutants of known.json, which once survived; a test was written for each
@@ -70,7 +72,7 @@ def known() -> list[Mutant]:
     """Return the mutants of known.json.
 
     Raises:
-        SystemExit: the source has changed, so that one of them does not apply.
+        SystemExit: the source has changed, so that a mutant does not apply.
     """
     found, lost = [], []
     for row in json.loads((Path(__file__).parent / "known.json").read_text()):
@@ -102,7 +104,7 @@ def copied(folder: Path) -> Path:
 
 
 def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
-    """Apply the mutant in `copy`, run the tests that reach it until one fails, and undo it."""
+    """Apply the mutant in `copy`, run the tests that reach it until a test fails, and undo the mutant."""
     tests = reach.tests_of(mutant.file)
     began = time.monotonic()
     if not tests:
@@ -119,7 +121,7 @@ def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
 
 
 def _touch(path: Path) -> None:
-    """Set a distinct modification time: compiled modules are matched only by whole seconds and size."""
+    """Set a distinct modification time: Python matches a compiled module to its source only by whole seconds and size."""
     os.utime(path, (next(_ORDER), next(_ORDER)))
 
 
@@ -137,7 +139,7 @@ def _first_failure(copy: Path, tests: list[str]) -> str:
 
 
 def outcomes(mutants: list[Mutant], jobs: int) -> Iterator[Outcome]:
-    """Try all mutants, `jobs` at once; only one at a time uses each copy of the checkout."""
+    """Try all mutants, `jobs` at once; each copy of the checkout is used for one mutant at a time."""
     reach = Reach(ROOT)
     with tempfile.TemporaryDirectory(prefix="busbar-mutants-") as folder, ThreadPoolExecutor(jobs) as window:
         free: queue.Queue[Path] = queue.Queue()

@@ -54,7 +54,7 @@ class Mutant:
 
 
 def sample(root: Path, files: list[str], count: int, dice: random.Random) -> list[Mutant]:
-    """Return at most `count` mutants of `files`, each on another line; every line that can be changed is equally likely."""
+    """Return at most `count` mutants of `files`, each on a different line; every line that can be changed is equally likely."""
     by_line: dict[tuple[str, int], list[Mutant]] = {}
     for file in files:
         for mutant in of(file, (root / file).read_text()):
@@ -76,7 +76,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
     for node in _walk(ast.parse(source)):
         for at, end, new in _changes(node, source):
             row, column = at
-            if end[0] != row or not lines[row - 1].isascii():  # columns are counted in bytes
+            if end[0] != row or not lines[row - 1].isascii():  # ast counts columns in bytes
                 continue
             old = lines[row - 1][column : end[1]]
             if old != new:

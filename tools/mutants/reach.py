@@ -7,7 +7,7 @@ import functools
 from collections import deque
 from pathlib import Path
 
-#: Modules that reach more than their import statements show, because they pack, send or run other sources.
+#: Modules that reach more files than their import statements show, because they pack, send or run other sources.
 _CARRIES = {
     "__main__.py": ("components/*/cluster.py",),
     "benchmarks/host/pack.py": ("benchmarks/runner/*.py", "benchmarks/search/*.py"),

@@ -14,7 +14,7 @@ from tools.search.simulate import Fabric, Score, planted, score
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: Busbw of a full ring that is short, as a share of a healthy one's.
+#: Busbw of a full ring that is short, as a share of the busbw of a healthy ring.
 _SHORT = 0.7
 #: Pairs of 8 nodes, one after the other, as in a sequential all-pairs test.
 ALL_PAIRS_OF_EIGHT = 28
@@ -25,11 +25,11 @@ FRESH = 2_000_000
 
 @dataclass(frozen=True)
 class Case:
-    """Many seeded runs: `runs` fabrics of `nodes` nodes, each with as many faults of `kinds` as a random one of `counts`.
+    """Many seeded runs: `runs` fabrics of `nodes` nodes. Each has a number of faults drawn from `counts`, of random `kinds`.
 
-    `leaf`, `spine` and `ecmp` are the fabric's. If `short`, the search is told that the full ring was short, even if it is not.
-    `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from `FRESH` on.
-    `off_ring` is the search's: an all-to-all is short, but the ring is not.
+    `leaf`, `spine` and `ecmp` are those of `Fabric`. If `short`, the search is told that the full ring was short, even if it is
+    not. `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from `FRESH` on.
+    `off_ring` tells the search that an all-to-all is short, but the ring is not.
     """
 
     nodes: int
@@ -89,7 +89,7 @@ def figures(say: Callable[[str, str], None]) -> None:
 
 #: Healthy fabrics: name, the spine's share, the share of crossing edges that collide, the share of trials that are disturbed.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
-#: Leaves so small that two of their nodes fill the uplinks: nodes per leaf, the spine's share, and the same as text.
+#: Leaves so small that two of their nodes fill the uplinks: nodes per leaf, the spine's share, and this share as text.
 _SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))
 
 

@@ -1,7 +1,7 @@
 """Print how often an intermittent fabric passes and a healthy one does not; `python -m tools.search.looks_figures`.
 
-Every run is seeded. There are as many looks as in the default plan and in one retest. A fault or a disturbance shows in each
-look with the same probability, independently of other looks.
+A look is one short measurement at the gate's size. Every run is seeded. There are as many looks as in the default plan and in
+one retest. A fault or a disturbance shows in each look with the same probability, independently of other looks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Course:
     active: float
 
     def run(self, dice: random.Random) -> str:
-        """Return the result of the looks: of the first ones, or of these and a retest's."""
+        """Return the result of the first looks or, if they give no answer, of these and the looks of a retest."""
         first = Measure().looks + 1
         slow = self._slow(dice, first)
         found = looks.weigh(slow, first)

@@ -1,4 +1,4 @@
-"""A simulated fabric: it answers a search's trials with planted faults and noise, and scores the search's culprits.
+"""A simulated fabric with planted faults and noise: it answers a search's trials, and scores the search's culprits.
 
 A ring takes as long as its slowest channel, and channel c sends its share of the bytes between nodes over rail c. So busbw is
 the number of rails used times the rate of the slowest edge on any of them.
@@ -119,7 +119,7 @@ class Fabric:
     def _crossing(self, trial: Trial, uplinks: dict[int, float]) -> float:
         """Return the share of a trial's rate that shared links leave."""
         leaves = {node // self.leaf for one, other in _edges(trial.nodes) for node in (one, other)} if self.leaf else set()
-        if len(leaves) < 2:  # noqa: PLR2004 - it stays on its leaf
+        if len(leaves) < 2:  # noqa: PLR2004 - the trial stays on one leaf
             return 1.0
         busiest = max(uplinks[leaf] for leaf in leaves)
         factor = min(1.0, self.spine * self.leaf / busiest)
