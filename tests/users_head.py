@@ -36,7 +36,7 @@ PYTHON = [
     "-IS",
     "-",
 ]
-#: The daemons as their units start them; without systemd, the packages' units cannot be read.
+#: A stand-in for systemctl. It starts the packages' daemons as their units do, because only systemd can read these units.
 SYSTEMCTL = r"""#!/bin/sh
 echo "$*" >> /run/systemctl.log
 running() { [ -s "/run/pid-$1" ] && kill -0 "$(cat "/run/pid-$1")" 2> /run/gone; }
@@ -407,7 +407,7 @@ def a_new_controller(world: World) -> None:
 
 
 def unsafe_copies(world: World) -> None:
-    """A copy that somebody else could have written supplies no users to a new controller."""
+    """A copy of the directory that others could have written supplies no users to a new controller."""
     world.head.sh(
         "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar-users/directory.ldif", check=True
     )

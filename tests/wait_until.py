@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Many times what a loaded machine needs.
+#: Many times the time that a loaded machine needs.
 _HANGS_AFTER_S = 60
 
 

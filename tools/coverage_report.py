@@ -1,7 +1,7 @@
 """Measure line and branch coverage of the product, and print it package by package.
 
-Only the pure tests measure coverage. The other tests run the product mostly in separate processes, which are not measured, and
-each test worker would have to read every module of the product once.
+Only the pure tests, which need neither root nor a network, measure coverage. The other tests run the product mostly in
+separate processes, which are not measured. To measure them, each test worker would have to read every module of the product.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """Write docs/grafana/busbar.json, the Grafana dashboard of RDMA counters, GPUs and NVLink: python -m tools.dashboard.
 
 The JSON is Grafana's classic model, which every version from 8 on imports (Grafana: "Dashboard JSON model"). Drivers use
-their own counter names, so a panel queries those of every driver; counters that a node does not have draw nothing.
+their own counter names, so a panel queries the names of every driver; counters that a node does not have draw nothing.
 
 The exporter's names are derived from the drivers' names in components/remote_scripts/rdma_exporter.py (sources: see
 tests/golden/rdma). The DCGM names are from dcgm-exporter's etc/default-counters.csv. The two NVLink counters are in none of the
-lists that dcgm-exporter ships: add them to the list that yours reads (NVIDIA/dcgm-exporter issue 316).
+lists that dcgm-exporter ships: add them to the list that your exporter reads (NVIDIA/dcgm-exporter issue 316).
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
     make figures PARTS="faults healthy"
     BUSY=1 make figures
 
-PARTS are any of two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy, busy,
-half-rail and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half an
-hour, busy three quarters.
+The names in PARTS are: two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy,
+busy, half-rail and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half
+an hour, busy three quarters.
 RUNS=2 makes two runs of healthy, busy and half-rail instead of ten. KILLS="build, plugin" restricts kills to the cases whose
 name contains that text; FAULTS="slow_link" restricts faults to the planted faults whose JSON contains that text. With BUSY=1,
-half of the processors are occupied all the time. Ratios come from runs side by side in one world.
+half of the processors are occupied all the time. Each ratio compares runs in the same rehearsed world.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LARGE_PLAN: dict[str, Any] = {
 #: As in the stack file of aws-efa: individual operations over 64 rails on a few processors are not judged.
 _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"allowSkipped": ["spread"]}})
 _MANY = 8
-#: Planted faults do not change, so looks at other moments would only repeat the deciding run.
+#: Planted faults do not change, so looks (short measurements at other moments) would only repeat the deciding run.
 _WITHOUT_LOOKS: dict[str, Any] = {"measure": {"looks": 0}, "accept": {"allowSkipped": ["looks"]}}
 #: All stages are judged, as by default, but of one collective only, and at sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
@@ -99,7 +99,7 @@ _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
 )
-#: The next command shows a fault if the number of the culprit is below this share of the healthy number beside it.
+#: The `next` command of a culprit shows the fault if the culprit's number is below this share of the healthy number beside it.
 _SHOWN = 0.8
 #: On a slow fabric of many hosts, and where processors are taken, the looks take minutes before the search starts.
 _PATIENCE_S = 900
@@ -171,7 +171,7 @@ def _timed(what: str, finished: Finished) -> Finished:
 
 
 def _up(stage: Stage, settings: dict[str, Any]) -> Finished:
-    """Update the stack; on a busy machine that takes longer than the time limit of a stage's own `up`."""
+    """Update the stack; on a busy machine an update takes longer than the time limit of a stage's own `up`."""
     return stage.command(*stage.up_words(**settings), timeout_s=_PATIENCE_S)
 
 
@@ -317,7 +317,7 @@ def _planted(
 ) -> tuple[bool, bool, int]:
     """Update with a planted fault; return whether the first line blames it, whether the next command shows it, and the rounds.
 
-    An update without a measurement is printed and counts as neither.
+    An update without a measurement is printed; it counts as neither blamed nor shown.
     """
     ended, measured = _newly_measured(stage, settings)
     what = f"planted: {json.dumps(fault)}"
@@ -346,7 +346,7 @@ def _newly_measured(stage: Stage, settings: dict[str, Any]) -> tuple[Finished, d
 
 
 def _measured(stage: Stage) -> dict[str, Any]:
-    """Return the measurement from the outputs; empty if the update stopped before it, or there was none yet."""
+    """Return the measurement from the outputs; empty if the update stopped before it, or none was ever made."""
     try:
         found = stage.outputs().get("measured")
     except FileNotFoundError:

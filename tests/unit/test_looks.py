@@ -1,4 +1,4 @@
-"""Many looks reveal a fabric that is slow at times, but no individual look does; a healthy fabric may be disturbed."""
+"""Many looks (short measurements) reveal a fabric that is slow at times; a healthy fabric may be disturbed in a few looks."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_after_the_last_look_the_nearer_answer_is_taken_but_not_before():
-    """Five slow looks of 64 are nearer to a healthy fabric, six to one that is slow at times; 63 looks do not decide."""
+def test_the_nearer_answer_is_taken_only_after_the_last_look():
+    """Of 64 looks, five slow ones fit a healthy fabric better, six a fabric that is slow at times; 63 looks do not decide."""
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
     assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
 
 
 @pytest.mark.parametrize("slow", [4, 8, 12])
-def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_its_share(slow):
+def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_the_share_of_slow_looks(slow):
     judged = verdict(with_looks(slow))
     assert judged.verdict == "short"
     late = max(0, slow - 8)
@@ -98,7 +98,7 @@ def test_one_slow_look_is_neither_pass_nor_short_but_requires_more_looks():
 
 
 @pytest.mark.parametrize(("slow_again", "counts"), [(0, "pass"), (1, "pass"), (5, "short"), (20, "short")])
-def test_the_looks_of_a_retest_are_added_to_the_first_ones_and_decide(slow_again, counts):
+def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_decide(slow_again, counts):
     first = verdict(with_looks(1))
     fresh = with_looks(slow_again, 48)
     chosen = retest.steps_of(first, ASKED)
@@ -207,7 +207,7 @@ def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(
     assert kept_looks.earlier("x") == [2.0, 4.0, 4.0]
 
 
-def test_the_runner_keeps_looks_for_each_set_of_machines_and_a_retest_adds_to_them(tmp_path, monkeypatch):
+def test_the_runner_keeps_looks_for_each_set_of_machines_and_a_retest_adds_its_looks(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     request = protocol.request(json.loads(requests.measure(_place(), ASKED, [])))
     name = kept_looks.key(request, ["m1", "m2"])

@@ -146,7 +146,7 @@ def test_counters_that_do_not_exist_are_absent_and_not_zero(found):
     assert moved.nvlink_tx_bytes is None
 
 
-def test_above_sixteen_nodes_only_those_that_sent_least_are_listed():
+def test_of_more_than_sixteen_nodes_only_those_that_sent_least_are_listed():
     many = [copy.deepcopy(ONE) for _ in range(40)]
     after = copy.deepcopy(many)
     for each in after:

@@ -22,7 +22,7 @@ def test_values_that_the_driver_does_not_report_are_left_out():
     assert node_facts.limits([["0", "0", "0"]]) == {}
 
 
-def test_a_driver_that_does_not_know_a_field_is_asked_again_without_limits(monkeypatch):
+def test_a_driver_that_does_not_know_a_field_is_queried_again_without_the_limit_fields(monkeypatch):
     asked = []
 
     def rows(query: str) -> list[list[str]]:

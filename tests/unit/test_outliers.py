@@ -1,4 +1,4 @@
-"""The limit for equal parts: a share of the better of two, or the median of three or more minus a multiple of the spread."""
+"""The limit for equally fast parts: a share of the better of two; of more, the median minus a multiple of the spread."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.judge.outliers import limit_gb_s, middle_of
     ("numbers", "limit"),
     [
         ([100.0], 0.0),  # nothing to compare with
-        ([100.0, 50.0], 80.0),  # 0.8 of the better one
+        ([100.0, 50.0], 80.0),  # 0.8 of the better number
         ([100.0, 100.0, 100.0], 90.0),  # a deviation is at least 2 %, and five are allowed
         ([90.0, 100.0, 110.0], 100 - 5 * 1.4826 * 10),  # wide apart: five robust deviations
     ],

@@ -158,7 +158,7 @@ def test_an_invalid_plan_is_refused_with_the_name_of_the_wrong_field(changes):
         a_plan(**changes)
 
 
-def test_other_collectives_may_stop_at_a_smaller_size_than_the_deciding_one():
+def test_other_collectives_may_stop_at_a_smaller_size_than_the_deciding_collective():
     asked = a_plan(collectives=("all_reduce", "alltoall"), sizes=Sizes(to_bytes=1024, others_to_bytes=64))
     assert (asked.sizes_of("all_reduce")[-1], asked.sizes_of("alltoall")[-1]) == (1024, 64)
 

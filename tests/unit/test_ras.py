@@ -93,7 +93,7 @@ def test_the_text_report_is_used_if_ncclras_has_no_json_or_broken_json(tmp_path)
         assert _said("nothing", _client(tmp_path, broken)) == _TOLD
 
 
-def test_nccls_real_output_identifies_the_rank_that_is_behind_and_the_killed_one(tmp_path):
+def test_nccls_real_output_identifies_the_rank_that_is_behind_and_the_killed_rank(tmp_path):
     behind = (REAL / "behind.json").read_text()
     assert _said("nothing", _client(tmp_path, behind)) == [
         "rank 1 on 192.0.2.2 (process 582) has begun 5 of 7 AllReduce operations"

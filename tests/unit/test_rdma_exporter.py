@@ -29,7 +29,7 @@ _SAMPLE = re.compile(rf"([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{{({_LABEL}(?:,{_LABEL})*)
 
 
 class Sample(NamedTuple):
-    """A sample as a reader finds it."""
+    """A sample as Prometheus would parse it."""
 
     metric: str
     labels: dict[str, str]
@@ -307,7 +307,7 @@ def test_a_node_on_which_sudo_needs_a_password_is_named_with_its_output(tmp_path
     assert found.stderr == said
 
 
-def test_the_program_on_a_node_gets_its_own_address_and_the_addresses_of_readers(tmp_path):
+def test_the_program_on_a_node_gets_the_nodes_address_and_the_addresses_of_readers(tmp_path):
     found = brought(tmp_path, f'cat > {tmp_path}/program; printf "%s|" "$@" > {tmp_path}/words')
     assert found.returncode == 0, found
     assert json.loads(found.stdout) == {"schema": 1, "kind": "exporter", "nodes": 1, "there": True}

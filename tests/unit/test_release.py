@@ -76,7 +76,7 @@ TARGET = NETWORK | {"type": "oci:FileStorage/mountTarget:MountTarget"}
         ),
     ],
 )
-def test_resources_billed_by_the_hour_are_shown_with_their_price_and_free_ones_without(one, says):
+def test_resources_billed_by_the_hour_are_shown_with_a_price_and_free_resources_without_one(one, says):
     assert release.lines(state(one))[1] == f"  {one['urn'].rpartition('::')[2]} ({one['type'].rpartition(':')[2]}): vpc-1{says}"
 
 

@@ -78,7 +78,7 @@ def test_a_result_that_was_short_only_once_is_a_pass_that_says_so(step, step_che
     )
 
 
-def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both():
+def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both_results():
     first = damaged("all_reduce")
     found, once = look(first, damaged("all_reduce")), judge(json.dumps(first), ASKED)
     assert (found.verdict, found.busbw_gb_s, found.line) == (once.verdict, once.busbw_gb_s, once.line)
@@ -89,7 +89,7 @@ def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both():
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 
 
-def test_a_searched_pair_is_compared_with_what_two_nodes_reach_at_that_size():
+def test_the_limit_of_a_searched_pair_is_what_two_nodes_reach_at_the_size_of_the_trials():
     asked = asked_again(damaged("all_reduce"))["trials"]
     whole = ceiling.ring_gb_s(ASKED.shape, 2, 4000)
     share = fractions.fraction(asked["size_bytes"], fractions.ALL_REDUCE, 4000)
@@ -287,7 +287,7 @@ def test_a_damaged_retest_neither_crashes_the_judge_nor_passes(value, name):
     assert look(HALF, again).verdict == "short"
 
 
-def test_pairs_that_are_slow_only_beside_others_let_a_retest_count():
+def test_pairs_that_are_slow_only_while_other_pairs_run_let_a_retest_count():
     between = [{"kind": "between", "nodes": ["inst-0", "inst-1"]}]
     assert look(damaged("rails"), document(), culprits=between).verdict == "pass"
     assert look(damaged("rails"), document(), culprits=[*between, {"kind": "link"}]).verdict == "short"

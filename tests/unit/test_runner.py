@@ -410,7 +410,7 @@ def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head
     request["steps"].append(step_of(head, body, "rails", stage="rails", groups=2, decides=False))
     status, out, err = head.run(request)
     assert status == 0, err
-    # With one rank in each group nothing moves between ranks, so the busbw is 0. With two ranks, below, it follows the times.
+    # With one rank in each group nothing moves between ranks, so busbw is 0. With two ranks, below, busbw follows the times.
     assert json.loads(out)["steps"][1]["groups_gb_s"] == [0.0, 0.0]
     request["run_id"] = "measure2"
     request["steps"][1]["ranks"]["per_node"] = 4

@@ -136,7 +136,7 @@ def test_two_slow_links_of_one_node_are_named_as_links():
     assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("link", (4, 5), ())]
 
 
-def test_a_link_far_slower_than_its_slow_node_is_named_beside_it():
+def test_a_link_far_slower_than_its_slow_node_is_named_in_addition_to_the_node():
     fabric = Fabric(16, 4, (Fault("node", (3,), (), 0.8), Fault("link", (3, 4), (), 0.3)))
     assert sorted(named(fabric)[0]) == [("link", (3, 4), ()), ("node", (3,), ())]
 
@@ -373,7 +373,7 @@ def test_eight_nodes_need_at_most_a_third_of_the_rounds_of_all_pairs():
     assert max(one.rounds for one in scores) * 3 <= ALL_PAIRS_OF_EIGHT
 
 
-def test_blaming_a_node_for_its_link_scores_worse():
+def test_blaming_a_node_for_a_bad_link_scores_worse_than_blaming_the_link():
     """A finding that blames a node for a bad link counts as one wrong cause and one missed cause."""
     fabric = Fabric(8, 4, (Fault("link", (1, 2), (), 0.5),))
     told = score(fabric, whole_gb_s=fabric.whole())
@@ -396,15 +396,15 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
 @pytest.mark.parametrize(
     ("culprit", "fine", "others"),
     [
-        # A rail: the same nodes with as many rails, none of them the culprit's.
+        # A rail: the same nodes with the same number of rails, without the culprit's rail.
         (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
-        # A node: as many other nodes.
+        # A node: the same number of nodes, without the culprit.
         (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
-        # A link: as many nodes, of which at most one is its end.
+        # A link: the same number of nodes, at most one of which is an end of the link.
         (("link", (0, 1), ()), [((0, 2), ()), ((2, 3), ())], [((0, 1), ()), ((0, 1, 2), ()), ((2, 3), (0,))]),
     ],
 )
-def test_the_healthy_number_beside_a_culprit_comes_from_a_trial_like_its_worst_one(culprit, fine, others):
+def test_the_healthy_number_beside_a_culprit_comes_from_a_trial_like_the_culprits_worst_trial(culprit, fine, others):
     one = Culprit(*culprit, 0.5, flapping=False, evidence=(), confidence=1.0)
     worst = Trial((0, 1), one.rails)
     assert [trial for trial in [*fine, *others] if is_beside(one, Trial(*trial), worst)] == fine
@@ -483,7 +483,7 @@ def test_the_more_pairs_were_slow_the_more_often_a_pair_must_be_slow_to_be_blame
     assert count == needed
 
 
-def test_a_pair_that_is_slow_only_beside_others_is_not_a_bad_link():
+def test_a_pair_that_is_slow_only_while_other_pairs_run_is_not_a_bad_link():
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
         single = len(trials) == 1

@@ -89,7 +89,7 @@ def test_genuine_plugins_win_over_the_stand_ins_wherever_they_are_installed(chec
     installed = checkout / "home" / ".pulumi" / "plugins" / "resource-command-v1.2.1" / "pulumi-resource-command"
     installed.parent.mkdir(parents=True)
     installed.touch()
-    assert path_of("pulumi-resource-command") == ""  # the engine finds it by itself
+    assert path_of("pulumi-resource-command") == ""  # the engine finds the plugin by itself
 
 
 def test_a_second_setup_does_nothing():
@@ -111,7 +111,7 @@ def test_a_setup_that_lacks_something_waits_for_another_setup_and_checks_again(c
         with subprocess.Popen(words, env=clean, stderr=subprocess.PIPE, text=True) as waiting:
             assert waiting.stderr is not None
             assert waiting.stderr.readline().startswith("setup: another set-up runs on this machine")
-            (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other set-up installs it
+            (tmp_path / "pulumi").write_text("#!/bin/sh\necho v3.259.0\n")  # the other set-up installs pulumi
             (tmp_path / "pulumi").chmod(0o755)
             fcntl.flock(lock, fcntl.LOCK_UN)
             said = waiting.stderr.read()
@@ -147,7 +147,7 @@ def test_packing_the_archive_of_the_rehearsal_twice_gives_the_same_bytes(tmp_pat
     assert targets[0].read_bytes() == targets[1].read_bytes()
 
 
-def test_a_reader_of_the_archive_gets_the_old_one_completely_while_it_is_replaced(tmp_path):
+def test_a_reader_of_the_old_archive_gets_all_of_it_although_a_new_archive_replaces_it(tmp_path):
     target = tmp_path / "nccl-tests.tar"
     target.write_bytes(b"old")
     with target.open("rb") as reader:

@@ -1,4 +1,4 @@
-"""1,024 nodes of 8 GPUs through the real runner and the real judge: the line fits, and the worst nodes are named.
+"""1,024 nodes of 8 GPUs through the real runner and the real judge: the runner's line fits, and the worst nodes are named.
 
 The programs are stand-ins: ssh answers for every node with facts, and mpirun with the rows of all collectives.
 """

@@ -184,13 +184,13 @@ def test_nan_infinity_and_a_negative_busbw_are_problems_and_their_rows_are_left_
     assert len(parse_json(json.dumps(broken)).rows) == 30
 
 
-def test_an_unchecked_run_has_no_wrong_count_instead_of_zero():
+def test_the_wrong_count_of_an_unchecked_run_is_none_and_not_zero():
     (run,) = parse_text("# size count time algbw busbw #wrong\n 8 2 1.0 1.0 1.0 N/A\n")
     assert run.rows[0].out_of_place.wrong is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"results": 3}', H200_JSON[:4000]])
-def test_json_that_is_cut_or_another_document_is_refused_in_a_sentence(text):
+def test_truncated_json_and_any_other_document_are_refused_with_a_sentence(text):
     with pytest.raises(ValueError, match=r"the JSON result"):
         parse_json(text)
 

@@ -91,7 +91,7 @@ def ssh(tmp_path, monkeypatch):
 
 
 def kept(tmp_path: Path, evidence: dict[str, str], way: Way | None, again: dict[str, str] | None = None) -> dict:
-    """Return the answer of the records stage to a run with `evidence`; a retest with transcript `again` did not count."""
+    """Return the records stage's answer to a run with `evidence`; `again` is the transcript of a retest that did not count."""
     judged = judge(json.dumps(document() | {"evidence": evidence}), ASKED)
     record = outputs.measured(judged, ASKED, BUILT, {"again": {"evidence": again}} if again else {}, 0)
     whole = outputs.flat(outputs.expected(ASKED, None), record)

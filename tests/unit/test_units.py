@@ -11,7 +11,7 @@ import pytest
 from conftest import ROOT
 from written_units import UNITS
 
-#: A remark on a program that only a cluster's machines have; rehearsed updates show that the program starts there.
+#: Systemd's remark on a program that only a cluster's machines have; rehearsed updates show that the program starts there.
 _ABSENT = re.compile(r".*: Command \S+ is not executable: No such file or directory")
 
 

@@ -267,7 +267,7 @@ def test_the_uids_of_users_begin_at_10001(cluster):
     assert list(accounts.existing()) == ["alice", "bob", "carol", "dave"]
 
 
-def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_given_to_another(cluster):
+def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_assigned_to_another_user(cluster):
     cluster.add("alice")
     cluster.owners["alice"] = 10001
     cluster.delete("alice")
@@ -276,7 +276,7 @@ def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_given_to_another(clus
     assert cluster.add("alice", uid=10001).uid == 10001
 
 
-def test_no_uid_above_the_range_for_people_is_given(cluster):
+def test_no_uid_above_the_range_for_people_is_assigned(cluster):
     cluster.add("alice", uid=60000)
     assert refusal(cluster.add, "bob") == "--uid: no uid up to 60000 is above all used ones; give a free one"
     assert cluster.add("bob", uid=10001).uid == 10001

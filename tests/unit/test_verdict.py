@@ -322,7 +322,7 @@ def test_a_truncated_line_is_unknown_or_judged_by_the_rest(start, length):
         assert judge(cut, ASKED).verdict == judge(json.dumps(left), ASKED).verdict
 
 
-def test_a_pass_from_which_a_row_of_the_deciding_run_is_removed_is_no_pass():
+def test_a_pass_becomes_unknown_if_one_row_of_the_deciding_run_is_removed():
     found = json.loads(WHOLE)
     (step,) = [one for one in found["steps"] if one["name"] == RUN]
     for number in range(len(step["rows"])):

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # The tutorial's way, on the bastion: one host after the other. Arguments: HOSTS (a file of addresses, head first), SOURCE (tar),
-# MAKE (its words), HERE (folder on the nodes), COMMANDS (script), LIMIT (GB/s).
+# MAKE (the make command), HERE (folder on the nodes), COMMANDS (script), LIMIT (GB/s).
 set -euo pipefail
 list=$1 source=$2 make_words=$3 here=$4 commands=$5 limit=$6
 mapfile -t hosts <"$list"
 head=${hosts[0]}
 opt=(-o StrictHostKeyChecking=accept-new -o LogLevel=ERROR)
 
-on() { # HOST COMMAND: words of a shell there
-  # shellcheck disable=SC2029 # they are made here
+on() { # HOST COMMAND: run a shell command on HOST
+  # shellcheck disable=SC2029 # the command is complete on this side
   ssh "${opt[@]}" "$1" "$2" </dev/null
 }
 
@@ -20,7 +20,7 @@ for host in "${hosts[@]}"; do on "$host" "echo '$key' >>.ssh/authorized_keys"; d
 for host in "${hosts[@]}"; do scp -q -p "${opt[@]}" ~/.ssh/known_hosts "$host:.ssh/known_hosts"; done
 for host in "${hosts[@]}"; do scp -q -p "${opt[@]}" "$list" "$host:hostlist.txt"; done
 
-alike() { # WHAT COMMAND: the same answer from every host
+alike() { # WHAT COMMAND: exit unless COMMAND prints the same on every host
   local kinds
   kinds=$(for host in "${hosts[@]}"; do on "$host" "$2 | sha256sum"; done | sort -u | wc -l)
   [ "$kinds" = 1 ] || { echo "the nodes differ in $1" && exit 1; }

@@ -82,7 +82,10 @@ def bases() -> list[Base]:
 
 
 def _retests(lines: dict[str, Base]) -> list[Base]:
-    """Return short measurements with a retest each: two retests are healthy (one has a bad node beside it), two are not."""
+    """Return short measurements with a retest each.
+
+    Two retests are healthy, but with one of them the search blames a node. The other two retests are as bad as the first run.
+    """
     healthy, short = lines["generated, healthy, line"], lines["generated, the gate's runs at half the rate, line"]
     again, asked = json.loads(healthy.documents[LINE]), healthy.asked
     line = json.loads(healthy.documents[LINE])
