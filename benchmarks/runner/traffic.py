@@ -13,8 +13,8 @@ _NODES_IN_DETAIL = 16
 _NODES_KEPT = 8
 #: How many different sentences of each kind are kept from NCCL's log.
 _SENTENCES_KEPT = 32
-#: How many ports are kept for each counter name, and how many events in total; but every counter keeps its worst port, even if
-#: there are more counters than events (an mlx5 port has about 30).
+#: How many ports are kept for each counter name, and how many events in total. Every counter name keeps at least its worst port
+#: (an mlx5 port has about 30 counters).
 _PORTS_KEPT = 4
 _EVENTS_KEPT = 64
 #: How many warnings are kept per node and in total, and how many characters of each.
@@ -61,7 +61,8 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
     """Return the byte counts of the `count` worst nodes: if these sent enough, all nodes did.
 
-    One half are the nodes whose rails together sent least; the other half are nodes whose rails sent least evenly.
+    Half of them are the nodes whose rails together sent the fewest bytes. The other half are the nodes with the most uneven
+    traffic across their rails.
     """
 
     def counted(name: str) -> List[int]:
