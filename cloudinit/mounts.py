@@ -12,9 +12,9 @@ from cloudinit.steps import Step
 #: Defaults of the shell function `again`: number of tries, pause after a failed try, and time limit of a try, in seconds
 #: (aws-parallelcluster-cookbook: lustre mounts).
 _TRIES, _PAUSE_S, _TRY_S = 10, 6, 60
-#: Mount options to add on clusters where ordinary users run jobs. Without these options, root on one machine could leave a setuid
-#: program on the file system. A user who starts this program on another machine, even on the controller, would be root there
-#: (mount(8)).
+#: Mount options to add on clusters where ordinary users run jobs. Without these options, root on one machine could leave a
+#: setuid program on the file system. A user who starts this program on another machine, even on the controller, would be root
+#: there (mount(8)).
 UNPRIVILEGED = ",nosuid,nodev"
 
 
