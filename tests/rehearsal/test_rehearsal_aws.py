@@ -110,7 +110,7 @@ def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> No
     assert (outputs["privateDns"], outputs["rootBlockDevice"]["volumeSize"]) == ("ip-10-0-0-5.ec2.internal", 500)
 
 
-def test_an_elastic_address_replaces_an_instances_own_address_and_moves_to_the_instance_that_replaces_it(
+def test_an_elastic_address_replaces_an_instances_public_address_and_can_move_to_another_instance(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = Stack(cloud).network().rules().roles()
@@ -131,7 +131,7 @@ def test_an_elastic_address_replaces_an_instances_own_address_and_moves_to_the_i
     assert stack.record("instance").computed["publicDns"] == f"ec2-{own.replace('.', '-')}.compute-1.amazonaws.com"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
-    for name in "abcd":  # with the NAT gateway's address, these are the most that an account may have
+    for name in "abcd":  # these four and the NAT gateway's address are as many as an account may have
         stack.make("Eip", name, domain="vpc")
     (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
     assert full.code == "AddressLimitExceeded"
@@ -194,7 +194,7 @@ def test_a_launch_uses_the_latest_or_the_given_version_of_its_template(cloud: Cl
 # EFA and security groups
 
 
-def test_efa_traffic_passes_only_if_groups_allow_all_traffic_both_ways_by_group_id(cloud: Cloud, fakes: Fakes) -> None:
+def test_efa_traffic_passes_only_if_rules_by_group_id_allow_all_traffic_in_both_directions(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     stack.fleet()
@@ -232,7 +232,7 @@ def test_file_systems_are_servers_with_the_names_and_exports_that_clients_use(cl
 
 
 @pytest.mark.parametrize("missing", ["lustre-in-988", "lustre-out-1018"])
-def test_lustre_without_its_ports_is_created_but_fails(cloud: Cloud, fakes: Fakes, missing: str) -> None:
+def test_a_lustre_file_system_whose_ports_no_rule_allows_is_created_but_fails(cloud: Cloud, fakes: Fakes, missing: str) -> None:
     stack = Stack(cloud).network().rules()
     stack.delete(missing)
     with pytest.raises(PartlyCreatedError, match="do not permit Lustre LNET network traffic on port") as partly:
@@ -384,7 +384,9 @@ def test_a_launch_without_capacity_is_retried_and_finally_refused_with_the_reaso
     assert len(fakes.running) == 1, "the machine that was launched first stays"
 
 
-def test_a_slowly_terminating_instance_is_waited_for_and_not_lost_if_the_wait_is_too_short(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_deletion_waits_until_the_instance_has_terminated_and_a_timeout_does_not_lose_the_instance(
+    cloud: Cloud, fakes: Fakes
+) -> None:
     stack = Stack(cloud).network().rules().roles()
     stack.template()
     slow = stack.make("Instance", "slow", **node(stack)).id
@@ -473,7 +475,7 @@ def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
         stack.delete("vpc")
 
 
-def test_creation_takes_the_requested_share_of_its_real_time(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_creation_takes_the_requested_fraction_of_the_vendors_time(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
     waited: list[float] = []
     monkeypatch.setattr("time.sleep", waited.append)
     monkeypatch.setenv("BUSBAR_PACE", "0.5")

@@ -51,7 +51,7 @@ TAGS = [{"Key": "busbar", "Value": "one"}, {"Key": "busbar:launch", "Value": "01
 
 
 class Account:
-    """A stack with a launch template and a head node, and an EC2 client with the head node's role, which has a policy."""
+    """A stack with a launch template and a head node. `ec2` calls EC2 with the head node's role, whose policy is STATEMENTS."""
 
     def __init__(self, cloud: Cloud, **changes: Any) -> None:
         self.cloud, self.stack = cloud, Stack(cloud).network().rules().roles()
@@ -101,7 +101,9 @@ def refused(work: Any, *words: Any, **more: Any) -> tuple[str, int, str]:
     return said["Error"]["Code"], said["ResponseMetadata"]["HTTPStatusCode"], said["Error"]["Message"]
 
 
-def test_a_launch_returns_machines_with_addresses_at_once_and_they_run_later(account: Account, fakes: Fakes) -> None:
+def test_a_launch_returns_pending_machines_with_addresses_at_once_and_the_machines_run_later(
+    account: Account, fakes: Fakes
+) -> None:
     made = account.launch()
     assert [one["State"]["Name"] for one in made] == ["pending", "pending"]
     assert [one["PrivateIpAddress"] for one in made] == ["10.1.0.4", "10.1.0.5"]
@@ -141,7 +143,9 @@ def test_filters_and_pages_find_the_machines_of_a_launch(account: Account) -> No
     )
 
 
-def test_terminated_machines_stay_listed_and_an_unknown_id_terminates_none(account: Account, fakes: Fakes) -> None:
+def test_terminated_machines_stay_listed_and_a_call_with_an_unknown_id_terminates_no_machine(
+    account: Account, fakes: Fakes
+) -> None:
     ids = [one["InstanceId"] for one in account.launch()]
     missing = "i-00000000000000000"
     said = refused(account.ec2.terminate_instances, InstanceIds=[ids[0], missing])
@@ -155,7 +159,7 @@ def test_terminated_machines_stay_listed_and_an_unknown_id_terminates_none(accou
     assert [one["PreviousState"]["Name"] for one in again] == ["terminated"] * 2
 
 
-def test_a_machine_that_dies_is_terminated_with_the_clouds_reason(account: Account, fakes: Fakes) -> None:
+def test_a_machine_that_dies_is_shown_with_the_clouds_reason(account: Account, fakes: Fakes) -> None:
     ids = [one["InstanceId"] for one in account.launch()]
     account.until(ids, "running")
     fakes.stop(account.cloud.world, next(its for its, spec in fakes.running.items() if spec.instance_id == ids[0]))
@@ -173,7 +177,7 @@ def test_a_launch_gets_the_available_machines_but_none_if_fewer_than_the_minimum
     assert refused(account.launch, 1, 2, "v")[0] == "InsufficientInstanceCapacity"
 
 
-def test_a_fleet_answers_with_its_machines_and_with_the_errors_of_those_that_it_could_not_launch(account: Account) -> None:
+def test_a_fleet_answers_with_its_machines_and_with_the_reason_why_other_machines_were_not_launched(account: Account) -> None:
     template = {"LaunchTemplateId": account.stack.ids["template"], "Version": "$Default"}
 
     def fleet(least: int, most: int, **more: Any) -> dict[str, Any]:

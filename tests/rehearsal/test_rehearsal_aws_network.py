@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("rules"), pytest.ma
 
 
 def reaches(world: World, sender: hosts.HostSpec, address: str, port: int) -> bool:
-    """Return whether a TCP connection gets an answer within two seconds; a refusal by the other kernel is an answer, too."""
+    """Return whether a TCP connection gets an answer within two seconds; a refused connection is an answer, too."""
     script = (
         f"import socket,sys\ns=socket.socket()\ns.settimeout(2)\nsys.exit(s.connect_ex(({address!r}, {port})) not in (0, 111))"
     )
@@ -97,7 +97,7 @@ def test_a_machine_uses_the_name_service_of_its_vpc(world: World, built: tuple[S
     assert found.stdout.split()[:1] == [two.address], found
 
 
-def test_a_fabric_passes_everything_without_groups_and_only_the_given_pairs_with_groups() -> None:
+def test_without_groups_a_fabric_passes_everything_and_with_groups_only_traffic_between_the_listed_pairs() -> None:
     assert render_fabric(None).splitlines() == ["table bridge fabric", "delete table bridge fabric"]
     text = render_fabric([("aaaaaaaa", "bbbbbbbb")])
     assert 'iifname "haaaaaaaar*" oifname "hbbbbbbbbr*" accept' in text

@@ -204,7 +204,7 @@ def test_resources_answer_with_names_that_the_sdk_reads(furnished: Stack) -> Non
 
 
 class Served:
-    """The provider behind its real protocol, in this process."""
+    """The provider, served in this process by the protocol that the engine uses."""
 
     def __init__(self, cloud: Cloud) -> None:
         self.server = grpc.server(ThreadPoolExecutor(4))

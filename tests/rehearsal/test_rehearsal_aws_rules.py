@@ -373,7 +373,7 @@ def test_groups_and_subnets_of_different_vpcs_cannot_be_combined(stack: Stack) -
     assert "belongs to another VPC than the subnet" in refusals(stack.cloud, "OpenZfsFileSystem", apart)
 
 
-def test_a_subnet_outside_its_vpc_is_refused_at_creation(cloud: Cloud) -> None:
+def test_a_subnet_outside_the_address_ranges_of_its_vpc_is_refused_at_creation(cloud: Cloud) -> None:
     vpc = Stack(cloud).make("Vpc", "vpc", cidrBlock="10.0.0.0/16").id
     inputs = {"vpcId": vpc, "cidrBlock": "10.1.0.0/17"}
     assert not refusals(cloud, "Subnet", inputs), "the same update may still add the range"

@@ -94,7 +94,7 @@ def test_checksums_of_enroots_packages_are_logged_and_packages_with_other_checks
         assert (f"sha256 {known[1]} is not {'0' * 64} or {known[0]} (from " in done.stdout) == bool(status)
 
 
-def test_nvidias_container_toolkit_is_installed_only_if_the_key_of_its_repository_matches(stage):
+def test_nvidias_container_toolkit_is_installed_only_if_its_repository_has_the_expected_signing_key(stage):
     lost = "mv /usr/bin/nvidia-container-cli /tmp/lost"
     begin = f"{FUNCTIONS}{mounts.tools().shell}\nset -eu\n"
     other = stage.inside("node0", f"{lost}\n{begin}{enroot.gpus('apt', TOOLKIT, TOOLKIT_KEY).shell}")

@@ -36,7 +36,7 @@ def plugins(home: str) -> dict[str, str]:
     return {one.parent.name: one.read_text() for one in Path(home, "plugins").glob("*/pulumi-*")}
 
 
-def test_plugins_on_path_are_linked_like_installed_ones_and_replace_the_users_own(tmp_path, own):
+def test_plugins_on_path_are_linked_like_installed_plugins_and_replace_the_users_plugins(tmp_path, own):
     first = on_path(tmp_path / "first", "pulumi-resource-oci", "pulumi-language-python")
     second = on_path(tmp_path / "second", "pulumi-resource-oci", "pulumi", "pulumi-watch")
     Path(second, "pulumi-resource-aws").write_text("not a program")

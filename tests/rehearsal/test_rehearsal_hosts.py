@@ -36,7 +36,7 @@ int main(int c, char **v) {
     MPI_Finalize();
 }
 """
-#: Does what Ubuntu's netfilter-persistent does at the next boot, and fails if the rule that rejects all other packets is gone.
+#: Restores rules as Ubuntu's netfilter-persistent does at boot. Fails if the rule that rejects all unaccepted packets is gone.
 RESTORED = (
     "iptables -F; iptables-restore < /etc/iptables/rules.v4; iptables -C INPUT -j REJECT --reject-with icmp-host-prohibited"
 )
@@ -181,7 +181,7 @@ def test_the_real_modprobe_loads_and_removes_only_the_modules_of_the_images_gpu_
     assert stage.inside(name, f"modprobe nvidia_peermem && {mark}").returncode == 0
 
 
-def test_a_connection_hangs_without_a_rule_that_allows_it_and_a_stateless_rule_needs_another_for_the_reply(stage):
+def test_a_connection_that_no_rule_allows_hangs_and_a_stateless_rule_needs_a_second_rule_for_the_reply(stage):
     knock = "timeout 2 bash -c '</dev/tcp/10.0.1.62/22' 2>&1"
     stateless = network.Rule("ingress", "6", "10.0.1.0/24", ports=(22, 22), stateless=True)
     reply = network.Rule("egress", "6", "10.0.1.0/24", source_ports=(22, 22), stateless=True)
@@ -261,7 +261,7 @@ def test_stopping_a_host_is_idempotent_and_leaves_no_process_namespace_or_cable(
 
 @pytest.fixture
 def door(tmp_path):
-    """A separate world, and a function that starts rehearsal/enter in that world with the given arguments."""
+    """A new world, and a function that starts rehearsal/enter in that world with the given arguments."""
     world = World.at(tmp_path / "d")
     environment = {**os.environ, "BUSBAR_WORLD": str(world.path)}
 

@@ -175,7 +175,7 @@ def test_efa_devices_look_as_the_driver_shows_them_and_have_no_interface(stage):
 
 def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_it(built):
     size = 32 << 20
-    # Other tests use the processors, too. If the processors cannot fill the rails, the rails become slower.
+    # Other tests use the processors, too. If the processors cannot fill the rails, the run is repeated on slower rails.
     for scale in (4000, 4000, 8000, 16000):
         wires_at(built, scale)
         ceiling = 32 * 100 / 8 / scale
@@ -188,7 +188,7 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_
     wires_at(built, built.world.scale)
     for name, then in before.items():
         moved = [after - one for after, one in zip(counted(built, name, "rdma_write_bytes"), then, strict=True)]
-        # The timed and the warm-up operations of both placements; the checked operations are not included.
+        # Two timed operations and one warm-up operation, each out of place and in place, but no operation that checks values.
         least = 2 * (2 + 1) * 2 * 15 / 16 * size / 32
         assert all(least < one < 2 * least for one in moved), (name, least, moved)
         assert all(total > one for total, one in zip(counted(built, name, "tx_bytes"), moved, strict=True))
@@ -256,7 +256,7 @@ def test_missing_software_is_installed_only_with_internet_access_and_a_matching_
     assert stage.inside("linux", other).returncode == 22
 
 
-def test_a_repository_key_other_than_the_given_one_fails_the_first_boot_in_step_lustre_client(stage):
+def test_a_repository_key_that_differs_from_the_pinned_key_fails_the_first_boot_in_step_lustre_client(stage):
     wrong = spec(stage, "otherkey", 34, "ubuntu2204")
     text = wrong.user_data.decode().replace(signing_keys.FSX_FINGERPRINT, "F" * 40)
     hosts.boot(stage.world, replace(wrong, user_data=text.encode()))

@@ -63,7 +63,7 @@ def test_nothing_is_answered_without_an_issued_token(world):
         (LIFE, 200),
     ],
 )
-def test_a_token_needs_a_time_to_live_of_up_to_six_hours_and_no_proxy(world, headers, status):
+def test_a_token_is_issued_only_for_up_to_six_hours_and_never_through_a_proxy(world, headers, status):
     assert Service(world.path, "h0").answer("PUT", "/latest/api/token", headers, b"")[0] == status
 
 

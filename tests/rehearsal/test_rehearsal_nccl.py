@@ -128,7 +128,7 @@ class Bench:
         agent.chmod(0o755)
 
     def hold(self, host: int) -> None:
-        """Give a host its name and its files below /sys and /etc, in namespaces that one sleeping process keeps."""
+        """Give a host its name and its files below /sys and /etc, in namespaces that one sleeping process keeps open."""
         hcas = " ".join(f"mlx5_{r}:r{r}" for r in range(self.rails))
         names = "\\n".join(f"10.200.0.{h + 1} h{h}" for h in range(self.hosts))
         script = f"""set -e
@@ -292,7 +292,7 @@ def test_a_host_without_gpus_fails_with_cudas_message(without_mpi: Path) -> None
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_transcript_is_laid_out_as_the_genuine_one(two_hosts: Bench, with_mpi: Path) -> None:
+def test_the_transcript_has_the_layout_of_genuine_nccl_tests(two_hosts: Bench, with_mpi: Path) -> None:
     done = two_hosts.perf(with_mpi, "-b", "8", "-e", "1K", "-f", "2", "-n", "2", "-J", f"{two_hosts.folder}/r.json")
     assert done.returncode == 0, done.stdout + done.stderr
     lines = done.stdout.splitlines()
@@ -326,7 +326,7 @@ def test_the_transcript_is_laid_out_as_the_genuine_one(two_hosts: Bench, with_mp
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_hosts: Bench, with_mpi: Path) -> None:
+def test_the_json_file_has_the_keys_of_nccl_tests_and_says_that_it_is_a_rehearsal(two_hosts: Bench, with_mpi: Path) -> None:
     path = two_hosts.folder / "keys.json"
     done = two_hosts.perf(with_mpi, "-b", "1K", "-e", "1K", "-n", "3", "-I", "1", "-K", "1", "-J", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -350,7 +350,7 @@ def test_the_json_file_has_the_genuine_keys_and_says_that_it_is_a_rehearsal(two_
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_the_ring_fills_the_rails_and_sends_the_bytes_of_its_formula(two_hosts: Bench, with_mpi: Path) -> None:
-    """One of three runs must fill the rails, because other programs may briefly use the processors; all send the same bytes."""
+    """Other programs may use the processors, so one run of three has to fill the rails. Each run sends the formula's bytes."""
     before, runs = two_hosts.rail_bytes(), []
     while len(runs) < 3 and not (runs and min(runs[-1]) >= 0.9):
         done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
@@ -472,7 +472,7 @@ def test_a_measurement_that_outlasts_its_timeout_ends(two_hosts: Bench, with_mpi
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_ranks_that_alternate_between_hosts_still_form_one_ring(two_hosts: Bench, with_mpi: Path) -> None:
-    """Ranks alternate between hosts; the ring sorts them, so each rail carries the usual bytes."""
+    """The ring sorts the ranks by host, so each rail carries as many bytes as if the ranks did not alternate."""
     before = two_hosts.rail_bytes()
     done = two_hosts.perf(with_mpi, "-b", "4M", "-e", "4M", "-n", "1", "-w", "0", "-c", "0", mpi=("--map-by", "node"), ranks=2)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -543,7 +543,7 @@ TESTS = {
 }
 
 
-LOOKS = 4  # the largest number of runs of one test program; a run that the processors limit, and not the rails, is repeated
+LOOKS = 4  # the largest number of runs of one test program; a run that processors limit instead of rails is repeated
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
@@ -564,7 +564,7 @@ def test_all_programs_of_nccl_tests_are_the_same_binary(with_mpi: Path) -> None:
 
 
 @needs_build_tools
-def test_a_program_of_another_name_is_refused(without_mpi: Path, tmp_path: Path) -> None:
+def test_a_program_whose_name_nccl_tests_does_not_have_is_refused(without_mpi: Path, tmp_path: Path) -> None:
     shutil.copy(without_mpi, tmp_path / "no_such_perf")
     refused = run(str(tmp_path / "no_such_perf"))
     assert refused.returncode == 255
@@ -625,7 +625,7 @@ def test_every_value_is_right_on_three_hosts_of_three_ranks_at_odd_sizes(three_h
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", ["broadcast", "reduce", "gather", "scatter"])
-def test_every_rank_can_be_the_root_and_a_root_without_a_rank_is_refused(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_any_rank_can_be_the_root_and_a_root_that_is_no_rank_is_refused(three_hosts: Bench, with_mpi: Path, name: str) -> None:
     done = three_hosts.perf(program(with_mpi, name), "-b", "64K", "-e", "64K", "-n", "1", "-w", "0", "-r", "-1")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [row[4] for row in rows(done.stdout)] == [str(root) for root in range(9)]
@@ -650,7 +650,7 @@ def test_every_rank_can_be_the_root_and_a_root_without_a_rank_is_refused(three_h
         ({"NCCL_TESTS_SPLIT_MASK": "3", "NCCL_TESTS_SPLIT": "DIV 4"}, [0, 1, 2, 3, 0, 1, 2, 3]),
     ],
 )
-def test_a_split_makes_groups_that_run_at_once(
+def test_a_split_makes_groups_that_run_at_the_same_time(
     two_hosts: Bench, with_mpi: Path, split: dict[str, str], colors: list[int]
 ) -> None:
     done = two_hosts.perf(with_mpi, "-b", "64K", "-e", "64K", "-n", "2", env=split)
@@ -675,7 +675,7 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_in_the_times(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
-    """All groups run at once, each on one of four rails; the printed time covers the ranks of all groups."""
+    """All groups run at the same time, each on one of four rails; the printed time covers the ranks of all groups."""
     env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
     full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
     times, runs, before = {}, 0, two_hosts.rail_bytes()
@@ -695,7 +695,7 @@ def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_
     finally:
         two_hosts.rail_rate(0, 2, RAIL_BITS_PER_S)
     sent = [after - start for after, start in zip(two_hosts.rail_bytes(), before, strict=True)]
-    # Placements and operations of each run: in each operation, a group of two ranks sends the message's size on its one rail.
+    # Each run has three operations, each out of place and in place. In each operation, a group sends one message on its rail.
     formula = runs * 2 * 3 * (1 << 20)
     assert all(-0.01 <= one / formula - 1 <= 0.03 for one in sent), (sent, formula)
 
@@ -710,7 +710,7 @@ def test_cycles_repeat_the_whole_table(two_hosts: Bench, with_mpi: Path) -> None
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_individually_timed_operations_have_the_genuine_columns_and_a_summary_without_the_first_two(
+def test_individually_timed_operations_have_genuine_columns_and_a_summary_without_the_skipped_operations(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     path = two_hosts.folder / "iterations.json"

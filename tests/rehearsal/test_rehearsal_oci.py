@@ -129,7 +129,7 @@ def test_an_imported_image_is_launched_on_shapes_that_were_added_to_it(cloud: Cl
     assert "404-NotAuthorizedOrNotFound" in refusals(cloud, "Image", elsewhere)
 
 
-def test_replacing_or_removing_one_node_of_a_pool_keeps_the_others(cloud, fakes, monkeypatch, capsys):
+def test_replacing_or_removing_one_node_of_a_pool_keeps_the_other_nodes(cloud, fakes, monkeypatch, capsys):
     stack = Stack(cloud).network()
     network_id = stack.pool(3).id
     monkeypatch.setattr(cli, "Cloud", lambda _: cloud)

@@ -83,7 +83,7 @@ class Account:
         return shown
 
     def work_request(self, ocid: str) -> dict[str, Any]:
-        """Wait until a work request has ended, and return the request. Its resource reaches the final state shortly before."""
+        """Wait until a work request has ended, and return it. Shortly before that, its resource reaches the final state."""
         shown: dict[str, Any] = {}
 
         def ended() -> bool:
@@ -139,7 +139,7 @@ def test_a_request_without_a_signature_or_with_a_wrong_one_is_not_authenticated(
         lambda headers: headers.update({"x-content-sha256": base64.b64encode(bytes(32)).decode()}),
     ],
 )
-def test_a_signature_is_valid_only_if_it_is_new_and_covers_target_host_and_body(
+def test_a_signature_is_valid_only_if_it_is_recent_and_covers_the_host_the_request_target_and_the_body(
     account: Account, change: Callable[[dict[str, str]], None]
 ) -> None:
     assert code(account.caller.call("POST", "/clusterNetworks", account.asked(), change)) == NOT_AUTHENTICATED

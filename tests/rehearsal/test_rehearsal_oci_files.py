@@ -55,7 +55,7 @@ def test_addresses_of_file_servers_are_not_given_to_nodes(cloud: Cloud, fakes: F
 
 
 @pytest.mark.parametrize(("held", "holder"), [("private", "mounttarget"), ("files", "export")])
-def test_a_subnet_or_file_system_in_use_cannot_be_deleted_and_the_refusal_names_its_user(
+def test_a_subnet_or_file_system_in_use_cannot_be_deleted_and_the_refusal_names_what_uses_it(
     cloud: Cloud, held: str, holder: str
 ) -> None:
     stack = Stack(cloud).network().files()
@@ -97,7 +97,7 @@ def test_a_second_file_system_behind_one_mount_target_is_not_rehearsed(cloud: Cl
         cloud.create(token(EXPORT), stack.urn(EXPORT, "more"), wanted)
 
 
-def test_an_availability_domain_allows_two_standard_mount_targets_and_a_small_subnet_has_no_room_for_one(cloud: Cloud) -> None:
+def test_an_availability_domain_allows_two_standard_mount_targets_and_a_small_subnet_lacks_addresses(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     wanted = {"subnetId": stack.ids["private"], "availabilityDomain": AD}
     second = stack.make(TARGET, "second", **wanted)
@@ -112,7 +112,7 @@ def test_an_availability_domain_allows_two_standard_mount_targets_and_a_small_su
         cloud.create(token(TARGET), stack.urn(TARGET, "n"), inputs | {"subnetId": narrow, "requestedThroughput": "20"})
 
 
-def test_changed_clients_take_effect_at_once_and_the_server_stays(cloud: Cloud, fakes: Fakes) -> None:
+def test_changed_clients_of_an_export_take_effect_at_once_on_the_running_server(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     option = stack.inputs["export"]["exportOptions"][0]
     cloud.update(stack.ids["export"], stack.inputs["export"] | {"exportOptions": [option | {"source": "10.0.1.7"}]})
@@ -133,7 +133,7 @@ def test_lustre_grows_in_the_vendors_steps(cloud: Cloud, size: int, words: str |
         cloud.update(stack.ids["lustre"], wanted)
 
 
-def test_lustre_never_shrinks_and_a_large_one_grows_in_large_steps(cloud: Cloud) -> None:
+def test_lustre_never_shrinks_and_a_large_file_system_grows_in_large_steps(cloud: Cloud) -> None:
     stack = Stack(cloud).network().files()
     cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 124_800})
     with pytest.raises(ServiceError, match="124800 and cannot become 114400: a file system cannot shrink"):

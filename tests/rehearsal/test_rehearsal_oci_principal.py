@@ -63,7 +63,7 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 
 
 class Account:
-    """A world with a controller and three hosts; one has a NAT and a service gateway, one a service gateway, one no gateway."""
+    """A world with a controller and three hosts: one has a NAT and a service gateway, one only a service gateway, one none."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -107,7 +107,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, *failing: str) -> Any:
-        """Run CONTROLLER on the head and return what it prints; with a token in `failing`, that is why the launch failed."""
+        """Run CONTROLLER on the head and return what it prints. With a token in `failing`, it prints why that launch failed."""
         controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]

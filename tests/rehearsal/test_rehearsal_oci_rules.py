@@ -258,7 +258,7 @@ def test_every_row_of_shapes_is_consistent() -> None:
     assert (front_name(gpu4, "ol7"), front_name(gpu4, "ol9")) == ("enp45s0f0", "eth0")
 
 
-#: Lists from OCI's own Python SDK, by `PACKAGE:MODEL.PREFIX`: copied, because nothing else needs the SDK (30 MB).
+#: Enumerations of OCI's own Python SDK, by `PACKAGE:MODEL.PREFIX`. They are copied because nothing else needs the SDK (30 MB).
 ENUMERATIONS = json.loads((Path(__file__).parents[1] / "golden" / "oci" / "enumerations.json").read_text())
 
 

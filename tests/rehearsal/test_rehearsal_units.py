@@ -147,7 +147,7 @@ def test_a_timer_restarts_its_service_after_each_end_until_the_timer_is_stopped(
     assert ticks() == seen
 
 
-def test_a_unit_starts_if_all_its_plain_conditions_hold_and_one_of_its_alternatives(stage: Stage) -> None:
+def test_a_unit_starts_if_all_its_plain_conditions_and_one_of_its_triggering_conditions_hold(stage: Stage) -> None:
     unit = "/etc/systemd/system/maybe.service"
     for conditions, starts in (
         (["/etc"], True),

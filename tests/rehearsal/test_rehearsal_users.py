@@ -240,7 +240,7 @@ def test_a_node_that_joins_again_restarts_no_daemon(facts):
     assert said == "{}\n"
 
 
-def test_no_users_are_restored_from_a_copy_that_others_could_have_written(facts):
+def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_written(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
         "/home/.busbar-users/directory.ldif does not belong to root only, so no users are kept in it or taken from it; "

@@ -20,9 +20,9 @@ from tools.stage import AGAIN, Stage, standing_hosts
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
-#: Long enough to be interrupted in the middle: about 15 s of measuring at 1/4000.
+#: A plan that measures for about 15 s at 1/4000, so that a test can interrupt the measurement in the middle.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-#: A row of the long plan (in the header, single spaces surround the size), and the file of the deciding run while it runs.
+#: Text that only a row of LONG_PLAN has (in the header, single spaces surround the size), and the file of the deciding run.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: The rail that gets the faults: its index, and its device.
 RAIL, HCA = 3, "mlx5_4"
@@ -91,7 +91,7 @@ def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_others
     done = stage.exclude(name)
     assert done.status == 0, done
     found = stage.again()
-    if found.status != 0 and "verdict" in found.text:  # this machine was busy
+    if found.status != 0 and "verdict" in found.text:  # the rehearsing machine was busy
         found = stage.pass_by(**merged(settings, {"hosts": {"nodes": {name: DEFAULT}}, "measure": {"run": 11}}))
     assert found.status == 0, found
     outputs = stage.outputs()
@@ -108,7 +108,7 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
         wait_for(stage, child, "(free)", before)  # the deciding run is over
         stage.refault()
         found = stage.end(child)
-        # Only a busy machine excuses another attempt; a pass may show that by its share of the wire.
+        # Only a busy rehearsing machine excuses another attempt. A pass with a wire efficiency up to 0.9 shows such a machine.
         excused = stage.outputs()["measured"]["wire_efficiency"] <= 0.9 if found.status == 0 else stage.busy()
         if not excused:
             break
@@ -120,7 +120,7 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
     assert "bandwidth: measured a second time" in found.text
 
 
-def test_a_fallback_of_nccl_to_tcp_is_short_however_fast_it_is(three):
+def test_a_fallback_of_nccl_to_tcp_gets_the_verdict_short_however_fast_it_is(three):
     stage, settings = three
     stage.refault(*({"kind": "tcp_fallback", "host": host} for host in range(3)))
     small = {"search": "0 s", "sizes": {"from": "512K", "to": "1M"}, "iterations": 1, "warmup": 0}
@@ -200,7 +200,7 @@ def test_a_refusal_by_the_head_node_is_an_output_and_the_next_update_tries_again
     busied = stage.outputs()["measured"]
     assert (busied["verdict"], busied["reasons"], busied["attempt"]) == ("unknown", [busy], 0)
     assert busied["run"] != passed
-    # The same request, on a head node with a full disk.
+    # The same request is sent to a head node whose disk is full.
     runs = console(stage, "gpu-1", "echo /home/*/.busbar/runs").stdout.strip()
     console(stage, "gpu-1", f"mount -t tmpfs -o size=4k,mode=777 full {runs} && head -c 8k /dev/zero > {runs}/all")
     found = stage.up(**settings, measure={"run": 9})
@@ -255,7 +255,7 @@ def test_a_run_that_breaks_or_hangs_is_reported_with_its_cause_and_its_transcrip
 
 
 def started(stage) -> float:
-    """Return when the measurement in the state started, in seconds since the epoch."""
+    """Return when the measurement that the stack's state records was started, in seconds since the epoch."""
     for resource in stage.resources():
         if resource["urn"].endswith("::acceptance-measure"):
             text = json.loads(resource["outputs"]["stdout"])["started"]

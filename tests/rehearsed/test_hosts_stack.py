@@ -23,7 +23,7 @@ SLURM = {"hosts": {"slurm": {"queue": "gpus"}}}
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """Two hosts behind a jump host, one of them with a dead rail, not contacted yet."""
+    """Two hosts behind a jump host, before first contact. One of the two hosts has a dead rail."""
     made = Stage(tmp_path_factory.mktemp("hosts"), "hosts", SITES / "hosts.json")
     made.faults({"kind": "rail_dead", "host": 1, "rail": 3})
     found = made.inside("true")
@@ -55,7 +55,7 @@ def test_an_unpinned_host_key_is_refused_at_preview(stage):
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
-def test_a_named_shape_with_other_gpus_is_refused_at_once_for_each_host(stage, shape):
+def test_a_named_shape_with_other_gpus_than_the_hosts_is_refused_at_once_for_each_host(stage, shape):
     found = stage.up(hosts={"shape": shape})
     assert found.status != 0
     for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
@@ -202,7 +202,7 @@ def queued(built) -> tuple[Stage, Finished]:
     return stage, stage.pass_by(**SLURM)
 
 
-def test_the_same_plan_runs_in_jobs_of_slurm_with_its_busbw_in_the_same_outputs(queued):
+def test_with_slurm_the_same_plan_runs_in_jobs_and_its_busbw_is_in_the_same_outputs(queued):
     stage, found = queued
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -237,7 +237,7 @@ def test_an_unchanged_update_with_slurm_changes_nothing(queued):
     assert not found.changes(), found
 
 
-def test_the_cluster_can_be_used_as_an_existing_one_and_nothing_is_measured_again(queued):
+def test_the_cluster_can_be_used_as_an_existing_slurm_cluster_and_nothing_is_measured_again(queued):
     stage, before = queued[0], queued[0].outputs()["measured"]
     found = stage.up(**merged(stage.passed, {"hosts": {"slurm": {"existing": True}}}))
     assert found.status == 0, found

@@ -15,12 +15,12 @@ import yaml
 from readme_commands import typed
 
 ROOT = Path(__file__).parents[2]
-#: README's `make test` is this suite, and `make figures` takes minutes: its figures are checked where they are printed.
+#: `make test` runs this suite, and `make figures` takes minutes. The figures are checked by the programs that print them.
 ELSEWHERE = {"make test", "make figures"}
 
 #: Commands whose output is watched in a terminal of 80 columns and 24 rows.
 WATCHED = ("make up", "make preview")
-#: What a person looks for: collective, size, busbw and its share of the ceiling.
+#: The number that a person looks for on the screen: collective, size, busbw, and the share of the ceiling that busbw reaches.
 NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire\)")
 
 
@@ -47,7 +47,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     commands = [line for line in typed() if line not in ELSEWHERE]
     between = [line for line in commands if line not in {"make preview", "make up", "make down"}]
-    # For a stack that does not exist yet, a preview shows what would be rented and measured; later, what was.
+    # Before the stack exists, a preview shows what would be rented and measured; afterwards, what is rented and was measured.
     ordered = ["make preview", "make up", *between, "make status", "make logs", "make release", "make unlock", "make down"]
     said = {}
     seen_of: dict[str, list[str]] = {command: [] for command in WATCHED}
@@ -97,7 +97,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
 def test_every_command_for_a_real_tenancy_works_as_written(tmp_path, request):
-    """Run in the rehearsal's tenancy: both values are filled in, the plan is the dev stack's, and confirmations are skipped."""
+    """In the rehearsal's tenancy: both placeholders are filled in, the plan is the dev stack's, confirmations are skipped."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()

@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("refusals")]
 
 
 def pools(*changes):
-    """Return changes to the stack's pool and further pools, each with a name of its own."""
+    """Return pools for the stack file: the first argument changes the stack's pool, and each further one adds a named pool."""
     own = {
         "name": "more",
         "shape": "BM.GPU4.8",

@@ -122,12 +122,12 @@ def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
 
 
 def machines(stage: Stage) -> list[str]:
-    """Return the ids of the running nodes, by their number."""
+    """Return the ids of the running nodes in the order of the nodes' numbers."""
     found = [each for each in stage.resources() if each["type"].endswith(":Instance") and "::cluster-pool-" in each["urn"]]
     return [each["id"] for each in sorted(found, key=lambda each: str(each["urn"]))]
 
 
-def test_tags_time_zone_an_exporter_and_another_login_node_replace_no_machine_and_the_preview_says_so(built):
+def test_changed_tags_time_zone_exporter_and_login_image_replace_only_the_login_node_as_the_preview_says(built):
     stage = built[0]
     before, booted = machines(stage), stage.ever_booted()
     seen = stage.preview(**CHANGED)
@@ -245,7 +245,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
-    """It mounts the first stack's file systems. The step that failed is named, and only the second login node is replaced."""
+    """The second stack mounts the first's file systems. The failed step is named; only the second login node is replaced."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]

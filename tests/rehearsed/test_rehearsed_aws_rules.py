@@ -46,7 +46,7 @@ def targeted(reservation: str, **machines: Any) -> dict[str, Any]:
 
 
 def queues(*machines: dict[str, Any]) -> dict[str, Any]:
-    """Return changes with one queue for each of these changes to machines; the first is the stack's own queue."""
+    """Return changes with one queue per argument, which changes the queue's machines. The first queue is the stack's own."""
     own = {"name": "p5", "type": "p5.48xlarge", "static": 2, "placement": "managed"}
     first, *others = (one["queues"][0]["machines"][0] for one in machines)
     more = [{"name": f"queue-{at}", "machines": [own | one]} for at, one in enumerate(others)]
@@ -59,7 +59,7 @@ RESERVED = (
     "reservation-unknown reservation-type reservation-in-group reservation-size reservation-kind reservation-pool "
     "group-without-reservation placement-missing"
 )
-#: Changed keys, and the rules that one preview reports for them; those of the first case need no account.
+#: Changed keys, and the rules that one preview reports for them. The rules of the first case are checked without an account.
 BROKEN = [
     (
         {
@@ -111,7 +111,7 @@ def rules_in(text: str) -> set[str]:
 
 
 def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(tmp_path):
-    """Region and credentials are from the environment, and the public key is the operator's usual one."""
+    """Region and credentials come from the environment, and the public key is the operator's usual one."""
     stage = Stage(tmp_path, "aws")
     try:
         (tmp_path / ".ssh").mkdir()

@@ -95,7 +95,7 @@ def test_an_unchanged_update_changes_nothing(built):
 
 
 def scraped(stage: Stage, node: str, of: str) -> str:
-    """Query the exporter in the pod on node `of` from the pod on `node`, and return its answer."""
+    """From the pod on `node`, query the exporter in the pod on node `of`, and return the exporter's answer."""
     (address,) = [one["status"]["podIP"] for one in ours(stage) if one["spec"]["nodeName"] == of]
     program = f"import urllib.request as u; print(u.urlopen('http://{address}:9879/metrics', timeout=5).read().decode())"
     (name,) = [one["metadata"]["name"] for one in ours(stage) if one["spec"]["nodeName"] == node]
@@ -106,7 +106,7 @@ def scraped(stage: Stage, node: str, of: str) -> str:
 def test_the_exporter_shows_the_counters_of_devices_in_pods_only_to_its_readers(built):
     stage, _ = built
     before = pods(stage)
-    # The readers are only the first node's part of the pods' network.
+    # The exporter's readers are only the pods in the first node's part of the pod network.
     wanted = merged(stage.passed, {"monitoring": {"exporter": True, "readFrom": ["10.244.1.0/24"]}})
     found = stage.up(**wanted)
     assert found.status == 0, found
@@ -199,7 +199,7 @@ def test_replaced_pods_are_contacted_built_and_measured_again_and_the_evidence_o
 def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
     """A kubectl and a kubeconfig on the operator's machine, and the keys of the target that use them.
 
-    The stack is changed back before they are removed: other tests do not have them and could not destroy the stack.
+    The stack is changed back before both files are removed: other tests do not have the files and could not destroy the stack.
     """
     stage, _ = built
     home, programs = stage.folder / "home", stage.folder / "kubectl"

@@ -171,8 +171,8 @@ def test_a_node_that_shares_its_rdma_devices_is_named_with_what_to_do(stage):
     heals(stage)
 
 
-def test_a_pod_that_is_evicted_in_a_measurement_leaves_what_it_had_measured_and_the_next_one_passes(stage):
-    # 48 looks of about a second each: long enough for an eviction during the measurement.
+def test_a_pod_that_is_evicted_during_a_measurement_leaves_its_transcript_and_the_next_measurement_passes(stage):
+    # 48 looks (short runs) of about a second each leave enough time for an eviction during the measurement.
     update = Beside(lambda: again(stage, measure={"looks": 48}))
     runs = "/home/ubuntu/.busbar/kubernetes/busbar/runs"
     world = World.at(stage.world, stage.scale)

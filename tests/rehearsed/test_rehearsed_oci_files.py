@@ -81,7 +81,7 @@ def test_files_written_by_one_node_are_read_by_the_other(stage):
 
 
 def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):
-    """A changed readyTimeout repeats first contact; it may be short, because the machines have booted already."""
+    """A changed readyTimeout repeats first contact. The timeout may be short, because the machines have booted already."""
     stage.refault({"kind": "rail_unauthenticated", "host": 1, "rail": 3})
     found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})
     stage.refault()
@@ -93,7 +93,7 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
 
 
 def test_another_mount_point_gives_new_nodes_with_the_same_data_and_does_not_share_the_login_users_home(stage):
-    """The new nodes also have another shape and an imported image; every rail of theirs carries its bytes."""
+    """The new nodes also have another shape and an imported image, and each of their rails carries its share of the bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))
     assert found.status == 0, found

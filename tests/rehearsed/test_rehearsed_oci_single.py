@@ -87,7 +87,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_an_image_that_cannot_be_pulled_is_named_and_no_pass_with_another_image_remains(built):
+def test_an_image_that_cannot_be_pulled_is_named_and_the_pass_of_the_former_image_is_not_shown_any_more(built):
     stage = built[0]
     found = stage.up(**ranks_in("docker://nvcr.io#nvidia/tensorflow:none"))
     assert found.status != 0

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
 #: Clouds with an on-demand stack, and Slurm's line about its nodes before a job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
-#: The test job's nodes, which the next job requests by name; otherwise Slurm could start others while the first job ends.
+#: The test job's nodes, which the next job requests by name; otherwise Slurm could start other nodes while the first job ends.
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
 #: Beginnings of topology.conf's lines for switches whose nodes the cloud has placed.
 PLACES = {"oci": "SwitchName=cluster-network_", "aws": "SwitchName=cluster-nn_"}
@@ -124,7 +124,7 @@ ssh -q -o StrictHostKeyChecking=no -i alice alice@localhost 'sbatch -N2 --wrap "
 """
 
 
-def test_a_new_user_runs_jobs_on_running_nodes_and_has_no_root(built):
+def test_a_new_user_runs_jobs_on_running_nodes_and_has_no_root_rights(built):
     stage, _ = built
     said = stage.on_host(ALICE)
     number = re.search(r"Submitted batch job (\d+)", said)
@@ -189,7 +189,7 @@ def test_the_login_user_can_have_one_home_on_all_machines_with_separate_ssh_keys
     assert (stage.on_host(f"srun -w {node} cat ~/beside 2>&1 || true") == "one\n") is (cloud == "aws")
 
 
-def test_a_setuid_program_on_the_homes_gives_nobody_root_on_the_controller(built, cloud):
+def test_a_setuid_program_among_the_homes_gives_no_user_root_rights_on_the_controller(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
@@ -223,15 +223,15 @@ def test_the_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(bui
 
 def test_idle_nodes_are_terminated(built, cloud):
     if cloud == "aws":
-        return  # the test of the destroy needs them
+        return  # the test of the destroy needs the running nodes
     stage, _ = built
     assert stage.machines(cloud) == 4, "a node ended before it was idle for a minute"
     until(stage, "sinfo -h -N -o %N,%T", lambda _: stage.machines(cloud) == 2, "the machines of idle nodes end")
 
 
-def test_without_capacity_the_job_waits_nothing_is_rented_and_sinfo_shows_the_clouds_message(built, cloud):
+def test_without_capacity_no_machine_is_rented_the_job_waits_and_sinfo_shows_the_clouds_message(built, cloud):
     if cloud == "aws":
-        return  # the next test needs its machines
+        return  # the next test needs the machines on AWS
     stage, _ = built
     stage.faults({"kind": "capacity", "after": 0})
     stage.on_host("cd /home/.busbar && sbatch --nodes=2 --wrap true")
