@@ -75,7 +75,7 @@ def test_machines_join_over_ssh_with_their_nodes_names_and_pinned_host_keys(fact
     assert set(out["machines"]) <= set(out["pinned"])
 
 
-def test_64_nodes_are_launched_with_one_call_and_terminated_with_at_most_four(facts):
+def test_64_nodes_are_launched_with_one_call_and_terminated_with_at_most_four_calls(facts):
     many = facts["sixty_four"]
     assert (many["ran"], many["launches"], many["left"]) == (64, 1, 0)
     assert many["terminates"] <= 4

@@ -76,7 +76,7 @@ def test_a_slow_link_slows_only_the_traffic_between_its_ends_in_both_directions(
 
 
 @pytest.mark.rehearsal
-def test_a_degraded_port_shows_its_rate_and_is_limited_to_it(stage):
+def test_a_degraded_port_shows_its_reduced_rate_and_carries_no_more_than_that_rate(stage):
     shown = stage.inside(
         "gpu1", "cat /sys/class/infiniband/mlx5_{6,7}/ports/1/{rate,state}; cat /sys/class/net/enp7*/mtu"
     ).stdout

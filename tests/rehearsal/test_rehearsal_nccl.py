@@ -235,7 +235,7 @@ def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[fl
 
 
 @needs_build_tools
-def test_a_build_without_nvcc_fails_like_a_real_one(tmp_path: Path) -> None:
+def test_a_build_without_nvcc_fails_like_a_build_of_genuine_nccl_tests(tmp_path: Path) -> None:
     made = make(tmp_path, "CUDA_HOME=/nowhere")
     assert made.returncode != 0
     assert "/nowhere/bin/nvcc: not found" in made.stderr

@@ -15,7 +15,7 @@ import yaml
 from readme_commands import typed
 
 ROOT = Path(__file__).parents[2]
-#: `make test` runs this suite, and `make figures` takes minutes. The figures are checked by the programs that print them.
+#: Commands that are not run here: `make test` would run this suite again, and `make figures` takes minutes.
 ELSEWHERE = {"make test", "make figures"}
 
 #: Commands whose output is watched in a terminal of 80 columns and 24 rows.

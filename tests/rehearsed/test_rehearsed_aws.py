@@ -287,7 +287,7 @@ def test_a_destroy_refuses_to_delete_data_unless_allowed_and_still_terminates_ma
     assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
 
 
-def test_a_retained_file_system_is_kept_with_its_network_and_the_other_is_deleted(built):
+def test_a_retained_file_system_is_kept_with_its_network_and_the_other_file_system_is_deleted(built):
     """No machine has to be rented to change what a destroy does."""
     stage = built[0]
     storage = {"aws": {"storage": {"lustre": {"onDestroy": "retain"}, "home": {"onDestroy": "delete"}}}}
