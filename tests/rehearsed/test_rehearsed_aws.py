@@ -244,7 +244,7 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
     (stage.folder / "config" / f"Pulumi.{stage.stack}.yaml").write_text(yaml.safe_dump(changed))
 
 
-def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built, second):
+def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built, second):
     """The second stack mounts the first's file systems. The failed step is named; only the second login node is replaced."""
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))

@@ -427,7 +427,7 @@ def test_machines_with_the_programs_default_images_replace_the_old_machines_and_
     assert before["measured"]["versions"]["os"] != after["measured"]["versions"]["os"]
 
 
-def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_although_its_first_boot_failed(built):
+def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built):
     """The failed step is named, and only the login node is replaced, with the command from the message."""
     stage = built[0]
     sold = sorted(stage.sold("oci"))
