@@ -1,7 +1,7 @@
 """Decides from many short, separate looks whether a fabric is slow at times; a single look can miss an intermittent link.
 
-Each look is one measurement of the gate's size. Wald's sequential test weighs them: a healthy fabric may be disturbed in
-`TOLERATED` of its looks; a fabric that is slow in `REFUSED` of them is not accepted.
+Each look is one measurement of the gate's size. Wald's sequential test weighs the looks. In a healthy fabric, a disturbance may
+slow down the share `TOLERATED` of the looks. A fabric in which the share `REFUSED` of the looks is slow is not accepted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from benchmarks.judge.measurement import Measurement
     from benchmarks.plan.asked import Asked
 
-#: A share of slow looks that is tolerated, and a share that is refused. The next line has the probabilities of refusing the
-#: tolerated share and of accepting the refused share.
+#: A share of slow looks that is tolerated, and a share that is refused. `_FALSE_ALARM` is the probability of refusing a fabric
+#: with the tolerated share; `_MISSED` is the probability of accepting a fabric with the refused share.
 TOLERATED, REFUSED = 0.02, 0.20
 _FALSE_ALARM, _MISSED = 0.005, 0.04
 _SLOW, _FINE = math.log(REFUSED / TOLERATED), math.log((1 - REFUSED) / (1 - TOLERATED))

@@ -91,7 +91,7 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
 
 
 def switches_may_reduce(moved: Any) -> bool:
-    """Tell whether NCCL connected to switches between the nodes that reduce; byte counters show whether NCCL used these."""
+    """Tell whether NCCL connected to reducing switches between the nodes; byte counters show whether NCCL used them."""
     return any(_SWITCHES.match(str(way)) for way in _ways(_mapping(moved)))
 
 

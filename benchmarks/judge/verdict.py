@@ -92,7 +92,7 @@ def judged(found: Measurement, asked: Asked) -> Judgement:
 def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield all checks of a complete measurement except `measurement` itself."""
     scale, planned = found.scale, steps(asked.plan, asked.shape, asked.nodes)
-    # Looks check no values, and alltoall and sendrecv check none in place.
+    # A look does not check values. The tests alltoall and sendrecv do not check values in place.
     placements = [row[place] for run in found.runs.values() for row in run.rows for place in ("out_of_place", "in_place")]
     count = sum(placement is not None and placement["wrong"] is not None for placement in placements)
     yield check("values", _wrong_values(found), good=(f"all values that were checked were correct, in {count} placements",))
@@ -161,14 +161,14 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _warnings(said: Any) -> Iterable[str]:
-    """Yield NCCL's warnings from the nodes when the deciding run failed: they name peers and devices."""
+    """Yield what NCCL on the nodes warned of when the deciding run failed: such warnings name peers and devices."""
     for one in (said if isinstance(said, list) else [])[:_WARNINGS]:
         if isinstance(one, dict):
             yield f"NCCL on {one.get('node')}: {one.get('said')}"
 
 
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield a reason for each collective whose largest size exceeds what the wire allows.
+    """Yield a reason for each collective whose busbw at its largest size exceeds what the wire allows.
 
     A number above that limit comes from another path, or from machines of another shape than requested.
     """
@@ -194,7 +194,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches reduce; in a ring they do not."""
+    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches can reduce; in a ring, no switch reduces."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:

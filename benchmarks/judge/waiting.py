@@ -26,9 +26,9 @@ BUSY = "this machine: "
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
     """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` returns the checks of a measurement. It is called with the measurement that `found` would be if no rank had waited. In
-    that measurement, half of a line rate still misses a limit of 0.85 unless ranks waited for 0.41 of their time. For groups
-    that ran at once, 0.23 is enough.
+    `ask` returns the checks of a measurement. It is called with a corrected `found`, as if no rank had waited. Example: a rail
+    reached half of its line rate, and the limit is 0.85. After the correction, the rail meets the limit only if ranks waited
+    for 0.41 of their time or more. For a group that ran at the same time as other groups, 0.23 is enough.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):
@@ -64,8 +64,8 @@ def _at_once(step: dict[str, Any]) -> dict[str, Any]:
     if isinstance(looks, list):
         changed["looks_gb_s"] = [one / ran if is_number(one) else one for one in looks]
     if isinstance(groups, list) and groups and all(is_number(one) for one in groups):
-        # Groups are also compared with each other, and the slow groups may be those whose ranks waited. So each group gets a
-        # larger factor than the fastest group, but never more GB/s than the fastest group then has.
+        # Groups are also compared with each other, and the slow groups may be those whose ranks waited. So the fastest group's
+        # GB/s are divided by `ran` once. Every other group's GB/s are divided twice, but capped at the fastest group's result.
         changed["groups_gb_s"] = [min(one / ran**2, max(groups) / ran) for one in groups]
     return changed
 

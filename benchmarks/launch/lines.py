@@ -50,7 +50,7 @@ class StepLine(NamedTuple):
         program: the collective that the program reports.
         ranks, hosts: number of ranks and of hosts that the program lists.
         problems: inconsistencies in the program's output and in its JSON file.
-        waited: in a rehearsal, the largest share of its own time that any rank waited for a processor.
+        waited: in a rehearsal, the share of a rank's time in which the rank waited for a processor; the maximum over all ranks.
         groups_gb_s: busbw of each group, by group number; for many groups {count, slowest, most, middle, mad}.
         looks_gb_s: busbw of each look.
     """

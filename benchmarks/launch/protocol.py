@@ -215,7 +215,8 @@ class Measure(NamedTuple):
         binaries: folder of the programs on every node.
         programs: sha256 of each file that the build put into `binaries`, by file name; checked before the first step.
         proofs: how each rail is tried by itself before the first step; None if no rail is tried.
-        nccl_home: NCCL's folder on every node, whose ncclras reports which ranks lag; empty if NCCL is in an image.
+        nccl_home: NCCL's folder on every node; the program ncclras in this folder reports which ranks lag. Empty if NCCL is in
+            an image.
     """
 
     run_id: str

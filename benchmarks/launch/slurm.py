@@ -32,8 +32,9 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
 
 
 def _by_node(ranks: Ranks, count: int) -> List[Ranks]:
-    """Return the ranks as one app context per node: inside a Slurm job, Open MPI 4 orders nodes as Slurm does, by name.
+    """Return the ranks as one app context per node, so that each rank runs on the node that the request gives it.
 
-    The order of contexts is kept, however, and the judge assumes that each rank is on the node that the request gives it.
+    Inside a Slurm job, Open MPI 4 sorts the nodes of a context by name, as Slurm does, but keeps the order of the contexts. The
+    judge assumes the request's order.
     """
     return [ranks._replace(nodes=[index]) for index in (range(count) if ranks.nodes is None else ranks.nodes)]

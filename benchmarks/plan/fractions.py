@@ -21,7 +21,7 @@ _MIB = 1024**2
 #: four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
 #: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
-#: nodes. Each share is 6 to 9 % below the lowest value of one machine in `catalogue.published`; comments give published shares.
+#: nodes. Each share is 6 to 9 % below the lowest single-machine value in `catalogue.published`; comments give published shares.
 #: Nothing is published where an entry is missing: for all collectives of V100 (2), and for some of A100 (3), H100 and H200 (4).
 #: A pair of GPUs that fell back to PCIe reaches 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
@@ -49,13 +49,13 @@ _ALL_GATHER: Rows = ((4096 * _MIB, 0.80),)
 #: All-to-all: 0.773 (GB300), 0.844 (p5), 0.93 (GB200), at 16 GB, without NVLink between nodes.
 _ALL_TO_ALL: Rows = ((4096 * _MIB, 0.75),)
 _OVER_RAILS: dict[str, Rows] = {"all_reduce": ALL_REDUCE, "all_gather": _ALL_GATHER, "alltoall": _ALL_TO_ALL}
-#: Share of its own ceiling that any collective must reach at 1 GiB and more. It is low because little is published; a run that
-#: fell back to TCP stays below it.
+#: At 1 GiB and more, every collective must reach this share of its own ceiling. The share is low because little is published; a
+#: run that fell back to TCP stays below the share.
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
 #: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks requires 0.89 to
 #: 0.96.
 NVLS: Rows = ((4096 * _MIB, 0.93),)
-#: An all-reduce that switches between nodes reduce is judged from this size on.
+#: If switches between the nodes reduce an all-reduce, the all-reduce is judged from this size on.
 _IN_NETWORK_BYTES = 4096 * _MIB
 #: A rack's runs over NVLink between its nodes are judged from this size on.
 _RACK_BYTES = 16 * 10**9
@@ -72,7 +72,7 @@ def published(name: str, part: str, shape: Shape) -> Rows:
 
 
 def in_network(shape: Shape) -> Rows:
-    """Return the rows (smallest size in bytes, share) for an all-reduce that switches between nodes of `shape` reduce."""
+    """Return the rows (smallest size in bytes, share) for an all-reduce on `shape` if switches between the nodes reduce it."""
     share = gpus.in_network_share(shape.gpu)
     return () if share is None else ((_IN_NETWORK_BYTES, share),)
 

@@ -48,7 +48,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
     Args:
         plan: its first collective at its largest size decides.
-        shape: the lowest of its links' limits applies: rails, NVLink or PCIe. A limit of the slowest link must be published.
+        shape: each of its links (rails, NVLink or PCIe) can have a limit, and the lowest limit applies. For the slowest link, a
+            limit must be published.
         nodes: number of machines. The ring's ceiling applies to any number of them. On fewer than 4, the plan forces the ring
             unless the stack sets NCCL_ALGO.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as a message

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 def unpassable(stack: Stack) -> Iterator[str]:
     """Yield why `stack` could never pass; each sentence begins with the key to change.
 
-    If the shape is detected on the machines, the gate is not checked, because the size that it needs is not known yet.
+    If the shape is detected on the machines, the gate is not checked, because the message size that a gate needs is not known
+    yet.
     """
     plan, accept = stack.measure, stack.accept
     for key, wanted, check, what in (

@@ -19,9 +19,9 @@ _SLOWEST = 150
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
 
 
-#: If the collective of a step has no prediction, the first collective of this list that has a prediction is used. It moves at
-#: least as many bytes over each link as the step's collective: alltoall between nodes; all_reduce inside a machine, where
-#: alltoall has no known bound.
+#: If the collective of a step has no prediction, the first collective of this list that has a prediction replaces it: alltoall
+#: between nodes; all_reduce inside a machine, where alltoall has no known bound. The replacement moves at least as many bytes
+#: over each link as the step's collective.
 _INSTEAD = ("alltoall", "all_reduce")
 
 

@@ -50,9 +50,9 @@ class Step:
         name: unique within the plan; letters, digits and underscores.
         stage: `node` runs one group inside each node, all groups at once. `rails` runs one group for each GPU index, over
             that GPU of every node, all groups at once. `all` runs over all ranks. `spread` is like `all`, but times every
-            operation. `free` lets NCCL choose the algorithm (for information on 2 and 3 nodes; on one node it shows whether
-            the NVLink switch reduces). `looks` measures the deciding size many times. `nvl` uses NVLink between nodes (all
-            other steps between nodes use only the rails).
+            operation. `free` lets NCCL choose the algorithm (on 2 and 3 nodes, the result is only information; on one node, it
+            shows whether the NVLink switch reduces). `looks` measures the deciding size many times. `nvl` uses NVLink between
+            nodes (all other steps between nodes use only the rails).
         collective: the collective that runs.
         begin_bytes: smallest size.
         end_bytes: largest size.

@@ -32,7 +32,8 @@ NEEDED = 5
 COMPARED = 10
 #: The limit is this many robust standard deviations (1.4826 MAD) below the median.
 DEVIATIONS = 4.0
-#: A deviation counts as at least this share of the median; otherwise a few runs that agree by chance would fail the next one.
+#: A deviation counts as at least this share of the median. Otherwise, if a few runs agreed by chance, the limit would be so
+#: close to their median that the next healthy run would fail.
 FLOOR = 0.01
 #: How many earlier runs are read: the newest, which are years of weekly runs, and the oldest, which make slow decay visible.
 NEWEST, OLDEST = 200, 20

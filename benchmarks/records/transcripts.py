@@ -77,7 +77,7 @@ def _name(sha256: str) -> str:
 
 
 def _checked(data: bytes, sha256: str) -> bytes:
-    """Return the text of a compressed transcript, which must have that sha256."""
+    """Return the text of the compressed transcript `data`; the text must have the given sha256."""
     try:
         text = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:

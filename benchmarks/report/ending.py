@@ -151,9 +151,10 @@ def _running(following: Next, *, rehearsed: bool) -> str:
 
 
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:
-    """Return a line that says that this update measured nothing, if the stack had the run `judged` before the update.
+    """Return a line that says that this update measured nothing; empty unless `last` is the same run as `judged`.
 
-    The start is compared, too: a run that was refused has the same id as its next attempt, but no start.
+    `last` is the record from before the update. The start times are compared, too, because a run that was refused has the same
+    id as its next attempt, but no start time.
     """
     run, started = judged.line.get("run_id"), judged.line.get("started")
     if not run or (run, started) != (last.get("run"), last.get("measured_at")):

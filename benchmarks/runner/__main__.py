@@ -6,7 +6,7 @@
     wait RUN_ID    wait for a request that was submitted, print its line
     plan           print the exact commands of the request on standard input and start nothing
     worker FOLDER  do the work of the request in FOLDER; `run`, `ask` and `submit` start this command, detached
-    entry FILE     test the machines listed on standard input in pairs before they become nodes, as the document FILE describes
+    entry FILE     test new machines in pairs, before they become nodes: standard input lists them, the document FILE says how
     job FILE       build and measure in the Slurm job that runs this command, as the document FILE describes
 
 Exit status of `run`, `ask`, `wait` and `entry`: 0 with one JSON line on standard output, or 1 with one sentence on standard

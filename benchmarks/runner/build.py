@@ -223,8 +223,9 @@ def _sha256(path: str) -> str:
 def _spread(request: Build, binaries: str, hashes: Dict[str, str], say: jobs.Say) -> None:
     """Copy the binaries to the same folder on every node that lacks them, and let each node check them.
 
-    Nodes may share a home folder, so another node may be reading a file. Therefore nothing is written where all files are
-    complete. Otherwise every file is written again, and gets its name only when it is complete.
+    Nodes may share a home folder, so one node may read a file while another node writes the file. Therefore a node that finds
+    all files complete writes nothing. Any other node writes every file again. A file gets its name only when it is
+    complete.
     """
     say(f"spreading {len(hashes)} programs to {len(request.nodes)} nodes")
     packed = io.BytesIO()

@@ -11,7 +11,8 @@ import time
 from typing import Any, Callable, Iterator, List
 
 _PATIENCE_S = 10
-#: prctl(2) and its option that sets the signal for a process whose starting thread exits; both are ready before any fork.
+#: prctl(2), and its option PR_SET_PDEATHSIG: the process gets a signal when the thread that started the process exits. Both are
+#: looked up before any fork.
 _PRCTL, _PDEATHSIG = ctypes.CDLL(None).prctl, 1
 
 
@@ -71,7 +72,7 @@ def bounded(
 ) -> Iterator[Bounded]:
     """Run `argv` in its own process group, with standard error on standard output; stop it when the context ends.
 
-    The command may run for `timeout_s`, and print nothing for `silence_s`; before a limit stops it, `before_end` is called. If
+    The command is stopped after `timeout_s`, or when it has printed nothing for `silence_s`; `before_end` is called first. If
     this process is killed, the command gets SIGTERM, so that no rank keeps running during the next measurement.
     """
     process = subprocess.Popen(

@@ -225,7 +225,9 @@ def refuse_missing(nodes: List[Node], answers: List[fanout.Answer], what: str) -
 
 
 def ask(start: List[str], script: str, node: str = "head node") -> str:
-    """Return the output of a shell script in the image; `start` is the prefix of a command there, `node` names the node.
+    """Return the output of a shell script in the image; `start` is the prefix of a command that runs in the image.
+
+    `node` is the node's name in messages.
 
     Raises:
         Refusal: the script failed.
