@@ -45,10 +45,10 @@ class Mount:
 def tools() -> Step:
     """Define two shell functions: `again` runs a command until it succeeds, and `lists` updates apt's package lists.
 
-    `again` tries at most `most` times (default 10). apt-daily holds the lock on the lists for minutes after a boot, and cloud
-    images have no lists. apt-get reports success even if a download fails (apt-get(8), --error-on), so `lists` first asks
-    apt-get to report errors. If this update keeps failing, the cause may be a repository that the image uses but that is not
-    needed here, so `lists` then updates without that option.
+    The shell variable `most` limits the tries of `again` (default 10). apt-daily holds the lock on the lists for minutes after
+    a boot, and cloud images have no lists. apt-get reports success even if a download fails (apt-get(8), --error-on), so
+    `lists` first asks apt-get to report errors. If this update keeps failing, the cause may be a repository that the image uses
+    but that is not needed here, so `lists` then updates without that option.
     """
     return Step(
         "tools",

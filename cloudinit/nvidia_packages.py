@@ -1,6 +1,6 @@
 """Installs packages for containers from NVIDIA's repository.
 
-apt and dnf check the repository's signed metadata, as they do with the repository files that NVIDIA publishes.
+apt and dnf check the signature of the repository's metadata; NVIDIA's own repository files configure the same check.
 
 Source: NVIDIA Container Toolkit, install guide ("With apt", "With dnf").
 """

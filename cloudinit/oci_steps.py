@@ -38,8 +38,8 @@ def gpudirect() -> Step:
     """Load the kernel module through which HCAs reach GPU memory, and load it at every later boot.
 
     NCCL does not need this module if kernel and driver have DMA-BUF, so a kernel without the module does not fail the boot. The
-    transport check reports what NCCL used. Source: oci-hpc: roles/nvidia_peermem; of its images, only Ubuntu loads the module
-    at boot.
+    transport check reports what NCCL used. Source: oci-hpc: roles/nvidia_peermem. Of the images of oci-hpc, only the
+    Ubuntu images load the module at boot.
     """
     return Step(
         "gpudirect",

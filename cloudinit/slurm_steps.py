@@ -72,7 +72,7 @@ class Slurm:
 
 
 def install(manager: str, login: str, homes: Iterable[str], wanted: Slurm | None) -> list[Step]:
-    """Return the steps that install Slurm with the package `manager`; if `wanted` is None, there are no steps.
+    """Return the steps that install Slurm with the package manager `manager`; if `wanted` is None, there are no steps.
 
     These steps run after the steps of file systems, which define the shell function `lists`. The login user gets a folder in
     each of `homes`, where the file systems for home folders are mounted. No daemon starts before the controller starts it.
@@ -91,7 +91,7 @@ def _containers(manager: str, wanted: Containers) -> list[Step]:
 
 
 def _user() -> Step:
-    """Create user slurm before the packages are installed, because they would create it with any free id."""
+    """Create user slurm before the packages are installed: otherwise the packages would create the user with any free id."""
     return Step(
         "slurm-user",
         f"""

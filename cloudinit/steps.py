@@ -85,8 +85,8 @@ class Step:
 def script(work: list[Step]) -> str:
     """Return the script that runs `work` in order and records the outcome, including failed precautions.
 
-    If `work` contains the step `announce`, the script also announces a failure, and then writes the end of its log to the
-    console.
+    If `work` contains the step `announce` and a step fails, the script also writes the end of cloud-init's log to the console,
+    and announces the failure.
     """
     body = "\n".join(step.text for step in work)
     some = any(step.precaution for step in work)

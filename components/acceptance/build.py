@@ -66,7 +66,8 @@ def build(  # noqa: PLR0913 - what a build depends on, by name
     """Register the build of the programs that `asked` needs, on `nodes`, which are ready."""
 
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
-        # A new machine may have the name and the address of a deleted machine, but not the programs; so `identity` is a reason.
+        # A new machine may have the name and the address of a deleted machine, but it lacks the programs. So `identity`
+        # is part of the request's hash, and replaced machines get a new build.
         reasons = [identity, runner.digest]
         return requests.build(machines(nodes), asked, archive.source, launcher.homes, reasons, launcher.container)
 

@@ -1,7 +1,7 @@
 """Stage `job`, for nodes that Slurm starts: offers the measurement as a job that people submit, and reads its last result.
 
 Nodes that Slurm starts are billed by the hour, so a person starts them with `sbatch`, and an update does not. An update
-submits the job itself only if at least two nodes always run (`alwaysOn`) outside a Capacity Block.
+submits the job only if at least two nodes always run (`alwaysOn`) outside a Capacity Block.
 """
 
 from __future__ import annotations

@@ -18,7 +18,10 @@ _MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results",
 
 
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
-    """Return what `question` returns, a look-up by the Pulumi function `token`; a failure raises the error of `look_up`."""
+    """Call `question`, a look-up by the Pulumi function `token`, and return the result.
+
+    If the look-up fails, raise the error of `look_up`.
+    """
     return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", question)
 
 

@@ -1,9 +1,9 @@
 """Machines of one type in a queue: launch template, placement group and the static machines, which always run.
 
-Each static machine is a separate resource: an error names the machine, each can be replaced alone, and adding a machine is one
-launch. Instant fleets have none of these advantages (terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors
-of CreateFleet and does not wait for terminating machines). A scheduler starts the dynamic machines from the same launch
-template.
+Each static machine is a separate resource: an error names the machine, a machine can be replaced without the others, and
+adding a machine is one launch. Instant fleets have none of these advantages
+(terraform-provider-aws:internal/service/ec2/ec2_fleet.go drops the errors of CreateFleet and does not wait for terminating
+machines). A scheduler starts the dynamic machines from the same launch template.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Security groups that allow traffic between nodes, to the login node, and to the file systems' ports.
 
-Only rules that name a group by its id match EFA's traffic, never rules that name a network (aws-ofi-nccl 663), so the nodes'
-group allows egress to itself by id. From outside, only SSH to the login node is open, from the configured networks.
+EFA's traffic matches only rules that name a group by its id. It never matches rules that name a network (aws-ofi-nccl 663). So
+the nodes' group allows egress to itself by id. From outside, only SSH to the login node is open, from the configured networks.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ class Groups(pulumi.ComponentResource):
     """Security groups of nodes, login node and storage, with their rules.
 
     Creates: three groups (two without file systems), and one rule for each peer and range of ports; nothing if the stack file
-    names existing groups. If the network is retained, the group of the file systems in the network is retained, too, with the
-    rules by which the file servers communicate.
+    names existing groups. If the network is retained, the storage group is retained, too, with the rules that let the file
+    servers communicate with each other.
     Outputs: `nodes_id`, `login_id`, `storage_id` (None without file systems). Each id is known once the group's rules exist,
     because FSx checks the rules when it creates a file system.
     """

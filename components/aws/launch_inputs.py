@@ -26,7 +26,7 @@ def stack_tags(wanted: Aws, noun: str) -> dict[str, str]:
 def slurms_stack() -> str:
     """Return the value of `STACK_TAG` on machines that Slurm launches.
 
-    The value differs from that on the stack's own machines; otherwise a preview would count Slurm's machines as the stack's.
+    The tag has another value on the stack's own machines; otherwise a preview would count Slurm's machines as the stack's.
     """
     return f"{this_stack()}/slurm"
 

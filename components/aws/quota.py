@@ -31,7 +31,7 @@ def limit(name: str) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return a lower bound of the vCPUs that all machines of the account in this region use of the quota of `one`."""
+    """Return a lower bound of how many vCPUs of the quota of `one` the account's machines in this region use."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0
@@ -61,7 +61,7 @@ def _elastic_ips(wanted: Aws) -> ElasticIps:
 
 
 def _running(types: list[str], lifecycles: list[str] | None = None) -> set[str]:
-    """Return the ids of all pending and running machines of `types`; `lifecycles`, if set, limits them to these lifecycles."""
+    """Return the ids of all pending and running machines of `types`; if `lifecycles` is set, only of these lifecycles."""
     filters = [ec2.GetInstancesFilterArgs(name="instance-type", values=types)]
     if lifecycles:
         filters.append(ec2.GetInstancesFilterArgs(name="instance-lifecycle", values=lifecycles))

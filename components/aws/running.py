@@ -71,8 +71,8 @@ def found(wanted: Aws, profile_arn: pulumi.Output[str] | None) -> pulumi.Output[
         ways.append(pulumi.Output.from_input({"tag:busbar:cluster": [wanted.name]}))
     else:
         ways.append(profile_arn.apply(_with_profile, run_with_unknowns=True))
-    # Not counted are Slurm's machines, which have the same profile or cluster tag but which Slurm terminates, and login nodes,
-    # which have the same cluster tag.
+    # Two kinds of machines are not counted: Slurm's machines have the same profile or cluster tag, but Slurm terminates them;
+    # login nodes have the same cluster tag, but are not nodes.
     keys = [*([TOKEN_TAG] if wanted.slurm else []), *([LOGIN_TAG] if profile_arn is None else [])]
     others = _having(pulumi.Output.from_input({"tag-key": keys})) if keys else pulumi.Output.from_input({})
     everybody = pulumi.Output.all(some=pulumi.Output.all(*map(_having, ways)), others=others).apply(

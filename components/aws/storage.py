@@ -185,7 +185,11 @@ def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | 
 
 
 def _in_vpc(key: str, system: str, its: str, vpc: str, here: str) -> str:
-    """Return `its`, the DNS name of a file system in `vpc`, if that is `here`, the VPC of this stack's machines."""
+    """Return `its`, the DNS name of a file system.
+
+    Raises:
+        pulumi.RunError: `vpc`, the file system's VPC, is not `here`, the VPC of this stack's machines.
+    """
     if vpc != here:
         raise pulumi.RunError(
             f"aws.storage.{key}.existing is {system}, which is in {vpc}, but machines are in {here}; a file system's name "

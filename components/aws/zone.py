@@ -71,7 +71,7 @@ def _offers(kind: str) -> list[str]:
 
 
 def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
-    """Return what the look-up `question` returns; `preflight: false` does not skip it."""
+    """Return what the look-up `question` returns; `preflight: false` does not skip the look-up."""
     try:
         return question()
     except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class

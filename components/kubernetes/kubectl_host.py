@@ -26,7 +26,7 @@ class KubectlHost(ABC):
     @property
     @abstractmethod
     def machines(self) -> tuple[Machine, ...]:
-        """The machines that SSH passes on its way to kubectl, and last the machine with kubectl; all host keys are pinned."""
+        """The machines on the SSH path, in order; the last machine runs kubectl, and all host keys are pinned."""
 
     @property
     @abstractmethod
@@ -58,7 +58,7 @@ class KubectlHost(ABC):
     def copy(
         self, name: str, *, file: str, there: str, triggers: Sequence[Any], opts: pulumi.ResourceOptions
     ) -> pulumi.Resource | None:
-        """Copy the local `file` to where programs on this machine look for the name `there`; None if no resource is needed."""
+        """Copy the local `file` to this machine, where programs find it by the name `there`; None if no resource is needed."""
 
     @abstractmethod
     def shell(self, there: str) -> str:

@@ -1,4 +1,4 @@
-"""Reach through the machine that runs kubectl: programs on that machine run commands in the pods with `kubectl exec`."""
+"""Reaches pods through the machine that runs kubectl: programs on that machine run commands in the pods with `kubectl exec`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FRONT = "eth0"
 
 @dataclass(frozen=True)
 class Pods:
-    """Reach of a stack's pods: how files are copied to the pods and commands run there.
+    """Reach of a stack's pods: how files are copied to the pods, and how commands run in the pods.
 
     Attributes:
         host: the machine that runs kubectl.
@@ -73,7 +73,7 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # Copy only once the pods exist: earlier, the check has not passed that kubectl uses the right cluster.
+        # Copy only once the pods exist: only then has a check passed that kubectl uses the right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -96,7 +96,8 @@ def started(  # noqa: PLR0913 - what a cluster is made of, by name
     """Register the Slurm cluster of `pools`; return the controller once it accepts jobs."""
     rights = Rights(f"{name}-rights", wanted, place.tenancy, login.instance_id, opts)
     sets = [_set(wanted, one, place) for one in pools]
-    # These tags differ from those of the stack's own machines: else a preview would count Slurm's machines as the stack's.
+    # These tags differ from the tags of the stack's own machines; otherwise a preview would count Slurm's machines as the
+    # stack's.
     # The user's tags are passed separately: they may change, and the controller must still find machines with the old tags.
     tags = {OWNER: wanted.name, STACK: f"{pulumi.get_stack()}/slurm"}
     given = {"compartment": wanted.compartment, "tags": tags, "more_tags": wanted.tags}

@@ -16,7 +16,7 @@ from config.oci.model import Network, Oci
 
 _RIGHT = "read virtual-network-family in its compartment"
 _ANYWHERE = "0.0.0.0/0"
-#: The vendor reserves the first two addresses and the last one of a subnet.
+#: The vendor reserves the first two addresses and the last address of a subnet.
 _RESERVED_ADDRESSES = 3
 
 
@@ -39,7 +39,7 @@ def looked_up(wanted: Oci) -> Found:
     """Return the nodes' network; if the stack creates the network, return the stack file's values.
 
     Raises:
-        pulumi.RunError: a subnet does not exist, or may not be looked up.
+        pulumi.RunError: a subnet does not exist, or its look-up failed.
     """
     own = wanted.network.existing
     if own is None:

@@ -159,12 +159,13 @@ def _address_by_vnic(addresses: Sequence[Any]) -> dict[str, str]:
 def _nodes(
     members: tuple[Member, ...], vnic_by_instance: dict[str, str], address_by_vnic: dict[str, str], pool: WantedPool
 ) -> tuple[Node, ...]:
-    """Join three listings into nodes; refuse a pool with another number of running nodes than configured.
+    """Join three listings into nodes; refuse a pool whose number of running nodes is not the configured number.
 
     The nodes are ordered by fault domain, then by name, so that neighbours in the ring are near each other.
     """
     running = [member for member in members if member.state == "RUNNING"]
-    # A preview lists the machines that run now; before the pool grows or shrinks, their number may not be the configured one.
+    # A preview lists the machines that run now. Before the pool grows or shrinks, their number may differ from the configured
+    # number.
     if len(running) != pool.nodes and not (running and pulumi.runtime.is_dry_run()):
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(

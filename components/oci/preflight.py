@@ -214,7 +214,7 @@ def _strays(wanted: Oci, found: list[Any]) -> list[str]:
 
     A changed `oci.name` replaces a VCN that the stack created, because `oci.name` is the VCN's DNS label, and so replaces all
     machines in the VCN. Machines with another `oci.name` may also belong to a stack whose state is elsewhere and that has this
-    stack's name. So only machines with another `oci.name` that are in this stack's state count.
+    stack's name. So machines with another `oci.name` count only if they are in this stack's state.
     """
     mine = [one for one in found if (one.freeform_tags or {}).get(OWNER) == wanted.name]
     others = [one for one in found if (one.freeform_tags or {}).get(OWNER) not in {None, wanted.name}]

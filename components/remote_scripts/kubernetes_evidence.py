@@ -20,7 +20,7 @@ from components.remote_scripts.kubectl import HOME, Kubectl
 #: again.
 _KINDS = ("measure", "search")
 _EVERY_S, _COPY_S = 15.0, 60
-#: Number of finished runs, the newest ones, that are copied to a new pod.
+#: How many of the newest finished runs are copied to a new pod.
 _GIVEN_BACK = 16
 #: Paths below the runner's folder that are copied: files of a run, and the looks that the next run starts with.
 _PATH = re.compile(r"(runs/[0-9A-Za-z]+|looks)/[A-Za-z0-9_.-]+")

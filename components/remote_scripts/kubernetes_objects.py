@@ -193,7 +193,10 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
 
 
 def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Remove all objects with all labels of the stack, then the stack's own namespace if `_strangers` finds nothing in it."""
+    """Remove every object that has all labels of the stack.
+
+    Then remove the stack's own namespace if `_strangers` finds nothing in it.
+    """
     selector = ",".join(f"{key}={value}" for key, value in sorted(ask["labels"].items()))
     space = kubectl.get("namespace", ask["namespace"])
     if space is None:
