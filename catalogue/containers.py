@@ -48,7 +48,7 @@ TOOLKIT = "1.18.0"
 #: https://nvidia.github.io/libnvidia-container/gpgkey (GoogleCloudDataproc/initialization-actions: gpu/install_gpu_driver.sh).
 TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
-#: Folders in images in which nccl-tests can be built: AWS's images, NVIDIA's framework images, and plain images.
+#: Where MPI, CUDA and NCCL are in images that can build nccl-tests: AWS's, NVIDIA's framework images, and plain images.
 HOMES_INSIDE = Homes(
     mpi=(
         "/opt/amazon/openmpi",

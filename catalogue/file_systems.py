@@ -17,7 +17,9 @@ _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 
 
 def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[tuple[str, str]]:
-    """Yield the key of each mount point that is no plain path or would hide a folder, and a sentence without its subject.
+    """Yield the key of each mount point that is no plain path or would hide a folder, and the reason.
+
+    The reason is a sentence without its subject.
 
     `mounts` are mount points by key; `taken` are folders that the machines use themselves.
     """
@@ -39,7 +41,9 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
 
 
 def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: str) -> Iterator[tuple[str, str]]:
-    """Yield the key of each mount point that would hide the home folder of a user in `logins`, and a sentence without subject.
+    """Yield the key of each mount point that would hide the home folder of a user in `logins`, and the reason.
+
+    The reason is a sentence without its subject.
 
     The mount with the key `homes` may be at /home and so share all home folders, because first boot keeps the login user's own
     home.

@@ -20,8 +20,8 @@ _NVLINK = (
 #: directions. NVIDIA's architecture papers: V100 6 links of 25 GB/s, A100 12 of 25, H100 and H200 18 of 25, Blackwell 18 of 50.
 _NVLINK_GB_S = {2: 150.0, 3: 300.0, 4: 450.0, 5: 900.0}
 
-#: PCIe rate of one GPU in one direction, GB/s, for machines without NVLink: half of what the data sheets of L40S, A10, L4
-#: (Gen4 x16, 64 GB/s both ways) and RTX PRO 6000 Blackwell Server Edition (Gen5 x16, 128 GB/s) print.
+#: PCIe rate of one GPU in one direction, GB/s, for machines without NVLink. Data sheets print twice this rate, because they add
+#: both directions: 64 GB/s for L40S, A10 and L4 (Gen4 x16), 128 GB/s for RTX PRO 6000 Blackwell Server Edition (Gen5 x16).
 _PCIE = (
     (r"NVIDIA L40S", 32.0),
     (r"NVIDIA A10G?", 32.0),

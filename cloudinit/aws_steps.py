@@ -145,7 +145,7 @@ fi
 
 
 def home(login: str, server: str, path: str, more: str, *, shared: bool) -> Step:
-    """Mount the root volume of the OpenZFS file system for home folders, including the login user's home with `shared`."""
+    """Mount the root volume of the OpenZFS file system for home folders; if `shared`, the login user's home is there, too."""
     share = mounts.Mount("nfs", f"{server}:/fsx/", path, _HOME_OPTIONS + more)
     return homes.shared_home(login, share) if shared else homes.home(login, share)
 
@@ -168,7 +168,7 @@ xargs -r apt-mark hold < /run/busbar.kernel
 
 
 def lustre_client(image: MachineImage, key: str) -> Step:
-    """Install the Lustre client for the running kernel: the image's own client, the vendor's package, or one built here.
+    """Install the Lustre client for the running kernel: the image's client, the vendor's package, or a module built here.
 
     On Ubuntu, each vendor package has a module for exactly one kernel, and for a new kernel there is no package for months
     (aws-parallelcluster 5746); the source package builds a module in minutes. `key` is the fingerprint of the key that signs

@@ -2,8 +2,9 @@
 
 Each step is safe to run twice.
 
-Every download is checked: nerdctl's archive by the release's SHA256SUMS, and that file by the sha256 that the release's notes
-state; NVIDIA's package by its repository's signed metadata, and the key that signs the metadata by the key's fingerprint.
+Every download is checked. nerdctl's archive is compared with the release's file SHA256SUMS, and SHA256SUMS is compared with the
+sha256 in the release's notes. NVIDIA's package is checked by its repository's signed metadata, and the key that signs the
+metadata is checked by the key's fingerprint.
 Sources: containerd/nerdctl v2.2.0 (release notes); ocitutorials, tech-knowhow/container-with-containerd (the versions, and the
 folders on the local disks); NVIDIA Container Toolkit, install guide and CDI support ("The hook and dependencies are not needed
 on machines that use CDI exclusively").

@@ -6,7 +6,7 @@ from cloudinit.mounts import Mount, mounted
 from cloudinit.steps import Step
 
 _OWN_HOMES = "/var/lib/busbar/home"
-#: Folders of the login user's shared home of which each machine has its own copy: SSH keys, and files that busbar writes.
+#: Folders in the login user's shared home that each machine replaces with its own: SSH keys, and files that busbar writes.
 _OWN_PARTS = (".ssh", ".busbar")
 
 

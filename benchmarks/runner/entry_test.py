@@ -22,8 +22,8 @@ from benchmarks.runner.refusal import Refusal
 _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Number of partners that each machine is tested with, if there are enough machines.
 _PARTNERS = 2
-#: Factor for message sizes in a rehearsal, whose scale is not a power of two: at scale 4000, 1 MiB counts as 4 GiB although
-#: 4000 MiB are 2 % less than 4 GiB. `benchmarks.plan.fractions` uses the same factor.
+#: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB stands
+#: for 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` uses the same factor.
 _ROUNDING = 1.03
 
 
@@ -47,9 +47,10 @@ def main(path: str) -> int:
 
 
 def _again(given: Dict[str, Any], shared: str) -> None:
-    """Write a program that replaces ssh into `shared`, a folder that all machines mount, and restart this program with it.
+    """Write a replacement of ssh, and restart this program with the replacement.
 
-    Open MPI's daemons look for the replacement of ssh on every machine. Files in `shared` outlive the machines.
+    The replacement is in `shared`, a folder that all machines mount, because Open MPI's daemons look for the replacement on
+    every machine. Files in `shared` outlive the machines.
     """
     if not str(given["token"]).isalnum():
         raise Refusal("the token is invalid: only letters and digits are allowed")
@@ -86,7 +87,7 @@ def remote_shell(known: str, agent: str) -> str:
 
 
 def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine:
-    """Build nccl-tests on all machines, test pairs of them, and return which have passed."""
+    """Build nccl-tests on all machines, test the machines in pairs, and return which machines have not passed."""
     began = time.monotonic()
     built = build.work(test.build._replace(run_id=token, nodes=nodes), here, _say)
     trials = load(Trials, placeholders.filled(data(test.trials), placeholders.built(built)))
@@ -104,7 +105,7 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
 def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
     """Return the GB/s that a healthy pair reaches at `size_bytes` on rails that are `scale` times slower than real rails.
 
-    None means that every limit is for larger messages than `size_bytes`.
+    None means that every limit is for messages that are larger than what `size_bytes` stands for on such rails.
     """
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]

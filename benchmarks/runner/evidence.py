@@ -13,8 +13,8 @@ from benchmarks.runner import jobs
 EXACT = ".json"
 #: Size limit of the kept output of a failed step.
 _FAILED_BYTES = 1 << 20
-#: The fields of nccl-tests' JSON document that are kept. This is an allow list: a deny list would miss fields that a later
-#: version adds.
+#: The fields of nccl-tests' JSON document that are kept: fields of version 2.19.6, and the field `rehearsal`. This is an allow
+#: list: a deny list would miss fields that a later version adds.
 _PUBLIC = (
     *("version", "start_time", "end_time", "args", "nccl_version", "config", "rehearsal", "results"),
     *("out_of_bounds", "average_bus_bandwidth", "errors"),
@@ -45,7 +45,7 @@ def printed_by(here: str, name: str) -> str:
 
 
 def without_environment(text: str) -> str:
-    """Return nccl-tests' `-J` document on one line: only fields that version 2.19.6 writes, without a rank's environment.
+    """Return nccl-tests' `-J` document on one line: only the fields in `_PUBLIC`, and so not a rank's environment.
 
     A document that cannot be parsed gives an empty text, because its content is unknown.
     """

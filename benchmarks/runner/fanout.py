@@ -50,7 +50,7 @@ _SSH = (
     *("-o", "ServerAliveCountMax=4"),
     *(("-o", "ControlPath=" + shared()) if shared() else ()),
 )
-#: The words before the address and the command when a command runs on another node.
+#: Beginning of the command line that runs a command on another node; the node's address and the command are appended.
 SSH = (_OWN_SHELL,) if _OWN_SHELL else _SSH
 
 
@@ -69,9 +69,9 @@ class Answer(NamedTuple):
 
 
 def keep(nodes: Sequence[Node]) -> None:
-    """Open a connection to every node except the first; later commands to the node, and mpirun, share this connection.
+    """Open a connection to every node except the first; later commands to a node, and mpirun, share the node's connection.
 
-    A connection closes after an idle minute. Failures are ignored, because the next command to that node reports them.
+    A connection closes after an idle minute. Failures are ignored, because the next command to the node reports them.
     """
     if not shared():
         return

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. For MPI, this file is mpirun on the node, because mpirun starts there; in a container,
-#: the file is a header.
+#: The file that a folder must contain. On the node, MPI's folder must contain mpirun, because mpirun starts on the node. In a
+#: container, MPI's folder must contain a header.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"

@@ -163,7 +163,7 @@ def find_room(path: str) -> None:
 
 
 def _cause(here: str) -> str:
-    """Return why a worker ended, as far as is known: on a full disk, the worker could not write the reason."""
+    """Return why a worker ended: a full disk, on which it could not write the reason, or else the last line of its log."""
     try:
         find_room(os.path.join(here, "room"))
     except OSError as error:

@@ -9,7 +9,7 @@ from benchmarks.launch.protocol import Node
 from benchmarks.runner import fanout, rank_states
 
 _TIMEOUT_S = 30
-#: State letters from proc(5) for a process that does not run, in words.
+#: Words for the state letters (proc(5)) of a process that does not run.
 _HALTED = {"T": "stopped", "t": "stopped by a debugger", "Z": "dead", "X": "dead", "D": "waiting for a device"}
 _NAMED = 16
 
@@ -18,7 +18,7 @@ def named(nodes: Sequence[Node], program: str, per_node: int, nccl_home: str = "
     """Return a sentence for each rank that is halted or lags, and for each node that does not answer or lacks ranks.
 
     `program` is the path of the program that the ranks run. NCCL's client `ncclras` is taken from `nccl_home`, or from the PATH
-    if `nccl_home` has none.
+    if `nccl_home` does not contain it.
     """
     words = [os.path.basename(program), *([os.path.join(nccl_home, "bin/ncclras")] if nccl_home else []), "ncclras"]
     command = fanout.PYTHON + " - " + " ".join(map(shlex.quote, words))

@@ -237,7 +237,7 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory and, for each node, when this machine asked for inventories and had the last answer."""
+    """Return every node's inventory and, for each node, when this machine began to ask the nodes and had all answers."""
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]
@@ -336,7 +336,7 @@ def _step(
 
 
 def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[str, Any]:
-    """Return the line's fields for a finished run of a step of `stage`, whose `ranks` ranks ran in `groups` groups."""
+    """Return the line's fields for a finished run of `ranks` ranks in `groups` groups; `stage` is the run's stage."""
     its = run.transcript
     found = {
         "rows": [_row(row) for row in its.rows],

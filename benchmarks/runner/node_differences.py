@@ -41,7 +41,7 @@ def differences(  # noqa: PLR0913, PLR0917 - properties of nodes and their shape
     Args:
         nodes: the nodes.
         found: one inventory for each node.
-        asked_at: for each node, this machine's clock before and after the node's inventory was taken, or a wider range.
+        asked_at: for each node, two times on this machine's clock; the node's inventory was taken between these times.
         hcas: the rails of the shape; empty if unknown.
         gpu: the GPU model of the shape; empty if unknown.
         port_gbit_s: line rate of the shape's rails; 0 if unknown.
@@ -101,7 +101,7 @@ def _slow(name: str, hca: str, rate: str, port_gbit_s: int) -> List[str]:
 def _odd(  # noqa: PLR0913, PLR0917 - one comparison, made for each of _COMPARED
     nodes: Sequence[Node], found: Sequence[Dict[str, Any]], what: str, key: str, kind: str, alike: Collection[str]
 ) -> List[str]:
-    """Return a sentence for each device whose property `key` differs from the most frequent value among devices of its name.
+    """Return a sentence for each device whose `key` differs from the most frequent value among devices of the same name.
 
     All devices in `alike` are compared as if they had the same name. Two values may be equally frequent, for instance with two
     nodes; then a difference is reported, too.

@@ -150,14 +150,14 @@ def _is_whole(exact: Union[str, OSError]) -> bool:
 
 
 def environment(argv: List[str]) -> Dict[str, str]:
-    """Return mpirun's environment: this program's variables without those of SSH and Pulumi, and the MPI variables of ranks."""
+    """Return mpirun's environment: this program's variables, except those of SSH and Pulumi, plus those from `added`."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SSH_", "PULUMI_"))}
     kept.update(added(argv))
     return kept
 
 
 def added(argv: List[str]) -> Dict[str, str]:
-    """Return the variables that mpirun needs besides a login's variables: MPI's for the ranks, and consent to run as root."""
+    """Return what mpirun needs in addition to a login's variables: the ranks' MPI variables, and the consent to run as root."""
     said = [word.split("=", 1) for flag, word in zip(argv, argv[1:]) if flag == "-x" and "=" in word]  # noqa: RUF007 - 3.10
     kept = {name: value for name, value in said if name.startswith(("OPAL_", "PRTE_", "PMIX_"))}
     if os.geteuid() == 0:  # the user chose to log in as root, but mpirun runs as root only with both variables

@@ -12,7 +12,8 @@ from benchmarks.runner import jobs, transcript
 
 #: Time to start a step: mpirun, connections, buffers.
 _START_S = 5.0
-#: Weight of the expected time, relative to the time that has passed, in the estimate of the time left.
+#: The time left is estimated from the expected speed and the measured speed of the finished part. The expected speed has the
+#: weight of a measurement over this share of the total expected time.
 _TRUST = 0.1
 #: Shortest time between two reported rows; a row of the step's largest size is always reported.
 _APART_S = 1.0
@@ -71,7 +72,10 @@ class Progress:
         return f" ({busbw_gb_s * self._scale / step.pace.wire_gb_s:.0%} of the wire)"
 
     def _busbw_gb_s(self, row: transcript.Row) -> float:
-        """Return the row's busbw in GB/s, computed from the time in a rehearsal, where two printed decimals are too few."""
+        """Return the row's busbw in GB/s.
+
+        A rehearsal's busbw is computed from the time, because the two printed decimals of busbw are too few.
+        """
         pace, timing = self._steps[self._number].pace, row.out_of_place
         assert timing is not None  # noqa: S101 - `see` has checked
         if self._scale == 1 or pace is None or not timing.time_us:

@@ -54,7 +54,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _refuse_without(wanted: Image) -> None:
-    """Refuse a Slurm that cannot start tasks in containers, or in whose containers ranks could not find each other."""
+    """Refuse a Slurm without Pyxis, which starts tasks in containers, or without PMIx, by which such tasks find each other."""
     for words, lacks in (
         (["srun", "--help"], ("--container-image", "Pyxis; set slurm.containers in the stack file")),
         (["srun", "--mpi=list"], ("pmix", "PMIx, by which ranks in containers find each other")),

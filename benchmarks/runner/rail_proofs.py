@@ -30,7 +30,7 @@ class Tried(NamedTuple):
 
 
 def commands(nodes: Sequence[Node], asked: Proofs) -> List[str]:
-    """Return the commands that a person would type for the first rail between two nodes: the server's, then the client's."""
+    """Return what a person would type to try the first rail between two nodes: the server's command, then the client's."""
     if not asked.rdma or not asked.rails:
         return []
     words = ["ib_write_bw", "-d", asked.rails[0], "--report_gbits", "-F", "-D", str(asked.seconds)]

@@ -127,8 +127,8 @@ def _programs(rail: str, its: Dict[str, Any], asked: Dict[str, Any], peer: str) 
         )
         found.append([its["rping"], *end, "-p", _PING_PORT, "-C", str(_PINGS), "-v"])
     if asked["write"]:
-        # With -R, the ends connect over the rail's address, which iWARP needs, and the route selects the device. Without -R,
-        # the ends exchange keys over the nodes' front-end network, and -d selects the device even if rails share a network.
+        # With -R, the ends connect over the rail's address, and the route selects the device; iWARP works only with -R. Without
+        # -R, the ends exchange keys over the nodes' front-end network, and -d selects the device even if rails share a network.
         by_address = ["-R"] if asked["by_address"] else []
         words = ["-d", rail, "--report_gbits", "-F", "-D", str(asked["seconds"]), "-p", _WRITE_PORT, *by_address]
         far = asked.get("front", "") if not asked["by_address"] else peer
@@ -166,7 +166,7 @@ def _ran(argv: List[str], limit_s: float) -> str:
 
 
 def _connect(its: Dict[str, Any], asked: Dict[str, Any]) -> str:
-    """Return why the neighbour cannot be reached over this rail's interface; empty if it can."""
+    """Return why the neighbour cannot be reached over this rail's interface; empty if the neighbour can be reached."""
     with socket.socket() as one:
         one.settimeout(_CONNECT_S)
         try:

@@ -93,7 +93,8 @@ def _sendable(source: str) -> str:
     return f"{len(source)}\n{source}"
 
 
-#: Python code that reads a program from standard input, after its length, and runs it; the program reads the rest of the input.
+#: Python code that reads standard input: first a program's length, then the program. The code runs the program, which reads the
+#: rest of the input.
 BOOT = "import sys; exec(compile(sys.stdin.read(int(sys.stdin.readline())), 'reach', 'exec'), {'__name__': '__main__'})"
 
 

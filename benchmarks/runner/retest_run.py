@@ -1,7 +1,8 @@
 """Runs a retest: measures a second time what was too slow in the first measurement.
 
-The retest's result is kept under the retest's own run id. A later search for the same measurement uses this result, so nobody
-can repeat the retest until it happens to be fast. The function `retest` raises no refusal: a failure is part of the result.
+The retest's result is kept under the retest's own run id. A later search for the same measurement uses this result and does
+not measure again. Otherwise, a user could repeat the retest until one result happens to be fast. The function `retest` raises
+no refusal: a failure is part of the result.
 """
 
 import json

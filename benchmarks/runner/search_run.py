@@ -22,7 +22,7 @@ from benchmarks.search.trials import Culprit, Sample, Trial, is_beside
 
 _NAMES_TIMEOUT_S = 60
 _TRIAL_TIMEOUT_S = 300
-#: After the common run of many trials failed, each trial runs by itself; at most this many run at the same time.
+#: If the common run of many trials fails, each of these trials runs by itself; at most this many run at the same time.
 _WINDOW = 8
 _PAIR = 2
 _PAIRS_KEPT = 1500
@@ -59,7 +59,7 @@ def work(request: Search, here: str, say: jobs.Say) -> Dict[str, Any]:
 def on_free_nodes(request: Search, trials: Trials, here: str, say: jobs.Say) -> Dict[str, Any]:
     """Search without taking the measurement lock, on nodes that nothing else can use.
 
-    If all nodes share a file system, the lock on it would exclude runs on other nodes.
+    If all nodes share a file system, the lock is a file there, and taking the lock would stop runs on other nodes.
     """
     try:
         return _fitting(_search(request, trials, None, here, say))
@@ -272,7 +272,10 @@ class _Launch:
         return Sample(group.trial, busbw_gb_s, "")
 
     def groups(self, batch: List[Trial], name: str) -> _Batch:
-        """Return one run of the trials in `batch`, with one group of ranks for each; without `name`, the run writes no file."""
+        """Return one run of the trials in `batch`, with a group of ranks for each trial.
+
+        Without `name`, the run writes no file.
+        """
         trials = self._trials
         result = os.path.join(self._here, name + ".json") if name else ""
         per_node = 1 if len(batch[0].rails) == 1 else trials.gpus

@@ -12,9 +12,9 @@ _NO_REASON = "none"
 
 
 class State(NamedTuple):
-    """One node's state in sinfo's long form, and the reason for this state, with the user and time of the entry.
+    """One node's state in sinfo's long form, and the reason for this state.
 
-    `reason` is empty if nobody set a reason.
+    `user` set the reason at `time`. `reason` is empty if nobody set a reason.
     """
 
     state: str

@@ -26,7 +26,7 @@ def between(
 ) -> Transport:
     """Return bytes sent by node and device, NVLink's bytes, port events, and sentences of NCCL's log with their counts.
 
-    `through_host_memory` names nodes where NCCL used no GPUDirect RDMA, 8 at most.
+    `through_host_memory` names nodes where at least one of NCCL's channels used no GPUDirect RDMA; it has at most 8 names.
     """
     sent = {node.name: _sent(old, new) for node, old, new in zip(nodes, before, after)}
     nvlink = {

@@ -1,5 +1,6 @@
-"""Parses what nccl-tests prints, by the column names in the header of the table, and the JSON file that nccl-tests writes.
+"""Parses the text that nccl-tests prints, and the JSON file that nccl-tests writes.
 
+The header of a table in the text has the names of the columns, by which each row is parsed.
 Whatever cannot be read is listed in `problems`; `benchmarks.judge.verdict` decides what a problem means.
 Formats: nccl-tests 2.0 to 2.19.6 (columns `error` or `#wrong`, timings out of place or in place or both, with or without
 per-iteration columns).

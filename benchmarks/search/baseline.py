@@ -15,7 +15,7 @@ WIDEST = 0.4
 
 
 def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
-    """Return the healthy median in GB/s, and the share of this median by which a number must be lower to count as slow.
+    """Return the healthy median in GB/s, and how far below the median a number must be to count as slow (share of the median).
 
     Faults only make pairs slower, and on a small cluster they may affect most pairs, so the fastest pairs are taken as healthy.
     """
@@ -36,6 +36,7 @@ def baseline(numbers: List[float]) -> Tuple[Optional[float], float]:
 def deviations(count: int) -> float:
     """Return how many robust standard deviations below the median a number must be to count as slow.
 
-    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations below that.
+    The lowest of m healthy numbers is about sqrt(2 ln m) deviations below the median; the limit is 0.7 deviations below this
+    lowest number.
     """
     return 0.7 + math.sqrt(2 * math.log(max(2, count)))

@@ -7,8 +7,8 @@ from benchmarks.search.rails import Rails
 from benchmarks.search.suspects import DEEPER
 from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_rail, other_of
 
-#: If all rails of a node are slow, the node is blamed. A rail is blamed in addition to the node only if that rail reaches less
-#: than this share of the node's other rails.
+#: If all rails of a node are slow, the node is blamed. A rail is blamed in addition to the node only if that rail's busbw is
+#: less than this share of the busbw of the node's median rail.
 _BESIDES = 0.75
 #: A group is blamed only if it was slow again in all of this many repeats, because an intermittent fault misleads a bisection.
 GROUP_REPEATS = 4
@@ -40,7 +40,7 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return the share of healthy that ring neighbours reach if they are slow only while many pairs run; None if none are.
+        """Return the busbw of ring edges that are slow only in company, as a share of healthy; None if there are no such edges.
 
         With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
         same time.
@@ -144,7 +144,7 @@ class Reading(Rails):
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Tell whether a fault is intermittent: some of `samples` are nearer to healthy than to `level`, a share of healthy."""
+        """Tell whether a fault is intermittent: some `samples` are nearer to healthy than to `level` times healthy."""
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 

@@ -7,7 +7,7 @@ from benchmarks.search.shared_links import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
-#: How often a node that is always slow is tried; in how many trials with other nodes each end of a slow pair must be fine.
+#: How many slow trials a blamed node gets; in how many trials with other nodes each end of a slow pair must be fine.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
 #: Number of trials in sparse rounds for one node, and for a pair that was always slow while many pairs ran.
 _LONE_TRIALS, _LONE_STEADY = 8, 3
@@ -106,7 +106,7 @@ def _never_sparse(reading: Reading) -> List[int]:
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return `pairs`; if pairs of a round slow each other, return only as many as a sparse round has, spread over the list."""
+    """Return `pairs`; if pairs of a round slow each other, return every n-th pair, at most as many as a sparse round has."""
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 

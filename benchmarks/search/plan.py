@@ -32,7 +32,9 @@ _AGAIN = 3
 
 
 class Search:
-    """A search over `nodes` (two or more) with `rails` each; call `next_round` and `record` in turn, `finding` at any moment.
+    """A search over `nodes` (two or more) with `rails` each.
+
+    Call `next_round` and `record` in turn; `finding` may be called at any moment.
 
     `pair_limit_gb_s` is what a healthy pair must reach, if that is known. Without this limit, a cluster whose pairs are all
     equally slow cannot be told from a healthy cluster. `whole_gb_s` is what the full ring reached. Both have the unit of the
@@ -203,7 +205,8 @@ class Search:
             picked = max(few // max(len(unclear), 1), 1)
             for number, slow in enumerate(unclear[:few]):
                 stride = max(len(slow) // picked, 1)
-                # Each round's repeats begin at another pair: pairs of the same leaf would crowd the leaf's links again.
+                # The repeats of different crowded rounds begin at different places: repeats of pairs of the same leaf would
+                # crowd the leaf's links again.
                 first = number * stride // len(unclear)
                 for sample in slow[first::stride][:picked]:
                     asked.take(pair_of(*sample.trial.nodes))

@@ -12,7 +12,7 @@ _TABLES, _AGREEING = 8, 2
 
 
 class Rails(Suspects):
-    """Rails that are slow; `planes` are the rails that are slow in pairs without a common node, and so on all nodes.
+    """Rails that are slow; `planes` are those that are slow in pairs without a common node, and therefore on all nodes.
 
     A table has the samples of a pair's single-rail runs in one round, by rail.
     """
@@ -61,7 +61,7 @@ class Rails(Suspects):
         return not tables or (len(tables) < 3 and 1 in counts.values())  # noqa: PLR2004
 
     def showing(self, tables: List[Dict[int, Sample]]) -> List[Dict[int, Sample]]:
-        """Return the tables in which the fault showed: slower than the tables of pairs beyond doubt, or slow on some rail."""
+        """Return the tables that show the fault: these are slower than tables of pairs beyond doubt, or have a slow rail."""
         others = [level_of(table) for other in self.references() for table in self.tables[other]]
         if not others:
             return tables

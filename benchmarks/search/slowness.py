@@ -107,7 +107,7 @@ class Slowness:
         return {node for node, (slow, tried) in counts.items() if slow >= _MOSTLY * tried}
 
     def is_slow(self, sample: Sample) -> bool:
-        """Tell whether a sample has no number, or a number below the healthy range that only the fabric can explain."""
+        """Tell whether a sample has no number, or is below the healthy range and names no cause outside the fabric."""
         if is_excused(sample):
             return False
         return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
@@ -132,9 +132,10 @@ class Slowness:
         return min(tried) if tried else None
 
     def _is_short(self, sample: Sample) -> bool:
-        """Tell whether a ring is short (too slow): its busbw is nearer to the short full ring's than to a healthy pair's.
+        """Tell whether a ring is short (too slow).
 
-        If the full ring is not short, or was not measured, a ring below the healthy range is short.
+        If the full ring is short, another ring is short if its busbw is nearer to the busbw of the full ring than to the busbw
+        of a healthy pair. If the full ring is not short, or was not measured, a ring below the healthy range is short.
         """
         if is_excused(sample):
             return False

@@ -13,12 +13,12 @@ DEEPER = 0.85
 _MIXED_TRIALS = 14
 _FLAPS = 3
 NODE_TRIALS = 16
-#: Evidence from one slow trial, and evidence from one fine trial: the log of how much likelier the trial's result is with a
-#: fault that shows in 40 % of trials than with disturbances that show in 3 % of trials. Third, how many times likelier a fault
-#: must be if there is one suspect; with n suspects, it must be n times as likely as that. Fourth, the evidence at which a pair
-#: is innocent.
+#: First and second, the evidence from one slow trial and from one fine trial: the log of how much likelier the trial's result
+#: is with a fault that shows in 40 % of trials than with disturbances that show in 3 % of trials. Third, how many times
+#: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. Fourth, a pair is
+#: innocent if its evidence is at most this.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: How many times likelier a node's fault must be according to the node's trials with all partners except the worst partner.
+#: How many times likelier than disturbances a node's fault must be in the node's trials without the worst partner.
 _ODDS_OF_OTHERS = 10
 #: Slow pairs whose shares of healthy differ by at most this may have one cause.
 _AS_BAD = 0.04
@@ -120,11 +120,11 @@ class Suspects(Slowness):
         return sorted(node for node in found if not any(node in pair and self._is_apart(pair, node) for pair in self.open))
 
     def _is_apart(self, pair: Pair, node: int) -> bool:
-        """Tell whether to test a pair that was always slow before testing `node`, which other slow pairs contain, too.
+        """Tell whether new trials of `pair` come before new trials of `node`, which is an end of this and other slow pairs.
 
-        After a single trial, the node is tested first on two conditions. First, another of its pairs was equally slow, because
-        two causes are rarely equally bad. Second, all slow pairs contain the node, or the pair was slower than a disturbance
-        can make it.
+        If the pair was fine at times, trials of the node come first. If the pair was slow in its only trial, trials of the node
+        come first if two conditions are met. First, another pair of the node was equally slow, because two causes are rarely
+        equally bad. Second, all slow pairs contain the node, or the pair was slower than a disturbance can make it.
         """
         if not self.is_always_open(pair) or len(self.open[pair]) > 1:
             return self.is_always_open(pair)
@@ -144,7 +144,7 @@ class Suspects(Slowness):
 
     def flaps(self, pair: Pair) -> bool:
         """Tell whether a pair was slow in more sparse rounds than other causes explain."""
-        # If a known cause already explains the run, every pair counts as a suspect, because no pair is likelier than another.
+        # If a known cause already explains the run, every pair counts as a suspect, because all pairs are equally suspect.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
 
@@ -166,9 +166,9 @@ class Suspects(Slowness):
     def is_passing(self, pair: Pair) -> bool:
         """Tell whether a slow pair was fine so often that it needs no more trials if another cause explains the run.
 
-        The pair must have been fine as often as it was slow, or twice. It needs twice as many fine trials if it shares a node
-        with a pair that is always slow, because that node may be the cause of both. After twice as many rounds as edges and
-        partners take, no intermittent pair gets more trials.
+        The pair must have been fine as often as it was slow, but two fine trials are enough. Twice as many fine trials are
+        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. After
+        twice as many rounds as edges and partners take, no intermittent pair gets more trials.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -203,7 +203,7 @@ class Suspects(Slowness):
         return any(self.is_slow(sample) for pair in pairs for sample in self.lone.get(pair, ()))
 
     def is_node_slow_apart(self, node: int) -> bool:
-        """Tell whether `node` was slow in a sparse round with a partner that is not blamed and so does not explain this."""
+        """Tell whether `node` was slow in a sparse round, not counting trials with blamed partners."""
         return self.is_slow_apart(pair for pair in self.partners[node] if other_of(pair, node) not in self.blamed)
 
     def unexplained(self, pair: Pair) -> int:
@@ -278,7 +278,7 @@ class Suspects(Slowness):
         return len(self.open[pair]) == len(self.pairs[pair])
 
     def is_slow_together(self, pair: Pair) -> bool:
-        """Tell whether a pair is to blame as a link if it is also slow in a sparse round."""
+        """Tell whether a pair meets every condition for blaming its link, except that it must be slow in sparse rounds, too."""
         between_good = all(node in self.good or node in self.blamed for node in pair)
         often = self.is_sure(pair) if self.is_always_open(pair) else len(self.open[pair]) > 1
         return self.nodes > PAIR and between_good and often and not self.has_doubtful_end(pair)

@@ -65,7 +65,11 @@ OPENZFS_MISSING: dict[str, frozenset[str]] = {"SINGLE_AZ_HA_1": _LARGE | {"eu-so
 
 
 def default_openzfs(region: str) -> str:
-    """Return the default type for `region`: highly available in one zone where a source lists that type, else in two zones."""
+    """Return the default type for `region`.
+
+    If a source lists SINGLE_AZ_HA_2 for the region, this type is the default; it is highly available in one zone. Otherwise,
+    the default is MULTI_AZ_1, which spans two zones.
+    """
     return _HA_2 if region in _LARGE else EVERYWHERE
 
 

@@ -1,4 +1,4 @@
-"""Oracle's images for GPU nodes that a stack imports from Object Storage; these images contain driver, CUDA and DOCA-OFED.
+"""Oracle's images for GPU nodes, with driver, CUDA and DOCA-OFED; a stack imports these images from Object Storage.
 
 Source: oci-hpc b5285a68 (2026-05-19), documentation/Prerequisites.md, "Images", which describes the import: by URL,
 as type OCI, with the operating system, under the name of the file. The vendor may withdraw these public URLs at any time.
