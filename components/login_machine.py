@@ -20,7 +20,7 @@ if [ -n "$step" ]; then
   {{
     echo "the first boot of this machine failed in step $step; its log {_LOG} ends:"
     sudo -n tail -n 15 {_LOG}
-    # A URN has dollar signs, which the shell takes for variables between double quotes.
+    # A URN contains dollar signs. In double quotes, the shell would take them for variables.
     echo "Once the cause is fixed, replace this machine: pulumi up --replace '"'URN'"'"
   }} >&2
   exit 1

@@ -127,7 +127,7 @@ class Transport(NamedTuple):
         said: sentences of NCCL's log with their counts, by subject.
         network: the network that NCCL reports.
         counted_nodes: number of nodes whose rails were counted.
-        through_host_memory: nodes where NCCL used no GPUDirect RDMA.
+        through_host_memory: nodes where at least one of NCCL's channels used no GPUDirect RDMA.
         steps: in a retest, names of the steps between the two readings of the counters.
         counted_ports: number of RDMA devices, on all nodes together, of which an error counter could be read.
     """
