@@ -1,4 +1,4 @@
-"""Reports the machines that an update would terminate, and refuses the update unless the stack file allows that many.
+"""Reports the machines that an update would terminate, and refuses to replace more machines than the stack file allows.
 
 Only AWS uses this module. OCI has two rules instead, `machines-end` and `machines-ending` (config/oci/rules_pools.py).
 """

@@ -76,7 +76,7 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
 
 
 def in_network(shape: Shape, measure: Measure, accept: Accept) -> Iterator[Breach]:
-    """Yield a setting that lets switches reduce, if no gate for such runs on `shape` is known and the stack file sets none."""
+    """Yield a setting that lets switches reduce, if no gate for such runs on `shape` is known or set in the stack file."""
     value = measure.exports.get("NCCL_COLLNET_ENABLE", "0")
     if value != "0" and accept.gate_gb_s is None and gpus.in_network_share(shape.gpu) is None:
         yield Breach(

@@ -1,4 +1,4 @@
-"""Refuses an exporter of RDMA counters whose readers the cluster's own network would block."""
+"""Refuses an exporter of RDMA counters if the cluster's own network would block the exporter's readers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @rule("monitoring", ERROR, "the security rules that the stack itself makes", guard=True)
 def monitoring(stack: Stack, _facts: None) -> Iterator[Breach]:
-    """An exporter of RDMA counters whose readers the cluster's own network would block."""
+    """An exporter of RDMA counters that its readers could not reach, because the cluster's own network would block them."""
     breaches = {"oci": _on_oci, "aws": _on_aws, "kubernetes": _on_kubernetes}.get(stack.target)
     if breaches is not None and stack.monitoring.exporter:
         yield from breaches(stack.wanted, stack.monitoring)

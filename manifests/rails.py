@@ -40,7 +40,7 @@ def plugins(rail: Rail) -> list[dict[str, Any]]:
 
 
 def inside(index: int) -> str:
-    """Return the name of rail `index`'s interface in a pod, from net1; eth0 is the interface of the default network."""
+    """Return the name of rail `index`'s interface in a pod: net1 for rail 0. eth0 is the interface of the default network."""
     return f"net{index + 1}"
 
 

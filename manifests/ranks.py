@@ -50,7 +50,10 @@ def _service(metadata: dict[str, Any], chosen: dict[str, str]) -> dict[str, Any]
 
 
 def rights(metadata: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the pods' service account and a role for it: it may only read pods of the namespace and start commands in them."""
+    """Return the pods' service account, its role and the role binding.
+
+    The role only allows reading the namespace's pods and starting commands in these pods.
+    """
     named = metadata | {"name": ours.RANKS}
     rules = [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},

@@ -18,7 +18,7 @@ _CLUSTER = "aws-parallelcluster:cli/src/pcluster/validators/cluster_validators.p
 _GROUPS = f"{_EC2} PlacementGroupCapacityReservationValidator"
 #: Purchase options that name one reservation by its id.
 _BY_ID = ("targeted-odcr", BLOCK)
-#: Purchase options that name one on-demand reservation or a group of them.
+#: Purchase options that name one on-demand reservation or a group of on-demand reservations.
 _NAMED = ("targeted-odcr", "odcr-group")
 #: The vendor reserves the first four addresses and the last one of a subnet.
 _RESERVED_ADDRESSES = 5
@@ -206,7 +206,7 @@ def purchase_unconfirmed(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("reservation-size", ERROR, f"{_EC2} CapacityReservationSizeValidator", number=18)
 def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
-    """A reservation or group that contains fewer machines of a type than all entries of that type may have in it together."""
+    """Entries of one type that together may have more machines than their reservation or group contains of that type."""
     asked = ((one.purchase.reservation, one.type) for _, _, one in wanted.located if one.purchase.reservation)
     for name, kind in dict.fromkeys(asked):
         users = [its for its in wanted.located if (its[2].purchase.reservation, its[2].type) == (name, kind)]
@@ -334,7 +334,7 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("quota", ERROR, f"{_EC2} dry run: VcpuLimitExceeded", number=25)
 def quota(wanted: Aws, facts: Facts) -> _Breaches:
-    """Static machines for whose vCPUs the account's quota has no room, beside the vCPUs that are already in use.
+    """Static machines that need more vCPUs than are left of the account's quota.
 
     Dynamic machines are not counted. Reserved machines are not counted either: EC2 counted them when they were reserved.
     """
@@ -372,7 +372,7 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
 
 @rule("elastic-ips", ERROR, "VPC user guide, Amazon VPC quotas: Elastic IP addresses per Region")
 def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
-    """An Elastic IP address for the login node, with which the account would have more such addresses than it may.
+    """An Elastic IP address for the login node that would exceed the account's quota of such addresses.
 
     The NAT gateway of a new VPC uses such an address, too. Without `elasticIp` nothing is judged.
     """

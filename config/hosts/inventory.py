@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
-#: How the names of sections end that list no host in an INI inventory.
+#: Endings of names of sections in an INI inventory; a section whose name has such an ending lists no hosts.
 _OTHER_SECTIONS = (":vars", ":children")
 
 

@@ -54,7 +54,10 @@ def _listed(value: Any) -> list[str]:
 
 
 def _covers(statement: Mapping[str, Any], element: str, value: str, folded: Callable[[str], str]) -> bool:
-    """Return whether a statement covers a value by its element, such as Action; without it, the element's negation decides."""
+    """Return whether an element of a statement, such as Action, covers a value.
+
+    If the statement lacks the element, the element's negation, such as NotAction, decides.
+    """
     if element in statement:
         return any(fnmatchcase(value, folded(one)) for one in _listed(statement[element]))
     return not any(fnmatchcase(value, folded(one)) for one in _listed(statement[f"Not{element}"]))

@@ -31,7 +31,7 @@ _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecific
 
 @dataclass(frozen=True)
 class Order:
-    """The content of one request: launch, template, region, the instances' tags, and their smallest and largest number."""
+    """The content of one request: launch, template, region, the instances' tags, and the bounds of the number of instances."""
 
     launch: Launch
     template: Record

@@ -22,7 +22,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Record
 
-#: Type -> number of network layers above its instances that the API returns.
+#: Type -> how many network layers the API returns for instances of this type.
 _LAYERS = {
     **dict.fromkeys(("p6-b200.48xlarge", "p6-b300.48xlarge"), 4),
     **dict.fromkeys(
