@@ -33,7 +33,7 @@ def plugin_folder(family: str) -> str:
     return "/opt/amazon/ofi-nccl/lib/x86_64-linux-gnu" if family == "ubuntu" else "/opt/amazon/ofi-nccl/lib64"
 
 
-#: Folder whose files the rehearsed installer copies to the root folder. The image already has the same files there.
+#: Folder whose files the rehearsed installer copies to the root folder. The image already has the same files below the root.
 INSTALLER_FILES = "usr/lib/rehearsal/efa"
 
 

@@ -192,8 +192,8 @@ class NatGateway(Kind):
             database = cloud.store.read()
             subnet = database.records[record.private["subnet"]]
             if not leads_out(database, subnet):
-                # A NAT gateway in a subnet without a route out is created and then fails: VPC user guide, "NAT gateway goes
-                # to a status of failed".
+                # If the subnet has no route out, AWS creates the NAT gateway, and then the NAT gateway fails: VPC user guide,
+                # "NAT gateway goes to a status of failed".
                 raise cloud.failed(
                     record,
                     f"waiting for EC2 NAT Gateway ({record.id}) create: unexpected state 'failed', wanted target 'available'. "

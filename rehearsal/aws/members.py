@@ -113,7 +113,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "LaunchTemplateName",  # the model of CreateLaunchTemplateRequest gives the name only the type String
+        "name": "LaunchTemplateName",  # in CreateLaunchTemplateRequest, the name is a String without limits
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount": (
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
@@ -201,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # the provider sets corsRules, and each None below except forceDestroy, by a call of its own
+        "corsRules": None,  # for this and each None below except forceDestroy, the provider makes a separate call
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -228,7 +228,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
 #: Value in the provider's spelling (documentation of aws:ec2:Fleet) -> the API's spelling.
 SPELT: Mapping[str, str] = {"lowestPrice": "lowest-price"}
 
-#: Properties that the provider adds to every resource: the region and the tags. The provider sets tags by calls of their own.
+#: Properties that the provider adds to every resource: the region and the tags. The provider sets the tags by separate calls.
 _EVERYWHERE = frozenset({"tags", "region"})
 
 

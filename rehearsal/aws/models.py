@@ -120,7 +120,7 @@ def _nothing(model: Mapping[str, Any], value: Any) -> str | None:  # noqa: ARG00
 
 
 def _text(model: Mapping[str, Any], value: Any) -> str | None:
-    # Where the API takes a string, a number or a boolean becomes a string, as in the provider.
+    # If the API takes a string, the provider converts numbers and booleans to strings; so does this check.
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "enum" in model and text not in model["enum"]:
         return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004

@@ -70,8 +70,9 @@ class Provider(server.Provider):
 
     @override
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
-        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go: ComputedIf("latest_version", ...). AWS's provider
-        # does the same for the default version only if updateDefaultVersion is set; the rehearsed provider always does so.
+        # If a template's data change, AWS's provider makes the latest version unknown, and the default version only if
+        # updateDefaultVersion is set. The rehearsed provider always makes both unknown. Source:
+        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go, ComputedIf("latest_version", ...).
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()

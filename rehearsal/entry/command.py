@@ -143,8 +143,8 @@ def _run(world: World, command: list[str], door: int) -> int:
     def pass_on(number: int, _: FrameType | None) -> None:
         child.send_signal(number)
 
-    # Ctrl-C also reaches CMD, and CMD decides what to do; this process waits. SIGINT gets a handler that does nothing, because
-    # CMD would inherit SIG_IGN, but inherits no handler.
+    # Ctrl-C also reaches CMD, and CMD decides what to do; this process waits. SIGINT gets a handler that does nothing. SIG_IGN
+    # would have the same effect here, but CMD would inherit SIG_IGN; CMD does not inherit a handler.
     signal.signal(signal.SIGINT, lambda *_: None)
     signal.signal(signal.SIGTERM, pass_on)
     signal.signal(signal.SIGHUP, pass_on)

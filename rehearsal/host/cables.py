@@ -172,9 +172,10 @@ def _shape_once(world: World, spec: HostSpec, faults: HostFaults, partners: list
 
 
 def _corruption(spec: HostSpec, faults: HostFaults) -> str:
-    """Return rules for the fabric's side of a host's rails that overwrite a 32-bit word of some packets to the host.
+    """Return nftables rules for the fabric's side of a host's rails. With the fault `wrong_values`, the rules alter packets.
 
-    Headers stay as they are, and virtual cables verify no checksum, so the altered packets arrive.
+    The rules overwrite a 32-bit word in some of the packets to the host. Headers stay as they are, and virtual cables verify no
+    checksum, so the altered packets arrive.
     """
     table = f"table netdev h{spec.id}"
     if not faults.wrong_values:

@@ -1,4 +1,4 @@
-"""Starts the instance metadata service of a host, and defines the service's address; each cloud has a program for it."""
+"""Starts the instance metadata service of a host, and defines the service's address; each cloud has its own program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that only other packages' fields mention.
+"""dpkg's database on a vendor's Ubuntu image: installed packages, and names that occur only in these packages' fields.
 
 Source: `dpkg -l` of Ubuntu 22.04 on EC2. Its rows marked `un` are names that an installed package provides, recommends or
 conflicts with.

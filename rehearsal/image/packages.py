@@ -71,7 +71,7 @@ def oracle(release: str) -> dict[str, Package]:
 
 
 def at_oracle(address: str, release: str) -> dict[str, Package]:
-    """Return the packages at an address of Oracle's repositories, of which EPEL's mirror is one."""
+    """Return the packages at an address of Oracle's repositories; Oracle's mirror of EPEL is one of these repositories."""
     if "/developer/EPEL/" not in address:
         return oracle(release)
     more = {"openldap-servers": directory_packages.EPEL} if int(release) >= _FIRST_WITH_LDAP else {}
@@ -91,7 +91,8 @@ def lustre_module(kernel: str) -> Package:
     return {"version": "2.15.6-1fsx34", "files": [("copy", f"/usr/lib/modules/{kernel}/updates/kernel/lustre.ko", "lnetctl")]}
 
 
-#: Kernels for which the rehearsed FSx repository of jammy has modules; 6.8.0-1063 was the last in the real one, September 2026.
+#: Kernels for which the rehearsed FSx repository of jammy has modules. In September 2026, 6.8.0-1063 was the last kernel for
+#: which the real repository had a module.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
 #: No source says for which kernels noble's repository has modules, so the rehearsed repository has none.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
@@ -136,7 +137,8 @@ FILES: dict[str, Package] = {
     "enroot+caps": {"version": "4.1.2-1"},
 }
 
-#: NVIDIA's container toolkit, by name with version, because a version is requested; the vendor's packages have more programs.
+#: NVIDIA's container toolkit. Each key is `NAME-VERSION`, because hosts request a version in this form. The vendor's packages
+#: have more programs.
 TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",
@@ -147,7 +149,7 @@ TOOLKIT: dict[str, Package] = {
         "files": [("program", "/usr/bin/nvidia-container-cli", "nvidia-container-cli")],
     },
 }
-#: The toolkit's repository for apt, where a version is requested as `NAME=VERSION`.
+#: The toolkit's repository for apt. Hosts request a version as `NAME=VERSION`, so the keys have no version.
 TOOLKIT_FOR_UBUNTU: dict[str, Package] = {
     "libnvidia-container-tools": TOOLKIT["libnvidia-container-tools-1.18.0-1"],
     "libnvidia-container1": {"version": "1.18.0-1"},

@@ -1,5 +1,5 @@
-/* A library that every program of a host loads (/etc/ld.so.preload). It shows slurmd, and the programs that slurmd starts, the
- * shape's processors and memory, from /etc/rehearsal/processors, in place of the machine's. Other programs see no change. */
+/* A library that every program of a host loads (/etc/ld.so.preload). slurmd, and the programs that slurmd starts, then see the
+ * processors and memory of the shape (/etc/rehearsal/processors) instead of the machine's. Other programs see no change. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
