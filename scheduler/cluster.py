@@ -124,7 +124,8 @@ class Cluster(NamedTuple):
         cgroups: whether control groups restrict jobs to their processors and GPUs.
         memory: whether memory is a resource that jobs request like processors, with a limit.
         topology: None if Slurm ignores the network when it places jobs.
-        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm (`scheduler.files.scripts`: one for each).
+        scripts: whether nodes run the scripts in prolog.d and epilog.d of /etc/slurm. `scheduler.files.scripts` has the first
+            script of each folder.
         accounting: whether the controller keeps jobs and users in a database, with the files of `scheduler.accounting`.
         containers: whether tasks may start in containers, for which all machines must have the plugins in `scheduler.plugins`.
     """

@@ -136,7 +136,7 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         ],
         operator,
     )
-    # The router must not answer the operator's ARP queries for all addresses, but proxy ARP with a default route would do that.
+    # With a default route, proxy ARP would answer the operator's ARP queries for every address, so it is off on the uplink.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}

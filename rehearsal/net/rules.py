@@ -220,7 +220,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
             "  type filter hook forward priority 0; policy drop;",
             "  ct state related accept",
             "  meta mark set 0",
-            # The Internet has no rules here, so packets from and to the Internet get that side's mark without a check.
+            # The Internet has no rules here, so its bit in the marks of packets and connections is set without a check.
             f'  iifname "{UPLINK}" ct direction original ct mark set ct mark or 1',
             f'  oifname "{UPLINK}" ct direction original ct mark set ct mark or 2',
             f'  iifname "{UPLINK}" meta mark set meta mark or 1',
@@ -255,7 +255,7 @@ def render(plan: VcnPlan, nat_address: str) -> str:
 def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
     """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None allows all.
 
-    The ruleset is stateless: each direction needs its own pair, as EFA's traffic does.
+    The ruleset is stateless: each direction of EFA traffic needs its own pair.
     """
     head = ["table bridge fabric", "delete table bridge fabric"]
     if pairs is None:

@@ -126,8 +126,8 @@ def pids(name: str) -> list[int]:
 def remove_namespace(name: str, seconds: float = 20) -> None:
     """Kill every process in a namespace, then delete the namespace with its cables; idempotent.
 
-    Processes are found by their namespace, so no process outside can be killed. It does no harm if a crash left records behind
-    or kept them from being written.
+    Processes are found by their namespace, so no process outside can be killed. The world's records are not used,
+    so records that are stale or missing after a crash do no harm.
 
     Raises:
         RuntimeError: a process still exists after the time limit.
@@ -171,7 +171,7 @@ def shaper(device: str, rate_bits_per_s: int) -> str:
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """Return the lines of tc that shape a device to a rate, and its packets to the MAC addresses in `slow` to lower rates."""
+    """Return the lines of tc that shape a device to a rate, and packets for each MAC address in `slow` to its lower rate."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
         # First the old shaper is replaced, because a class cannot be added to a queueing discipline of another kind.

@@ -160,7 +160,8 @@ class NatGateway(Gateway):
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
         super().effect(cloud, record, old)
-        # The network builder gives each VCN a number, writes it to the VCN's file, and ends the NAT gateway's address with it.
+        # The network builder gives each VCN a number and writes the number to the VCN's file. The last part of the NAT
+        # gateway's address is this number.
         with cloud.store.change() as database:
             vcn = database.records[record.inputs["vcnId"]]
             built = json.loads((cloud.world.path / "vcns" / f"{vcn.short}.json").read_text())

@@ -1,7 +1,7 @@
 """Images that are imported from Object Storage, and the shapes that are added to these images.
 
 Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. Object
-Storage has the objects that oci-hpc b5285a68, documentation/Prerequisites.md, names.
+Storage has the objects that documentation/Prerequisites.md of oci-hpc b5285a68 names.
 """
 
 from __future__ import annotations

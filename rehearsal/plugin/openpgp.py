@@ -19,7 +19,7 @@ _CURVE = bytes.fromhex("2b06010401da470f01")
 #: Types of packets.
 _SIGNATURE, _PUBLIC_KEY, _USER_ID = 2, 6, 13
 _TIME, _ISSUER, _FLAGS, _ISSUER_FINGERPRINT = 2, 16, 27, 33
-#: Types of signatures: of a document, and of a user id with the key that it belongs to.
+#: Types of signatures: on a document, and on a user id together with the user's key.
 _DOCUMENT, _CERTIFICATION = 0x00, 0x13
 _MAY_CERTIFY_AND_SIGN = b"\x03"
 _ONE_OCTET, _CRC, _CRC_START = 192, 0x1864CFB, 0xB704CE

@@ -70,8 +70,9 @@ def main() -> None:
     asked = json.load(sys.stdin)
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
-        # Classes are reached through attributes, never by importing the file that defines them: an SDK's modules load on
-        # access, and a module that is first accessed during such an import lacks the imported resource permanently.
+        # Reach each class through attributes; never import the file that defines the class. An SDK's modules load on first
+        # access. If an import of such a file causes a module's first access, the module permanently lacks the imported
+        # resource.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)

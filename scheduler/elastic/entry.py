@@ -186,8 +186,8 @@ def all_due(desk: Desk, run: Callable[[str, str, List[Tuple[str, str, str]]], Ou
 def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]], Outcome]:
     """Return a function (token, set, machines) that runs a test from the first machine, as the login user.
 
-    The machines log in to each other with the controller's key. The key stays in an SSH agent on the controller, which is
-    forwarded while the test runs.
+    The machines log in to each other with the controller's key. The key stays on the controller, in an SSH agent that
+    is forwarded while the test runs.
     """
 
     def run(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:

@@ -130,8 +130,8 @@ void job_barrier(struct job *job)
     job_allgather(job, &mine, 1, all);
 }
 
-// Whether this rank has a user namespace of its own, as in a container. Ranks in other user namespaces may not open this rank's
-// descriptors.
+// Whether this rank has a user namespace of its own, as in a container. Ranks in other user namespaces are not allowed to open
+// this rank's descriptors.
 static bool alone_in_namespace(void)
 {
     FILE *file = fopen("/proc/self/uid_map", "r");

@@ -12,7 +12,7 @@ enum { RECORD_BYTES = 2048 };
 struct member {
     uint64_t host;
     int32_t pid, control_fd, data_fd;
-    uint64_t named; // part of the names of this rank's shared memory; 0: none, other ranks open its descriptors
+    uint64_t named; // part of the names of this rank's shared memory; 0: no names, so ranks open descriptors instead
     struct sockaddr_in listener; // only rank 0 listens; the other ranks leave this unused
     char host_name[64];
 };

@@ -7,7 +7,7 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
-// From this size on, reading the waiting time before and after each operation takes no noticeable part of the operation's time.
+// From this size on, reading the waiting time before and after each iteration takes no noticeable part of the iteration's time.
 enum { ONE_BY_ONE_BYTES = 64 * 1024 };
 
 size_t bench_stride(const struct options *o)
@@ -103,7 +103,8 @@ static double *gather_times(struct bench *b, const double *mine)
     return largest;
 }
 
-// The time that waiting for processors cost all operations together: each operation is as late as the rank that waited longest.
+// The total delay of all iterations that waiting for processors caused. The delay of one iteration is the longest wait of any
+// rank.
 static double delay(struct bench *b, const double *waits)
 {
     double *largest = gather_times(b, waits), sum = 0;

@@ -16,8 +16,8 @@ struct bench {
     int round;           // round of the pattern, so that no check can pass with the values of the round before
     int errors;          // checks of this rank that found wrong values
     // timed_s: time of the timed loops. waited_s: how long this rank was ready to run in these loops but had no processor. If
-    // this time is read for each operation, waited_s is a sum over the operations instead: of the longest such time of any
-    // rank.
+    // the waiting time is read for each iteration, waited_s instead adds up, over all iterations, the longest waiting time of
+    // any rank.
     double timed_s, waited_s;
     double bus_sum_gb_s;
     int bus_count;

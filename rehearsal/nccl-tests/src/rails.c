@@ -13,8 +13,8 @@
 #include "fail.h"
 
 enum { SOCKET_BUFFER_BYTES = 512 * 1024, HELLO = 0x62726e67 };
-// A rehearsed host tells benchmark data on its front end from logins by this type of service, and limits only the data to the
-// scaled rate.
+// This type of service marks benchmark data on the front end. A rehearsed host limits only packets with this mark to the scaled
+// rate; logins are not limited.
 enum { FRONT_END_SERVICE = 0x28 };
 static const double CONNECT_S = 20;
 

@@ -35,6 +35,7 @@ int rails_owner(const struct rails *rails, int channel, int host); // the local 
 struct link *rails_link(struct rails *rails, int channel, int host); // NULL: this rank has no such link
 
 // Agree with all hosts of the group on the channels, and connect the channels that this rank owns to the hosts that `peers`
-// marks. If one host marks another, the other host marks the first. All ranks of the job call this together. If a rail cannot
-// be connected within 20 s (or BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail and both addresses.
+// marks. The marks must be mutual: if host A marks host B, host B marks host A. All ranks of the job call this
+// together. If a rail cannot be connected within 20 s (or BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail
+// and both addresses.
 void rails_connect(struct rails *rails, struct group *group, const bool *peers);

@@ -28,7 +28,7 @@ struct stream {
     size_t base, count; // the channel's part of all floats, or of each rank's share
     int in_step, out_step;
     size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: progress of a sum that starts here
-    size_t staged; // number of bytes in staging (0 to 3) of a float whose other bytes have not arrived
+    size_t staged; // number of bytes (0 to 3) in staging that belong to a float whose other bytes have not arrived
     float staging[CHUNK_FLOATS + 1];
 };
 
