@@ -1,4 +1,4 @@
-"""The service's refusals of launch details, which are an instance's own or are part of an instance configuration."""
+"""The reasons for which the service refuses launch details, given for an instance or in an instance configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KEY_FIELDS = 2
 
 @dataclass(frozen=True)
 class Details:
-    """Launch details, which are an instance's own or are part of an instance configuration.
+    """Launch details, given for one instance or in an instance configuration.
 
     Attributes:
         asked: the request with these details.

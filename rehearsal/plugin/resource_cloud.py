@@ -28,7 +28,7 @@ class ResourceCloud(Protocol):
         """Mark a resource as created but failed; return the error to raise."""
 
     def stamp(self, record: Record) -> Record:
-        """Return a copy of the record that is marked with this process."""
+        """Return a copy of the record; the copy is marked as made by this process."""
 
     def remove(self, resource_id: str) -> None:
         """Remove a resource that is part of a larger resource; idempotent."""
