@@ -95,7 +95,7 @@ def name_machine(hostname: str) -> None:
 
 
 def know(path: str, others: Dict[str, str]) -> None:
-    """Replace all lines of ours in the hosts file `path` with these addresses by name; other lines stay.
+    """Replace busbar's lines in the hosts file `path` with lines for `others`, addresses by name; other lines stay.
 
     The file is written in place and not replaced, because it may be a mount point.
     """

@@ -9,8 +9,8 @@ PYXIS = "/usr/local/lib/slurm/spank_pyxis.so"
 def pyxis_line() -> str:
     """Return the line with which Slurm loads Pyxis.
 
-    Containers with a name are removed at the end of the job: otherwise, the next job would use a container whose unpacking was
-    interrupted.
+    Containers with a name are removed at the end of the job: otherwise, if the unpacking of a container was interrupted, the
+    next job would use the incomplete container.
     """
     return f"required {PYXIS} container_scope=job"
 

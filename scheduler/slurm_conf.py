@@ -26,7 +26,7 @@ LOGS = "/var/log/slurm"
 PROGRAMS = "/usr/local/sbin"
 #: First line of Slurm's configuration files if busbar wrote them; a slurm.conf or topology.conf without it is somebody else's.
 MARK = "# Written by busbar; `pulumi up` writes it again."
-#: Time limit for powering a node down; only after that can it be started again.
+#: Time limit for powering a node down; Slurm can start the node again only after this time.
 _END_TIMEOUT_S = 120
 #: Static nodes are preferred, because they run anyway.
 _WEIGHTS = {"static": 1, "dynamic": 1000}
@@ -114,8 +114,8 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Every line has all values, and there are no NodeName=DEFAULT lines: a value that such a line does not set comes from the
-    # previous such line.
+    # Every line has all values, and there are no NodeName=DEFAULT lines: a DEFAULT line that does not set a value keeps that of
+    # the previous DEFAULT line.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static
@@ -132,7 +132,7 @@ def _labels(kind: str, queue: Queue, one: NodeSet) -> str:
 
 
 def _members(queue: Queue) -> str:
-    """Return the feature of all nodes of a queue, also their NodeSet's name; no node's name ends with `_nodes`."""
+    """Return the feature that all nodes of a queue have. Their NodeSet has the same name; no node's name ends with `_nodes`."""
     return f"{queue.name}_nodes"
 
 

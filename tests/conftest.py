@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Otherwise gRPC reports on stderr, in every process forked from a test, that its sockets are closed; they should be.
+# Otherwise gRPC reports on stderr, in every process forked from a test, that its sockets are closed, which is intended.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import pulumi

@@ -1,4 +1,4 @@
-"""A fake cloud, Slurm and clock for the programs that start and terminate nodes; to them, each behaves as the real one does."""
+"""A fake cloud, Slurm and clock for the programs that start and terminate nodes; each fake behaves as the real one does."""
 
 from __future__ import annotations
 
@@ -49,14 +49,15 @@ class FakeCloud(Cloud):
 
     Attributes:
         room: number of machines that the cloud can still start.
-        partial: whether the cloud starts what it can if it can start fewer machines than `least`; otherwise it starts none.
+        partial: whether the cloud starts fewer machines than `least` if it has no room for more; if false, it starts none.
         busy: number of calls that the cloud will throttle.
         refuses, hides: an error for every launch, and for every listing.
         unlisted: whether new machines are missing from the listing.
         located: locations of machines, by id; the locations of other machines are unknown.
         shut: why no machine of a set can be started at this time, by set.
         grows: whether a launch beside running machines adds to the network of those machines.
-        places_to_start, full: the zones to launch in, and the zones without capacity; only the listing shows this failure.
+        places_to_start, full: the zones to launch in, and the zones without capacity. A launch in a zone without
+            capacity returns normally, and only the listing shows its failure.
         wanted: the tokens of the launches that were wanted at the last call to terminate machines.
     """
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-# Does what Debian's launcher of cloud-init does, a Python script, but for several files in one process.
+# Does the same as Debian's Python script that launches cloud-init, but for several files in one process.
 _CLOUD_INIT = """
 import contextlib, io, json, sys
 from cloudinit.cmd import main

@@ -26,8 +26,8 @@ _NOT_FOUND = 404
 _OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
-#: For how long after its creation a deleted network is checked for a failed launch. The service deletes a network whose launch
-#: has failed, and lists the network for a day; every launch succeeds or fails much sooner than that.
+#: A deleted network is checked for a failed launch if it was created less than this long ago. The service deletes a network
+#: whose launch has failed, and lists the network for a day; every launch succeeds or fails much sooner than that.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
 #: States in which a cluster network may still get machines.
@@ -52,9 +52,13 @@ _SHORT = 8  # characters kept of an OCID (its end) or a token (its beginning), e
 
 
 class _Home(NamedTuple):
-    """A machine's cluster network, and of that network: its launch, whether it may still get machines, its pool, its machines.
+    """The cluster network of a machine.
 
-    `mates` are the machines that are not terminated.
+    Attributes:
+        network, pool: ids of the network and of its instance pool.
+        token: token of the launch that created the network.
+        unsure: whether the network may still get machines.
+        mates: ids of the network's machines that are not terminated.
     """
 
     network: str
@@ -101,8 +105,9 @@ class Oci(Cloud):
     def _grown(self, wanted: Launch) -> bool:
         """Enlarge the network of an earlier launch, once per token; return False if that network no longer has machines.
 
-        The answer names no work request, and the pool keeps a size that it could not reach. Setting the size that the pool
-        already has starts nothing, so the size is first set to the pool's real number of machines.
+        The service's answer to a resize names no work request. A pool keeps the requested size even if fewer machines started,
+        and setting the size that a pool already has starts nothing. So the size is first set to the pool's real number of
+        machines.
 
         Raises:
             BusyError: another change of that network has not finished, or the size was just set to the real number.
@@ -262,7 +267,7 @@ class Oci(Cloud):
 
 
 def _parts(text: str) -> List[str]:
-    """Return a machine's place in its cluster network, from /opc/v2/host of its metadata; empty if there is no place in it.
+    """Return a machine's place in its cluster network, from /opc/v2/host of its metadata; empty if the metadata have no place.
 
     Source: oci-hpc-oke, "Using RDMA network locality": rdmaTopologyData exists if the tenancy has a capacity topology.
     """

@@ -95,7 +95,7 @@ def _plan(work: Work, wish: Wish) -> None:
 
 
 def _network(work: Work, node_set: str) -> str:
-    """Return the network of most of a set's always-on nodes; empty if there is no such network.
+    """Return the network with the largest number of a set's always-on nodes; empty if there is no such network.
 
     A recreated node joins this network, so that the node is near the other always-on nodes.
     """
@@ -175,7 +175,7 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 
 def _join(work: Work) -> None:
-    """Make nodes of machines that have an address; a machine that is not reached in time fails without affecting others."""
+    """Turn machines that have an address into nodes; a machine that is not reached in time fails without affecting others."""
     # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so the hosts files
     # must contain them.
     node_setup.know(work.hosts, work.addresses)

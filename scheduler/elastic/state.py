@@ -74,9 +74,10 @@ class State:
     Attributes:
         batches: by token.
         ending: ids of machines to terminate -> when that was decided; kept until the cloud does not list them as running.
-        failed: node -> {reason, until, told}; the node is DOWN with that reason until then, or longer if Slurm was not
-            told by then.
-        pauses: set -> {reason, until}; until then no launch of the set starts, except one that joins an earlier network.
+        failed: node -> {reason, until, told}; the node is DOWN with that reason until the time `until`, or longer if Slurm
+            has not been told the reason by that time.
+        pauses: set -> {reason, until}; before the time `until`, no launch of the set starts, except a launch that joins an
+            earlier network.
         shut: set whose capacity has not begun or has ended -> why; its nodes are also in `failed`.
         windows_at: when the cloud last reported which sets are shut.
         listed_at: when the cloud last listed the machines.

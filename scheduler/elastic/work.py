@@ -1,4 +1,4 @@
-"""The context of one run of `reconcile`, and how nodes fail: with a reason that `sinfo -R` shows, and without a machine."""
+"""The context of one run of `reconcile`. If a node fails, `sinfo -R` shows the reason, and the node's machine is terminated."""
 
 import os
 import time
@@ -117,9 +117,10 @@ class Work:
             self.fail(list(one.nodes), reason, seconds)
 
     def pause(self, node_set: str, error: CloudError) -> str:
-        """Start no node of a set for ten minutes; return the reason, which nodes of the set without a launch show until then.
+        """Start no node of a set for ten minutes; return the reason.
 
-        Nodes that join the network of an earlier launch are started nevertheless.
+        During that time, nodes of the set that belong to no launch are DOWN with that reason. Nodes that join the network of an
+        earlier launch are started nevertheless.
         """
         until = self.clock() + PAUSE_S
         at = time.strftime("%H:%M:%S", time.gmtime(until))

@@ -6,8 +6,8 @@ import re
 import struct
 from typing import List, Tuple
 
-#: Names that `useradd` of Debian and Red Hat accepts (shadow's useradd(8)), but only in lower case, so that home folders differ
-#: on any file system.
+#: Names that `useradd` of Debian and Red Hat accepts (shadow's useradd(8)), but only in lower case, because some file
+#: systems do not distinguish upper and lower case in the names of home folders.
 _NAME = re.compile(r"[a-z_][a-z0-9_-]{0,31}\Z")
 #: UID_MIN and UID_MAX in both distributions' /etc/login.defs; systemd uses larger ids itself.
 LEAST, MOST = 1000, 60000

@@ -11,7 +11,7 @@ KNOWN_S = 60
 _UNKNOWN_S = 5
 #: First pause (s) of a machine after the controller did not answer; later pauses are up to four times as long.
 _AWAY_S = 5
-#: SSSD ignores smaller ids, which belong to the machines' own users, so that no entry can make a user root.
+#: SSSD ignores smaller ids, so that no entry can make a user root; smaller ids belong to the machines' own users.
 LEAST_ID = 1000
 
 

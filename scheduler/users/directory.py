@@ -1,6 +1,6 @@
 """The user directory as OpenLDAP's files: its configuration, its first entries, its unit and its certificate request.
 
-The base and the group of the users who may run containers are the same as in OCI's HPC stack (oci-hpc, roles/openldap and
+The base, and the group whose members may run containers, are the same as in OCI's HPC stack (oci-hpc, roles/openldap and
 roles/privilege_group). Unlike in that stack, there are no passwords: root administers the directory over the local socket, and
 nobody else may change it.
 """
@@ -25,7 +25,7 @@ READABLE = ("entry", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "home
 _MOST_BYTES = 1 << 30
 #: Each machine keeps one connection or a few open, and slapd's default limit is 1024 files.
 _MOST_FILES = 65536
-#: A new controller gets a new certificate; during a cluster's life it must not expire.
+#: A new controller gets a new certificate; no certificate may expire during a cluster's life.
 CERTIFICATE_DAYS = 3650
 
 

@@ -91,7 +91,7 @@ def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
-def test_if_no_source_names_the_rails_of_machines_the_machines_are_asked():
+def test_machines_are_asked_for_their_rails_if_no_source_names_the_rails():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask

@@ -15,7 +15,10 @@ _VERBS = ("inspect", "read", "use", "manage")
 
 
 def used() -> set[tuple[str, str]]:
-    """Return module and name of each class of the provider's SDK in the components, and of each function called by token."""
+    """Return (module, name) for each class of the provider's SDK that the components use.
+
+    The set also has each function of the provider that the components call by its token.
+    """
     found = set()
     for path in PROGRAM:
         tree = ast.parse(path.read_text())

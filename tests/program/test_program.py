@@ -420,7 +420,7 @@ def test_a_pool_with_missing_nodes_is_an_error_that_says_how_to_clean_up():
 
 
 @pytest.mark.parametrize(("nodes", "minutes"), [(2, 30), (19, 30), (20, 60), (45, 90)])
-def test_a_cluster_network_gets_half_an_hour_and_another_for_every_twenty_nodes(nodes, minutes):
+def test_the_timeout_of_a_cluster_network_is_half_an_hour_and_half_an_hour_more_for_every_twenty_nodes(nodes, minutes):
     assert create_timeout(nodes) == f"{minutes}m"
 
 
