@@ -20,7 +20,9 @@ _LOOKS = re.compile(r"\x1b\[[0-9;]*m|\x1b\(B|\x1b\[\?25[hl]")
 
 
 def visible(text: str) -> str:
-    """Return the part of `text` that the terminal shows at the end, as one line, because a person reads on from row to row.
+    """Return the part of `text` that is on the screen after the terminal has printed all of `text`.
+
+    The rows are joined to one line, because a person reads on from row to row.
 
     Raises:
         ValueError: the text moves the cursor, so its last rows are not what is visible.

@@ -131,7 +131,7 @@ def test_an_elastic_address_replaces_an_instances_public_address_and_can_move_to
     assert stack.record("instance").computed["publicDns"] == f"ec2-{own.replace('.', '-')}.compute-1.amazonaws.com"
     stack.delete("kept")
     assert publics()["10.0.0.6"] not in {kept, ""}
-    for name in "abcd":  # these four and the NAT gateway's address are as many as an account may have
+    for name in "abcd":  # an account may have five addresses: these four and the NAT gateway's
         stack.make("Eip", name, domain="vpc")
     (full,) = cloud.problems(token("Eip"), {"domain": "vpc"}, stack.urn("Eip", "e"))
     assert full.code == "AddressLimitExceeded"

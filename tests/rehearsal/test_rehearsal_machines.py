@@ -220,7 +220,7 @@ def test_nccl_uses_sockets_without_the_plugin_or_its_provider_or_if_sockets_are_
     assert why in done.stdout
 
 
-def test_without_the_plugin_in_the_loaders_path_efa_is_not_used_until_the_boot_step_adds_the_plugin(built):
+def test_efa_is_not_used_until_the_boot_step_adds_the_plugin_to_the_loaders_path(built):
     hide = "rm -f /etc/ld.so.conf.d/*efa* /etc/ld.so.conf.d/*ofinccl*; ldconfig"
     step = "sed -n '/^step=tools/,/^step=shared/p; /^step=efa-devices/,/^step=scratch/p' /var/lib/busbar/first-boot | sh -eu"
     for name in ("node0", "node1"):

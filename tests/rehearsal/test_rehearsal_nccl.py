@@ -223,7 +223,7 @@ def ceiling_gb_s(rails: int) -> float:
 
 
 def bus_fractions(transcript: str, ranks: int, rails: int) -> dict[int, tuple[float, float]]:
-    """Return busbw over the ceiling, out of place and in place, by size.
+    """Return, for each size, busbw divided by the ceiling: first out of place, then in place.
 
     Busbw is computed from the times, because the busbw columns have only two decimals.
     """
@@ -350,7 +350,10 @@ def test_the_json_file_has_the_keys_of_nccl_tests_and_says_that_it_is_a_rehearsa
 @pytest.mark.rehearsal
 @needs_build_tools
 def test_the_ring_fills_the_rails_and_sends_the_bytes_of_its_formula(two_hosts: Bench, with_mpi: Path) -> None:
-    """Other programs may use the processors, so one run of three has to fill the rails. Each run sends the formula's bytes."""
+    """One of up to three runs has to fill the rails, because other programs may use the processors.
+
+    The bytes that all runs together send must match the formula.
+    """
     before, runs = two_hosts.rail_bytes(), []
     while len(runs) < 3 and not (runs and min(runs[-1]) >= 0.9):
         done = two_hosts.perf(with_mpi, "-b", "16M", "-e", "16M", "-n", "1", "-w", "0", "-c", "0")
@@ -491,9 +494,11 @@ class Genuine:
         redop: the value in the column redop.
         root: the value in the column root.
         in_place: whether the program checks its results in place.
-        algorithm: takes the column size and the number of ranks; returns the bytes that algbw divides by the time.
-        factor: takes the number of ranks; returns busbw over algbw.
-        wire: takes the numbers of all ranks and of one host's ranks; returns the maximum busbw over the rate of a host's rails.
+        algorithm: takes the value in the column `size` and the number of ranks; returns the number of bytes from which algbw is
+            computed (algbw is this number divided by the time).
+        factor: takes the number of ranks; returns busbw divided by algbw.
+        wire: takes the number of all ranks and the number of ranks on one host; returns the highest possible busbw divided by
+            the rate of one host's rails.
     """
 
     divided: bool
@@ -543,11 +548,11 @@ TESTS = {
 }
 
 
-LOOKS = 4  # the largest number of runs of one test program; a run that processors limit instead of rails is repeated
+LOOKS = 4  # a test measures at most this often; it measures again if a busy machine has changed the result
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
-    """Return the higher busbw of a row, as a fraction of the maximum that four rails carry."""
+    """Return the higher of a row's two busbw (out of place, in place), divided by the highest busbw that four rails allow."""
     best = max(row[place]["bus_bw"] for place in ("out_of_place", "in_place"))
     return best / (ceiling_gb_s(4) * expected.wire(ranks, 4))
 
@@ -675,7 +680,10 @@ def test_a_split_by_zero_is_refused(two_hosts: Bench, with_mpi: Path) -> None:
 def test_in_a_split_by_rails_each_group_uses_its_own_rail_and_a_slow_rail_shows_in_the_times(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
-    """All groups run at the same time, each on one of four rails; the printed time covers the ranks of all groups."""
+    """All groups run at the same time, each on one of four rails.
+
+    Option -a selects the printed time: rank 0's, or the mean, the minimum or the maximum over the ranks of all groups.
+    """
     env = {"NCCL_TESTS_SPLIT": "AND 0x3"}
     full_us = (1 << 20) * 8 / RAIL_BITS_PER_S * 1e6
     times, runs, before = {}, 0, two_hosts.rail_bytes()
@@ -786,7 +794,7 @@ def test_every_rank_writes_nccls_lines_about_its_connections_to_its_own_file(two
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_connections_line_names_the_device_that_nccl_tests_device_gives_to_both_ranks(
+def test_a_connections_line_names_the_device_that_the_variable_nccl_tests_device_gives_to_both_ranks(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET", "NCCL_TESTS_DEVICE": "2"}

@@ -83,7 +83,10 @@ class Account:
         return shown
 
     def work_request(self, ocid: str) -> dict[str, Any]:
-        """Wait until a work request has ended, and return it. Shortly before that, its resource reaches the final state."""
+        """Wait until a work request has ended, and return the work request.
+
+        Its resource reaches the final state shortly before the work request ends.
+        """
         shown: dict[str, Any] = {}
 
         def ended() -> bool:

@@ -63,7 +63,10 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 
 
 class Account:
-    """A world with a controller and three hosts: one has a NAT and a service gateway, one only a service gateway, one none."""
+    """A world with a controller and three hosts.
+
+    The first host has a NAT gateway and a service gateway, the second only a service gateway, and the third no gateway.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -107,7 +110,10 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, *failing: str) -> Any:
-        """Run CONTROLLER on the head and return what it prints. With a token in `failing`, it prints why that launch failed."""
+        """Run CONTROLLER on the head and return what it prints.
+
+        `failing` may be the token of a launch that is expected to fail; CONTROLLER then prints why the launch failed.
+        """
         controller_programs.install(self.world, self.head)
         given = {"region": REGION, "compartment": COMPARTMENT, "subnet": self.stack.ids["private"], "tags": {"busbar": "one"}}
         words = ["python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["conf"], AD, *failing]

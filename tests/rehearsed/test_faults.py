@@ -22,7 +22,8 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("faults")]
 
 #: A plan that measures for about 15 s at 1/4000, so that a test can interrupt the measurement in the middle.
 LONG_PLAN = {"measure": {"sizes": {"from": "4M", "to": "8M", "othersTo": None}, "iterations": 8, "warmup": 1}}
-#: Text that only a row of LONG_PLAN has (in the header, single spaces surround the size), and the file of the deciding run.
+#: ROW: text that is only in a row of LONG_PLAN's output; in the header, the same size has only one space on each side.
+#: DECIDING: the file that the deciding run writes.
 ROW, DECIDING = "  4194304  ", "all_reduce.txt"
 #: The rail that gets the faults: its index, and its device.
 RAIL, HCA = 3, "mlx5_4"
@@ -108,7 +109,8 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
         wait_for(stage, child, "(free)", before)  # the deciding run is over
         stage.refault()
         found = stage.end(child)
-        # Only a busy rehearsing machine excuses another attempt. A pass with a wire efficiency up to 0.9 shows such a machine.
+        # The test tries again only if the rehearsing machine was busy.
+        # After a pass, a wire efficiency of at most 0.9 shows that the machine was busy.
         excused = stage.outputs()["measured"]["wire_efficiency"] <= 0.9 if found.status == 0 else stage.busy()
         if not excused:
             break

@@ -166,7 +166,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_i
 def test_one_slow_efa_device_of_three_machines_is_narrowed_down_to_the_rails_of_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
-    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # machines may stay, or be replaced
+    stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # for running and for new machines
     found = stage.short_by("rail", **merged(STORY, nodes(static=3)))
     assert found.status != 0
     outputs = stage.outputs()
@@ -178,7 +178,7 @@ def test_one_slow_efa_device_of_three_machines_is_narrowed_down_to_the_rails_of_
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "only the login node is replaced"
 
 
-def test_the_slow_machine_is_left_out_another_is_replaced_and_only_its_replacement_is_rented(built):
+def test_the_slow_machine_is_left_out_and_another_is_replaced_and_only_the_replacement_is_rented(built):
     """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
@@ -245,7 +245,10 @@ def write(stage: Stage, text: dict[str, Any], **aws: Any) -> None:
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built, second):
-    """The second stack mounts the first's file systems. The failed step is named; only the second login node is replaced."""
+    """The second stack mounts the first stack's file systems.
+
+    The first boot of the second stack's login node fails. The failed step is named, and only this login node is replaced.
+    """
     stage = built[0]
     before, sold = machines(stage), sorted(stage.sold("aws"))
     own = second["config"]["busbar:aws"]["network"]["existing"]

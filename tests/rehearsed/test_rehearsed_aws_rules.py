@@ -46,7 +46,10 @@ def targeted(reservation: str, **machines: Any) -> dict[str, Any]:
 
 
 def queues(*machines: dict[str, Any]) -> dict[str, Any]:
-    """Return changes with one queue per argument, which changes the queue's machines. The first queue is the stack's own."""
+    """Return changes with one queue per argument; each argument changes the machines of its queue.
+
+    The first queue is the stack's own.
+    """
     own = {"name": "p5", "type": "p5.48xlarge", "static": 2, "placement": "managed"}
     first, *others = (one["queues"][0]["machines"][0] for one in machines)
     more = [{"name": f"queue-{at}", "machines": [own | one]} for at, one in enumerate(others)]
@@ -101,7 +104,7 @@ DOUBTED = (
     | {"storage": {"lustre": {"mount": "/scratch/fast"}}, "suppress": ["efa-cards"]},
     "efa-off mount-scratch destroy-deletes-data group-beside-reservation placement-block not-nvidia",
 )
-#: The plan, and the pool that would be measured.
+#: The plan for stacks with several pools, of which it names the pool to be measured.
 NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 

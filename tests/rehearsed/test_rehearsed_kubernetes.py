@@ -24,7 +24,7 @@ from tools.stack_changes import DEFAULT, merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
-#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is the rate that each of them sends.
+#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is the rate at which each of them sends.
 WIRE_GB_S = 25 / 8 / 100
 
 
@@ -125,7 +125,7 @@ def test_the_exporter_shows_the_counters_of_devices_in_pods_only_to_its_readers(
         scraped(stage, "gpu0", "gpu0")
 
 
-#: Changes to the stack -> the update's output; nothing in the cluster may change.
+#: A request -> its changes to the stack's key `kubernetes`, and text in the update's output. Nothing in the cluster may change.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another cluster": (
         {"server": "https://10.20.0.9:6443"},
@@ -199,7 +199,8 @@ def test_replaced_pods_are_contacted_built_and_measured_again_and_the_evidence_o
 def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
     """A kubectl and a kubeconfig on the operator's machine, and the keys of the target that use them.
 
-    The stack is changed back before both files are removed: other tests do not have the files and could not destroy the stack.
+    The stack is changed back before HOME and PATH get their former values. Without the test's HOME and PATH, other tests could
+    not find the two files, and could not destroy a stack that uses them.
     """
     stage, _ = built
     home, programs = stage.folder / "home", stage.folder / "kubectl"

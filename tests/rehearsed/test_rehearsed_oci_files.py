@@ -55,7 +55,8 @@ def test_a_throughput_that_the_accounts_limits_forbid_is_refused_at_preview(stag
 
 
 def test_a_first_boot_on_an_image_without_a_lustre_client_names_the_step_that_failed(stage):
-    # The stack file names the wrong operating system for the image, and no account is queried.
+    # The stack file names the wrong operating system for the image. A preview that queries the
+    # account would refuse this stack, so the account is not queried.
     unasked = {
         "preflight": False,
         "tenancy": "ocid1.tenancy.oc1..rehearsed",

@@ -63,7 +63,7 @@ def test_the_machine_is_set_up_as_by_the_seeds_first_boot_with_images_on_its_own
 
 
 #: Runs `sleep` in the container with the runner's own code and a time limit of 2 s; prints whether the limit was exceeded, and
-#: 1 (from pgrep) for each of `sleep` and nerdctl that no longer runs.
+#: two exit statuses of pgrep, for `sleep` and for nerdctl. An exit status of 1 means that the program no longer runs.
 TOO_LONG = """
 import glob, os, subprocess, sys
 sys.path.insert(0, glob.glob(os.path.expanduser("~/busbar-runner-*.pyz"))[0])

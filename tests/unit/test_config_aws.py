@@ -102,7 +102,7 @@ def subnet(name: str, **changes: Any) -> Facts:
 def without(group: str, *peers: str, out: bool | None = None) -> Facts:
     """Return facts in which `group` has no rule for these peers.
 
-    With `out`, only the outgoing rules are missing; if `out` is False, only the incoming rules are.
+    If `out` is True, only the outgoing rules are missing; if `out` is False, only the incoming rules are missing.
     """
     kept = [rule for rule in GROUPS[group].rules if rule.peer not in peers or out not in {None, rule.out}]
     return replace(FACTS, security_groups=GROUPS | {group: own_group(*kept)})
