@@ -45,7 +45,7 @@ def programs() -> Path:
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
     if not found:
-        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes. Run `tools/setup kubernetes` once: it builds all of them.")
+        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; run `tools/setup kubernetes`, which builds them all")
     return found[0]
 
 
