@@ -22,7 +22,7 @@ ARTICLE = (Path(__file__).parents[1] / "golden" / "transcripts" / "k8s-torchrun-
 @pytest.fixture
 def read_log(monkeypatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
-    import read_log as found  # noqa: PLC0415 - only this fixture puts its folder on the path
+    import read_log as found  # noqa: PLC0415 - only this fixture puts the script's folder on the path
 
     monkeypatch.delitem(sys.modules, "read_log")
     return found

@@ -1,4 +1,4 @@
-"""First boot checks downloads that root trusts before it uses them; the tests run the real sha256sum and the real gpg."""
+"""Before root uses a download, first boot checks the download's sha256 or key; the tests run the real sha256sum and gpg."""
 
 from __future__ import annotations
 

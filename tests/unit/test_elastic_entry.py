@@ -93,7 +93,7 @@ def test_a_node_that_the_result_does_not_mention_has_not_passed(head):
     assert head.slurm.reasons()[head.nodes(2)[1]] == "entry test: no pair with this node was measured"
 
 
-def test_a_machine_that_was_launched_without_others_joins_untested_and_its_comment_says_so(head):
+def test_a_machine_that_was_launched_alone_joins_untested_and_its_comment_says_so(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)

@@ -64,7 +64,7 @@ class Service:
 
     Attributes:
         asked: method, path and body of each call to Core Services.
-        refuses: answers by method and path, instead of the service's own.
+        refuses: answers, by method and path, that replace the service's own answers.
     """
 
     def __init__(self) -> None:
@@ -373,7 +373,7 @@ def test_without_an_identity_the_error_names_the_answer_of_the_metadata_service(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_throttled_token_is_no_refusal_so_the_same_launch_is_repeated(cloud, service, monkeypatch, status):
+def test_a_throttled_request_for_a_token_is_busy_so_the_same_launch_is_repeated(cloud, service, monkeypatch, status):
     monkeypatch.setattr(service, "_federate", lambda *_: said(status, "TooManyRequests", "slow down"))
     with pytest.raises(BusyError, match=rf"HTTP{status}: token of this machine: .*slow down"):
         launch(cloud)

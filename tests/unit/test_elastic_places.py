@@ -58,7 +58,7 @@ def test_in_each_set_the_nodes_without_a_machine_share_one_switch(head):
 
 
 def test_slurm_does_not_read_an_unchanged_topology_again(head):
-    """A node that registers in the second in which Slurm reads the file counts as rebooted, and its machine is terminated."""
+    """If a node registers in the second when Slurm reads the file, the node counts as rebooted; its machine is terminated."""
     head.slurm.start(("7", head.nodes(2)))
     head.run(60)
     assert head.slurm.reconfigured == 0

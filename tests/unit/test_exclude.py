@@ -36,7 +36,7 @@ NUMBERED = [
 
 
 def aws(*resources):
-    """Return the state of a stack on AWS whose nodes belong to the machines named `pu` in queue `g`."""
+    """Return the state of a stack on AWS whose nodes all belong to one entry: `pu` under `machines` of queue `g`."""
     found = state("aws", *resources)
     (stack,) = [one for one in found["deployment"]["resources"] if one["urn"] == "urn::dev"]
     stack["outputs"] = stack["outputs"] | {"nodes": [one | {"pool": "g-pu"} for one in stack["outputs"]["nodes"]]}

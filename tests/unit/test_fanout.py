@@ -77,7 +77,7 @@ def test_the_command_runs_locally_on_the_first_node_and_over_ssh_with_pinned_key
     assert {"BatchMode=yes", "StrictHostKeyChecking=yes", "UserKnownHostsFile=~/.ssh/known_hosts"} <= set(fanout.SSH)
 
 
-def test_a_command_that_takes_too_long_is_stopped_and_reported_as_an_answer(programs):
+def test_a_command_that_takes_too_long_is_stopped_and_its_answer_has_status_124(programs):
     programs.ends = {"10.0.0.2": [LATE]}
     found = fanout.on("10.0.0.2", "sleep", b"", 5)
     assert (found.status, found.out, found.why, programs.killed) == (124, "", "no answer within 0 s", 1)
@@ -95,7 +95,7 @@ def test_the_reason_of_a_failure_is_the_last_line_of_stderr_or_else_of_stdout(an
     assert answer.why == why
 
 
-def test_one_connection_is_opened_to_every_node_but_the_first_and_a_failure_is_left_to_the_next_command(programs, monkeypatch):
+def test_a_connection_is_opened_to_every_node_except_the_first_and_a_failed_connection_is_ignored(programs, monkeypatch):
     programs.ends = {"10.0.0.2": [LATE]}
     with tempfile.TemporaryDirectory(prefix="bb") as home:  # a socket's path must be short
         monkeypatch.setenv("HOME", home)

@@ -113,8 +113,9 @@ def test_the_calls_to_a_node_share_one_connection_after_the_node_has_booted(cont
     found = contact({"10.0.0.1": booted + answering(), "10.0.0.2": booted + answering()}, TWO, first_boot=True)
     assert found.returncode == 0, found.stderr
     of_head = [line for line in (tmp_path / "calls").read_text().splitlines() if "me@10.0.0.1" in line]
+    # The first call asks for the boot state. The others ask for the facts, make the head node's key, and join the nodes.
     sharing = ["-o ControlMaster=auto -o ControlPersist=10 me@" in line for line in of_head]
-    assert sharing == [False, True, True, True], of_head  # boot state; then facts, the head node's key, the keys
+    assert sharing == [False, True, True, True], of_head
 
 
 def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():

@@ -196,7 +196,10 @@ def is_module(name: str) -> bool:
 
 
 def dynamic(call: ast.Call) -> str | None:
-    """Return the module that a call imports, or None for another call; of an f-string, the package before the placeholder."""
+    """Return the module that a call imports, or None if the call imports nothing.
+
+    If the module's name is an f-string, return the package before the placeholder.
+    """
     called = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
     if called not in {"import_module", "__import__"}:
         return None
@@ -227,7 +230,7 @@ def imported(text: str, package: str) -> set[str]:
 
 def imports(path: Path) -> set[str]:
     found = imported(path.read_text(), ".".join(path.relative_to(ROOT).parent.parts))
-    # The cloud-init that this machine has installed is a package named `cloudinit`, too; only that package has `cmd`.
+    # The installed cloud-init is also a package named `cloudinit`; only cloud-init's package has `cmd`.
     return {name for name in found if name.split(".")[:2] != ["cloudinit", "cmd"]}
 
 

@@ -64,7 +64,7 @@ def test_a_pass_that_its_numbers_do_not_support_is_noticed():
     assert "all_reduce: the text says 345.38, JSON 200.0" in told
 
 
-def test_a_broken_search_result_changes_the_verdict_neither_of_a_short_nor_of_a_passing_line():
+def test_a_broken_search_result_does_not_change_the_verdict_of_a_short_line_or_of_a_passing_line():
     short = BASES["a healthy retest"]
     line = short.documents["line"]
     broken = Edit(SEARCH, 0, short.documents[SEARCH], "{")

@@ -231,7 +231,7 @@ ELSE_PROVEN = {
 
 
 def parts(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the path of every part of a document; of a list without objects, only of the first, middle and last item."""
+    """Yield the path of every part of a document. A list without objects yields only its first, middle and last item."""
     if isinstance(value, dict):
         keys: list[Any] = list(value)
     elif isinstance(value, list):

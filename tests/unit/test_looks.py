@@ -42,7 +42,10 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
 
 
 def test_the_nearer_answer_is_taken_only_after_the_last_look():
-    """Of 64 looks, five slow ones fit a healthy fabric better, six a fabric that is slow at times; 63 looks do not decide."""
+    """Of 64 looks, five slow looks fit a healthy fabric better; six slow looks fit a fabric that is slow at times better.
+
+    After 63 looks, neither number decides.
+    """
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
     assert [looks.weigh(slow, 63).answer for slow in (5, 6, 7)] == ["", "", ""]
@@ -199,7 +202,7 @@ def _built():
 
 
 def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
-    """Otherwise, healthy hosts on a busy machine would be short in the second run for looks that the first run excused."""
+    """Otherwise, looks that the first run excused on a busy machine would make healthy hosts short in the second run."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]

@@ -140,7 +140,7 @@ def test_a_running_daemon_is_reported_with_the_first_line_of_its_unit_file(node,
 
 
 class Setup:
-    """A machine on which root writes files below a folder; `calls` lists its commands, `active` is whether its units run."""
+    """A machine on which root writes files below a folder; `calls` lists its commands, `active` says if its units run."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.calls, self.active, self._capsys = folder, [], True, capsys
@@ -229,7 +229,7 @@ def test_the_hosts_file_lists_the_other_nodes_drops_former_nodes_and_keeps_forei
     assert hosts.read_text() == "127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine\n10.0.0.7 gpu-dy-p5-1 # a node of busbar\n"
 
 
-def test_running_daemons_with_unchanged_files_are_not_restarted_and_stopped_daemons_are(machine):
+def test_running_daemons_with_unchanged_files_are_not_restarted_but_stopped_daemons_are_started(machine):
     machine.main()
     machine.main()
     assert machine.calls == [MUNGE[0], ACTIVE[0], SLURMD[0], ACTIVE[1]]

@@ -1,4 +1,4 @@
-"""The limit for equally fast parts: a share of the better of two; of more, the median minus a multiple of the spread."""
+"""The limit for equal parts: for two, a share of the better part; for more, the median minus a multiple of the spread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.judge.outliers import limit_gb_s, middle_of
     [
         ([100.0], 0.0),  # nothing to compare with
         ([100.0, 50.0], 80.0),  # 0.8 of the better number
-        ([100.0, 100.0, 100.0], 90.0),  # a deviation is at least 2 %, and five are allowed
+        ([100.0, 100.0, 100.0], 90.0),  # five deviations are allowed, and one deviation is at least 2 % of the median
         ([90.0, 100.0, 110.0], 100 - 5 * 1.4826 * 10),  # wide apart: five robust deviations
     ],
 )

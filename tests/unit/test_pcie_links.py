@@ -72,7 +72,7 @@ def test_a_link_without_a_published_rate_or_a_report_by_the_node_is_not_judged()
     assert said(node(generation="", width="", link="")) == []
 
 
-def test_links_that_are_slow_on_every_node_alike_are_differences_of_an_inventory():
+def test_links_that_are_equally_slow_on_every_node_are_reported_as_differences():
     asked = Asked(Measure(), SHAPES["BM.GPU.H200.8"], 2)
     request = protocol.request(json.loads(requests.measure(place(asked), asked, [])))
     found = [node(width="8", link="16.0 GT/s x16") for _ in request.nodes]

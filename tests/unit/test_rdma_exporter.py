@@ -114,7 +114,7 @@ def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tm
     assert one(samples, "files_without_number").value == 0
 
 
-def test_metrics_of_an_earlier_collection_cause_no_file_label_in_the_next_one(tmp_path):
+def test_a_series_of_an_earlier_collection_does_not_count_as_taken_in_the_next_collection(tmp_path):
     for folder in ("one", "other"):
         rdma_trees.make(tmp_path / folder, "mlx5_0")
         samples, _ = read(collect(str(tmp_path / folder)))
