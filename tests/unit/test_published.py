@@ -147,7 +147,7 @@ def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
 def test_a_single_machines_gate_is_close_below_the_published_number(row):
-    """A machine with half of its NVLinks must fail. Other faults lower busbw only half as much, so the gate must be close."""
+    """A machine with half of its NVLinks must fail. Other faults lower busbw by less, so the gate must be close."""
     limit = gate(plan(row), row.shape, 1).limit_gb_s
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 
