@@ -36,7 +36,8 @@ PYTHON = [
     "-IS",
     "-",
 ]
-#: A stand-in for systemctl. It starts the packages' daemons as their units do, because only systemd can read these units.
+#: A stand-in for systemctl. Only systemd can read the units of the packages' daemons, so the stand-in contains commands that
+#: start these daemons as their units do.
 SYSTEMCTL = r"""#!/bin/sh
 echo "$*" >> /run/systemctl.log
 running() { [ -s "/run/pid-$1" ] && kill -0 "$(cat "/run/pid-$1")" 2> /run/gone; }
@@ -68,7 +69,8 @@ case $verb in
     setsid "$@" > "/var/log/unit-$unit.log" 2>&1 < /dev/null & echo $! > "/run/pid-$unit" ;;
 esac
 """
-#: A machine at first boot, on its own copy of the system's folders: the daemons' folders, no munge key, and sshd with PAM.
+#: Boots a machine for the first time, on its own copy of the system's folders: makes the daemons' folders, removes the munge
+#: key, and starts sshd with PAM.
 BOOT = rf"""
 set -e
 hostname "$1"; mount --make-rprivate /
@@ -385,7 +387,7 @@ def a_deleted_user(world: World) -> None:
 
 
 def a_new_controller(world: World) -> None:
-    """The old controller is lost except the homes' file system, and a node trusts only the old controller's certificate."""
+    """Only the homes' file system of the old controller is left, and a node trusts only the old controller's certificate."""
     first = world.nodes["cpu-st-small-1"]
     kept = world.head.sh("cat /home/.busbar-users/directory.ldif").stdout
     world.head.end()

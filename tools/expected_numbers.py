@@ -69,7 +69,7 @@ def row(shape: Shape, nodes: int) -> str:
 
 
 def beside(shape: Shape, nodes: int) -> str:
-    """Return published results of machines with these GPUs and rails, for `nodes` nodes; for 16, of 3 nodes or more."""
+    """Return published results of `nodes` machines with these GPUs and rails; for 16 nodes, results of 3 or more machines."""
     found = [
         f"{one.busbw_gb_s:g} ({one.where}, {one.nodes} nodes)"
         for one in ROWS

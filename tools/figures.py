@@ -5,8 +5,8 @@
     BUSY=1 make figures
 
 The names in PARTS are: two, many, aws, search, pure (by default these five), boot, slurm, exporter, faults, pairs, healthy,
-busy, half-rail and kills. Slurm takes five minutes, pairs ten, healthy, half-rail and faults a quarter of an hour, kills half
-an hour, busy three quarters.
+busy, half-rail and kills. The part slurm takes 5 minutes, and pairs takes 10. Each of healthy, half-rail and faults takes 15
+minutes, kills takes 30, and busy takes 45.
 RUNS=2 makes two runs of healthy, busy and half-rail instead of ten. KILLS="build, plugin" restricts kills to the cases whose
 name contains that text; FAULTS="slow_link" restricts faults to the planted faults whose JSON contains that text. With BUSY=1,
 half of the processors are occupied all the time. Each ratio compares runs in the same rehearsed world.
@@ -60,7 +60,7 @@ _EFA_PLAN = merged(_DEV_PLAN, {"measure": {"spreadIterations": 0}, "accept": {"a
 _MANY = 8
 #: Planted faults do not change, so looks (short measurements at other moments) would only repeat the deciding run.
 _WITHOUT_LOOKS: dict[str, Any] = {"measure": {"looks": 0}, "accept": {"allowSkipped": ["looks"]}}
-#: All stages are judged, as by default, but of one collective only, and at sizes that take seconds.
+#: All stages are judged, as by default, but the plan has only one collective, and sizes that take seconds.
 _MANY_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "2M", "to": "8M", "othersTo": None}, "spreadIterations": 5, "looks": DEFAULT},
     "accept": {"allowSkipped": DEFAULT},
@@ -338,7 +338,7 @@ def _planted(
 
 
 def _newly_measured(stage: Stage, settings: dict[str, Any]) -> tuple[Finished, dict[str, Any]]:
-    """Update; return how it ended, and its measurement, empty if it made none."""
+    """Update; return how the update ended, and its measurement (empty if the update made none)."""
     before = _measured(stage).get("run")
     ended = _up(stage, settings)
     measured = _measured(stage)
@@ -346,7 +346,7 @@ def _newly_measured(stage: Stage, settings: dict[str, Any]) -> tuple[Finished, d
 
 
 def _measured(stage: Stage) -> dict[str, Any]:
-    """Return the measurement from the outputs; empty if the update stopped before it, or none was ever made."""
+    """Return the measurement from the outputs; empty if the update stopped before the measurement, or there was no update."""
     try:
         found = stage.outputs().get("measured")
     except FileNotFoundError:
@@ -357,8 +357,8 @@ def _measured(stage: Stage) -> dict[str, Any]:
 def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
     """Run a culprit's next command on the head node; return whether its output shows the fault, and its numbers.
 
-    The command must connect to the named nodes and to no others, and must measure much less than on another rail or pair, or
-    less than a healthy fabric.
+    The command must connect to the named nodes and to no others. If it also measures another rail or pair, the blamed number
+    must be much lower than the other number. Otherwise, the blamed number must be lower than that of a healthy pair.
     """
     addresses = [node["address"] for node in outputs["nodes"] if node["name"] in culprit["nodes"]]
     text = stage.on_host(culprit["next"])

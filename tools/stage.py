@@ -129,7 +129,7 @@ class Stage:
         return [spec.load(world, record.parent.name) for record in sorted(self.world.glob("hosts/*/spec.json"))]
 
     def launch_index(self, node: str) -> int:
-        """Return which machine of its pool a node is, by the order of launches from 0; planted faults use this number."""
+        """Return a node's index in its pool, in the order of launches from 0; planted faults use this index."""
         (index,) = (host.index for host in self._hosts() if host.hostname == node)
         return index
 
@@ -236,7 +236,7 @@ class Stage:
         return self.command(*self.up_words(**changes), *words)
 
     def measure(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` and accept any number; nothing is deleted, as with every --exclude."""
+        """Update the stack with `changes` and accept any number; with --exclude, the engine deletes nothing."""
         return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
     def pass_by(self, *words: str, near: float = 0, **changes: Any) -> Finished:
@@ -298,8 +298,8 @@ class Stage:
     def login_replaced_beside(self) -> None:
         """Build the second stack up to its measurement, after a failed first boot of its login node.
 
-        The error names the failed step, and the command that replaces only this machine. This method types that command.
-        Before that, an update checks the same machine again but does not wait: its first boot does not run again.
+        The error names the failed step, and the command that replaces only this machine. The next update checks the same
+        machine again, but does not wait, because the machine's first boot does not run again. Then the named command is typed.
         """
         self.faults({"kind": "command_fails", "host": -1, "command": "rm"})
         failed = self.beside("up", *_UNMEASURED)

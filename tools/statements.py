@@ -52,9 +52,9 @@ class Lists:
     """How each statement is tested.
 
     Attributes:
-        run: the test that runs it, or the same program with other arguments.
-        recorded: the test in which its tool runs while the tool's own commands are recorded, not run.
-        not_run: why no test runs it here.
+        run: the test that runs the statement, or the same program with other arguments.
+        recorded: the test that runs the statement's tool, but only records the commands that the tool would run.
+        not_run: why no test runs the statement here.
     """
 
     run: dict[str, str]

@@ -92,7 +92,7 @@ def _said(text: str) -> str:
 
 
 def main(argv: list[str]) -> int:
-    """Import the resources left behind by the stack that `argv` names first; return an exit status."""
+    """Import into a stack's state what a killed update created; `argv` begins with the stack's name. Return an exit status."""
     if not argv:
         sys.stderr.write(f"{__doc__}\n")
         return 2

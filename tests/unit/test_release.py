@@ -1,4 +1,4 @@
-"""What a destroy left is shown, and deleted only on request and when the machines are gone."""
+"""Resources that a destroy left are shown. They are deleted only on request, and only once the machines are gone."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_a_retest_excuses_nothing_if_the_search_found_a_culprit():
     assert found.reasons[-2].startswith("rails in the retest: pass")
 
 
-def test_nobody_is_blamed_in_a_rehearsal_whose_ranks_waited_too_long_for_a_verdict():
+def test_a_rehearsal_without_a_verdict_because_its_ranks_waited_blames_nobody():
     searched = {"needed": True, "complete": True, "culprits": [{"kind": "node", "nodes": ["gpu-1"]}], "summary": "node gpu-1"}
     waited = document(share=0.79)
     waited["steps"] = [step | {"waited": 0.25} for step in waited["steps"]]
@@ -273,7 +273,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON)
-def test_no_search_result_without_the_busbw_of_a_retest_makes_a_short_fabric_pass(again):
+def test_a_short_fabric_stays_short_if_the_search_result_has_no_busbw_of_a_retest(again):
     first = judge(json.dumps(HALF), ASKED)
     found = retest.settled(first, ASKED, {"culprits": [], "again": again})
     assert (found.verdict, found.line) == (first.verdict, first.line)
@@ -287,7 +287,7 @@ def test_a_damaged_retest_neither_crashes_the_judge_nor_passes(value, name):
     assert look(HALF, again).verdict == "short"
 
 
-def test_pairs_that_are_slow_only_while_other_pairs_run_let_a_retest_count():
+def test_a_retest_counts_if_all_slow_pairs_are_slow_only_while_other_pairs_run():
     between = [{"kind": "between", "nodes": ["inst-0", "inst-1"]}]
     assert look(damaged("rails"), document(), culprits=between).verdict == "pass"
     assert look(damaged("rails"), document(), culprits=[*between, {"kind": "link"}]).verdict == "short"

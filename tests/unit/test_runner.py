@@ -184,7 +184,7 @@ def test_if_the_connection_is_lost_the_run_goes_on_and_the_next_call_finds_it(he
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_a_killed_worker_ends_its_run_and_the_wait_and_the_next_call_starts_a_new_run(head):
+def test_if_the_worker_is_killed_the_run_and_the_wait_end_and_then_the_next_call_starts_a_new_run(head):
     body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
     body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 300\n"
     waiting = head.start("run")
@@ -265,7 +265,7 @@ def test_ncclras_of_the_nccl_that_nccl_tests_was_built_against_is_used_even_if_i
     assert "; NCCL says: rank 1 is missing" in json.loads(head.run(request)[1])["steps"][0]["failed"]
 
 
-def test_thousands_of_odd_rows_give_20_problems_and_the_number_of_the_others(head):
+def test_thousands_of_odd_rows_give_20_problems_and_the_number_of_further_problems(head):
     odd = 'i=0; while [ $i -lt 3000 ]; do echo "  1048576 $i what is this, and it goes on for very long"; i=$((i+1)); done\n'
     line = json.loads(head.run(measure_request(head, REAL_RUN + odd))[1])
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]

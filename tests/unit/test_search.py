@@ -61,7 +61,7 @@ def named(fabric: Fabric, **known: float):
 def excused(trial: Trial, chance: random.Random) -> Sample:
     """Return the runner's report on healthy hosts whose ranks waited for processors.
 
-    Rings and a few pairs only reach the limit; other pairs exceed it.
+    The numbers of rings and of a few pairs are exactly at the limit; the numbers of the other pairs are above it.
     """
     if len(trial.nodes) > 2 or chance.random() < 0.1:
         return Sample(trial, 0.02125, "0.0194 GB/s while its ranks waited for processors")
@@ -206,7 +206,7 @@ def test_an_intermittent_fault_missed_at_first_is_found_by_measuring_the_edges_a
 
 
 def test_two_slow_links_that_cut_the_ring_in_two_are_no_group():
-    search = Search(4, 1, None, 20.0, max_rounds=2)  # only the edges
+    search = Search(4, 1, None, 20.0, max_rounds=2)  # these rounds try only the ring's edges
     while trials := search.next_round():
         search.record([Sample(trial, 20.0 if trial.nodes in {(0, 3), (1, 2)} else 40.0, "") for trial in trials])
     finding = search.finding()
@@ -246,7 +246,7 @@ def test_a_number_that_is_nan_infinite_or_negative_counts_as_no_number(value):
 
 
 @pytest.mark.parametrize(("nodes", "bits"), [(8, [1, 2]), (16, [1, 2, 3]), (12, [1, 2, 3])])
-def test_after_its_neighbours_a_node_is_tried_with_partners_at_growing_powers_of_two(nodes, bits):
+def test_after_its_neighbours_a_node_is_tried_with_partners_whose_index_differs_in_bit_1_then_bit_2_and_so_on(nodes, bits):
     search, rounds = Search(nodes, 1), []
     while trials := search.next_round():
         rounds.append({trial.nodes for trial in trials})
@@ -396,11 +396,11 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
 @pytest.mark.parametrize(
     ("culprit", "fine", "others"),
     [
-        # A rail: the same nodes with the same number of rails, without the culprit's rail.
+        # For a bad rail: a trial of the same nodes on the same number of rails, but not on the bad rail.
         (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
-        # A node: the same number of nodes, without the culprit.
+        # For a bad node: a trial of the same number of nodes, but not of the bad node.
         (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
-        # A link: the same number of nodes, at most one of which is an end of the link.
+        # For a bad link: a trial of the same number of nodes, with at most one end of the bad link.
         (("link", (0, 1), ()), [((0, 2), ()), ((2, 3), ())], [((0, 1), ()), ((0, 1, 2), ()), ((2, 3), (0,))]),
     ],
 )
@@ -520,7 +520,10 @@ def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_senten
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """The full ring's only number was lower than the bad node explains, so everything that was slow once seemed to matter."""
+    """The full ring's first number is lower than the bad node explains.
+
+    Unless the ring is measured again, every trial that was slow once looks like an intermittent fault.
+    """
     for seed in (0, 2, 9):
         fabric = Fabric(256, 8, (Fault("node", (14,), (), 0.82),), 0.02, seed=seed, disturbed=0.03)
         finding = run(fabric, Search(256, 8, None, 0.6 * fabric.healthy()))
@@ -537,7 +540,7 @@ def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first)
 
 
 def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
-    """The link is faulty only at times: its single rails run three times while the link is fine, then while it is faulty."""
+    """The link is fine in the first three rounds with single rails of this pair, and faulty in all other rounds."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():
         singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]

@@ -1,4 +1,4 @@
-"""How long a step may be silent: never less than the start of its ranks takes, and longer for longer operations."""
+"""A step may be silent for at least as long as its ranks take to start, and for longer if its operations take longer."""
 
 from __future__ import annotations
 
@@ -47,7 +47,10 @@ def test_a_collective_without_a_prediction_has_the_silence_limit_of_one_that_mov
 
 
 def test_eight_gib_over_tcp_at_a_hundredth_of_the_rails_rate_still_give_a_number():
-    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms: 2 x 26 operations, 150 times slower, take 627 s."""
+    """At 200 GB/s a healthy operation of 8 GiB on 16 ranks takes 81 ms.
+
+    The limit allows 2 x 26 operations that are 150 times slower: 627 s.
+    """
     (step,) = [
         one for one in steps.steps(a_plan(end_bytes=8 << 30, iterations=20, warmup=5), GPU4, 2) if one.name == "all_reduce"
     ]

@@ -203,7 +203,7 @@ def _compare(bench: _Bench) -> None:
 
 
 def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
-    """Return how long (s) a method took until a pass; after another verdict, as on a busy machine, repeat the method."""
+    """Return how long (s) a method took until a pass; without a pass, as on a busy machine, repeat the method."""
     for tries_left in range(_TRIES)[::-1]:
         bench.clean()
         began = time.monotonic()

@@ -35,7 +35,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Case:
-    """A failure to be reproduced: the base's name, the edits in order, the failure, and why it is wrong."""
+    """A failure to be reproduced: the base's name, the edits in order, the kind of failure, and what was wrong."""
 
     base: str
     edits: tuple[Edit, ...]

@@ -26,7 +26,7 @@ class Reach:
         self._beside = {path.stem: path for path in self._tests}
 
     def tests_of(self, file: str) -> list[str]:
-        """Return the test files that reach `file`: first those that do not run the whole program, then the nearest."""
+        """Return the test files that reach `file`, the nearest first; those that run the whole program come last."""
         target, program = self._root / file, self._root / "__main__.py"
         found = []
         for test in self._tests:

@@ -29,7 +29,7 @@ class Course:
     active: float
 
     def run(self, dice: random.Random) -> str:
-        """Return the result of the first looks or, if they give no answer, of these and the looks of a retest."""
+        """Return the result of the first looks; if they give no answer, the result of these and a retest's looks together."""
         first = Measure().looks + 1
         slow = self._slow(dice, first)
         found = looks.weigh(slow, first)

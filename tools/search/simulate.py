@@ -1,7 +1,7 @@
 """A simulated fabric with planted faults and noise: it answers a search's trials, and scores the search's culprits.
 
 A ring takes as long as its slowest channel, and channel c sends its share of the bytes between nodes over rail c. So busbw is
-the number of rails used times the rate of the slowest edge on any of them.
+the number of used rails times the lowest rate that any edge has on any of these rails.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Fabric:
         return fault.active >= 1 or self._dice.random() < fault.active
 
     def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
-        """Return how many edges of whole nodes leave each leaf at once; a trial on some rails counts in proportion."""
+        """Return how many edges leave each leaf at once; an edge of a trial on a share of the rails counts as this share."""
         load: dict[int, float] = {}
         for trial in trials if self.leaf else ():
             weight = (len(trial.rails) or self.rails) / self.rails
