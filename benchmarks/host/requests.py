@@ -171,9 +171,9 @@ def job(  # noqa: PLR0913 - everything that a test job depends on
     reasons: Sequence[str],
     container: Container | None = None,
 ) -> str:
-    """Return the document of a test job on `asked.nodes` nodes that do not exist yet; `keep` is the folder for its result.
+    """Return the document of a test job on `asked.nodes` nodes that do not exist yet.
 
-    With `container` the job builds and runs in that image.
+    `keep` is the folder for the job's result. With `container` the job builds and runs in that image.
 
     The run id does not depend on `measure.run`: the job runs when somebody submits it, and a new `measure.run` only makes the
     next update read the job's newest result.
@@ -315,7 +315,7 @@ def _pairs(where: Place, asked: Asked, scale: int) -> Trials:
 
 
 def rails(shape: Shape) -> list[list[str]]:
-    """Return lists of RDMA devices, each of which a search can try alone: one rail, or all rails near one GPU.
+    """Return lists of RDMA devices; a search can try each list by itself. A list has one rail, or all rails near one GPU.
 
     NCCL accepts a list of HCAs. A network plugin does not; it assigns each GPU the devices near that GPU.
     """

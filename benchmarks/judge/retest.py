@@ -1,10 +1,11 @@
 """Decides what is measured again, and which result counts.
 
 A brief disturbance (another job's last packets, a busy node) does not recur in the same place; an intermittent fault does.
-Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks. A retest counts if every
-check that was short, or unknown because the machine was busy, passes and no other check changes. If there is a search, it must
-also complete, and the only culprits that it may find are those of kind `between`. Only slowness is retested: wrong values, a
-wrong transport and missing rows are judged by the first measurement.
+Many looks at the gate's size tell the two apart (`benchmarks.judge.looks`), and a retest adds looks.
+
+A retest counts under two conditions. First, every check that was short, or unknown because the machine was busy, now passes.
+Second, no other check changes. If there is a search, it must also complete, and the only culprits that it may find are those of
+kind `between`. Only slowness is retested: wrong values, a wrong transport and missing rows are judged by the first measurement.
 """
 
 from __future__ import annotations

@@ -62,8 +62,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     if not rails:
         return _anywhere(sent, least)
     counted = {node: {rail: _number(by.get(rail)) for rail in rails} for node, by in sent.items()}
-    # With many nodes, the line lists only the nodes that sent least or least evenly, and how many nodes were counted. An
-    # absent counter is not zero: the bytes of its node are unknown.
+    # With many nodes, the line lists only some of them: the nodes that sent the fewest bytes, and the nodes with the most
+    # uneven traffic across their rails. The line also has the number of nodes that were counted. An absent counter is not
+    # zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
     # `apart` has every name of the rails. Any other interface, such as the front end's, may have carried the bytes instead of
@@ -119,7 +120,7 @@ def least_bytes(
 ) -> float:
     """Return the least number of bytes that each node must send to other nodes in the runs between the two counter readings.
 
-    These runs are the steps listed in `counted`; None means the deciding run and all steps before it.
+    These runs are the steps listed in `counted`. If `counted` is None, they are the deciding run and all steps before it.
 
     An all-reduce of S bytes over k nodes sends at least 2 (k-1)/k S from each node by any algorithm, or S where switches reduce
     (`in_network`). Timed and checked operations count, both out of place and in place; warm-up operations do not.

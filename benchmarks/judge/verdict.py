@@ -48,7 +48,7 @@ class Judgement:
         latency_us: out-of-place time at that collective's smallest size.
         ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if it is
             unknown, or on one rehearsed node.
-        scale: divisor of line rates that the run stated, 1 on real hardware.
+        scale: the divisor of line rates, as the run stated the divisor; 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
         line: the measurement's line as read; fields that appear in no other attribute are unchecked.
@@ -161,7 +161,7 @@ def _unreadable(found: Measurement, asked: Asked) -> Iterable[str]:
 
 
 def _warnings(said: Any) -> Iterable[str]:
-    """Yield what NCCL on the nodes warned of when the deciding run failed: such warnings name peers and devices."""
+    """Yield the warnings that NCCL logged in a deciding run that failed; such warnings name peers and devices."""
     for one in (said if isinstance(said, list) else [])[:_WARNINGS]:
         if isinstance(one, dict):
             yield f"NCCL on {one.get('node')}: {one.get('said')}"

@@ -121,7 +121,8 @@ class Transport(NamedTuple):
     """What carried the bytes, up to and including the deciding step.
 
     Attributes:
-        tx_bytes: bytes sent, by node and device; of many nodes, only those that sent least or least evenly are listed.
+        tx_bytes: bytes sent, by node and device. With many nodes, only some are listed: the nodes that sent the fewest bytes,
+            and the nodes with the most uneven traffic across their rails.
         hcas: RDMA devices that were counted.
         netdevs: on the head node, the network interface of each device.
         said: sentences of NCCL's log with their counts, by subject.

@@ -162,7 +162,7 @@ class Step(NamedTuple):
         decides: whether the later steps are skipped if this step returns no result.
         silence_s: how long the step may print nothing, outside a rehearsal, before it counts as hung; 0 if only the
             measurement's own time limit counts.
-        pace: what the step reaches on a healthy fabric; None if the progress display is not to use it.
+        pace: what the step reaches on a healthy fabric; None if there is no such estimate for the progress display.
     """
 
     name: str
@@ -356,8 +356,8 @@ class BuildLine(NamedTuple):
         shared: path, in ssh's notation, of the sockets of SSH connections that the runner keeps open; empty if it keeps none.
         binaries: folder of the programs on every node.
         hashes: sha256 of each file in that folder, and of the image if there is one, by name.
-        mpi_home, cuda_home, nccl_home: folders that were found. If there is an image, these folders are inside the image, but
-            with enroot MPI's folder is on the nodes.
+        mpi_home, cuda_home, nccl_home: folders that were found. If there is an image, these folders are inside the image.
+            There is one exception: with enroot, MPI's folder is on the nodes.
         versions: versions of nccl-tests, MPI, CUDA and other components, by the component's name.
     """
 

@@ -22,7 +22,8 @@ _MIB = 1024**2
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
 #: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
 #: nodes. Each share is 6 to 9 % below the lowest single-machine value in `catalogue.published`; comments give published shares.
-#: Nothing is published where an entry is missing: for all collectives of V100 (2), and for some of A100 (3), H100 and H200 (4).
+#: Where an entry is missing, nothing is published: for all collectives of V100 (generation 2), and for some collectives of A100
+#: (generation 3), H100 and H200 (generation 4).
 #: A pair of GPUs that fell back to PCIe reaches 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     # 0.77 to 0.78 at 4 GiB and more, 0.76 at 1 GiB, 0.71 at 256 MiB.
@@ -86,7 +87,7 @@ def rack(name: str) -> Rows:
 def fraction(size_bytes: float, rows: Rows, scale: int = 1) -> float | None:
     """Return the fraction of a ceiling that `rows` require at `size_bytes`; None below the smallest size.
 
-    `scale` is the divisor of line rates that a rehearsal states: sizes count as that many times larger.
+    `scale` is a rehearsal's divisor of line rates. A message counts as `scale` times larger than it is.
     """
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     return next((share for at_least, share in rows if stands_for >= at_least), None)

@@ -67,7 +67,7 @@ def numbers(culprit: dict[str, Any]) -> list[tuple[str, float | None, bool]]:
 
 
 def _holds(nodes: set[str], tried: set[str]) -> bool:
-    """Tell whether a trial contains the blamed node, or both ends where several nodes are blamed together."""
+    """Tell whether a trial contains the blamed node or, if several nodes are blamed together, at least two of these nodes."""
     return bool(nodes & tried) if len(nodes) == 1 else len(nodes & tried) > 1
 
 

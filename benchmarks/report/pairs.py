@@ -108,7 +108,7 @@ def matrix(outputs: dict[str, Any]) -> Figure | None:
 
 
 def _holds(culprit: dict[str, Any], pair: set[str]) -> bool:
-    """Tell whether `pair` contains the culprit: a single node, or both ends where several nodes are blamed together."""
+    """Tell whether `pair` contains the blamed node or, if several nodes are blamed together, consists of two of these nodes."""
     nodes = set(culprit.get("nodes", []))
     if culprit.get("kind") == "rail_plane":
         return False  # such a culprit affects every pair

@@ -25,7 +25,7 @@ def table(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def skipped(judged: Judgement) -> list[str]:
-    """Return a line for each reason why a check of a pass was skipped, because the pass does not cover it."""
+    """Return, for a pass, a line for each reason why a check was skipped; the pass does not cover skipped checks."""
     if judged.verdict != PASS:
         return []
     return [f"  - {one.name}, skipped: {why}" for one in judged.checks if one.state == SKIPPED for why in one.why]

@@ -52,7 +52,7 @@ def contradictions(run: Transcript) -> List[str]:
 
 
 def _release(version: Optional[str]) -> str:
-    """Return `version` without the CUDA version that NCCL appends: 2.28.9+cuda13.0."""
+    """Return `version` without the CUDA version that NCCL appends: 2.28.9 for 2.28.9+cuda13.0."""
     return (version or "").split("+")[0]
 
 

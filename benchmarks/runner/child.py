@@ -43,7 +43,7 @@ class Bounded:
         """Stop the command's process group: first with SIGTERM, so that mpirun stops its ranks on other nodes, then SIGKILL.
 
         A suspended process reacts only to SIGKILL; without SIGKILL, the process would keep the output open for ever. A process
-        that sudo started runs as root, so this process needs sudo to stop it.
+        that sudo started runs as root, so stopping such a process needs sudo.
         """
         for number in (signal.SIGTERM, signal.SIGKILL):
             try:

@@ -1,7 +1,7 @@
 """Tests machines in pairs before they become nodes of a Slurm cluster, with the search that finds causes of slowness.
 
 The controller starts this program over SSH on the first of the machines that were launched together. The program reaches the
-other machines over SSH with the controller's forwarded agent, so no key to another machine stays on the first one.
+other machines over SSH with the controller's forwarded agent, so no key to another machine stays on the first machine.
 """
 
 import json

@@ -237,7 +237,10 @@ def _first_look(nodes: List[Node], request: Measure, say: jobs.Say) -> Tuple[Lis
 
 
 def inventories(nodes: List[Node], arguments: str) -> Tuple[List[Dict[str, Any]], List[Tuple[float, float]]]:
-    """Return every node's inventory and, for each node, when this machine began to ask the nodes and had all answers."""
+    """Return every node's inventory and, for each node, two times on this machine's clock.
+
+    At the first time, this machine began to ask the nodes; at the second time, all nodes had answered.
+    """
     asked = time.time()
     answers = fanout.each(nodes, fanout.PYTHON + " - " + arguments, fanout.source_of(node_facts), _INVENTORY_TIMEOUT_S)
     silent = [f"{node.name} ({answer.why})" for node, answer in zip(nodes, answers) if answer.status != 0]

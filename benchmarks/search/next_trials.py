@@ -7,7 +7,8 @@ from benchmarks.search.shared_links import few_at_once, lone_at_once
 from benchmarks.search.suspects import NODE_TRIALS
 from benchmarks.search.trials import PAIR, Pair, Trial, other_of, pair_of
 
-#: How many slow trials a blamed node gets; in how many trials with other nodes each end of a slow pair must be fine.
+#: How many slow trials are wanted of a blamed node, and how many fine trials (with other nodes) are wanted of each end of a
+#: slow pair.
 _STEADY_TRIALS, _GOOD_TRIALS = 3, 3
 #: Number of trials in sparse rounds for one node, and for a pair that was always slow while many pairs ran.
 _LONE_TRIALS, _LONE_STEADY = 8, 3

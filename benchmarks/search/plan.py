@@ -205,8 +205,8 @@ class Search:
             picked = max(few // max(len(unclear), 1), 1)
             for number, slow in enumerate(unclear[:few]):
                 stride = max(len(slow) // picked, 1)
-                # The repeats of different crowded rounds begin at different places: repeats of pairs of the same leaf would
-                # crowd the leaf's links again.
+                # For each crowded round, the repeats begin at a different place. Otherwise, many of the repeated pairs could
+                # be on one leaf, and would crowd the leaf's links again.
                 first = number * stride // len(unclear)
                 for sample in slow[first::stride][:picked]:
                     asked.take(pair_of(*sample.trial.nodes))

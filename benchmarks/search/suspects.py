@@ -18,7 +18,7 @@ NODE_TRIALS = 16
 #: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. Fourth, a pair is
 #: innocent if its evidence is at most this.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: How many times likelier than disturbances a node's fault must be in the node's trials without the worst partner.
+#: In the trials of a node without its worst partner, a fault of the node must be this many times likelier than disturbances.
 _ODDS_OF_OTHERS = 10
 #: Slow pairs whose shares of healthy differ by at most this may have one cause.
 _AS_BAD = 0.04
@@ -216,7 +216,10 @@ class Suspects(Slowness):
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Leave out pairs that were slightly slow at times if another pair is always far slower, because the causes differ."""
+        """Return `pairs`. If one pair is always slow, leave out the pairs that were slow only at times, and far less.
+
+        The pairs that are left out have another cause than the pair that is always slow.
+        """
         steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])
         return [pair for pair in pairs if pair in steady or self.drop_of(pair) >= deepest / 2]
