@@ -81,7 +81,7 @@ class Measurement:
     Attributes:
         line: the line itself.
         runs: runs by the name of their step.
-        scale: the divisor of line rates, as the run stated the divisor; 1 on real hardware.
+        scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
         differences: how nodes differ; None if the line does not compare the nodes.
     """
 

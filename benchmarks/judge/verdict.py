@@ -48,7 +48,7 @@ class Judgement:
         latency_us: out-of-place time at that collective's smallest size.
         ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if it is
             unknown, or on one rehearsed node.
-        scale: the divisor of line rates, as the run stated the divisor; 1 on real hardware.
+        scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
         line: the measurement's line as read; fields that appear in no other attribute are unchecked.

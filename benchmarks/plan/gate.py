@@ -84,7 +84,7 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
 
 
 def nvls_unknown(shape: Shape, plan: Measure) -> str:
-    """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if one covers it."""
+    """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if such a busbw is published."""
     if nvls_gb_s(shape, plan) is None:
         return (
             f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
