@@ -15,8 +15,9 @@ def fetched(url: str, sha256: str) -> str:
     """Return the text at `url` from the cache; download the file if the cache lacks it or its copy has another sha256.
 
     Raises:
-        ValueError: the file cannot be downloaded, or has another sha256. The error's text is a clause without a capital letter
-            and full stop; it ends with the path at which a person can place the file.
+        ValueError: the file cannot be downloaded, or has another sha256. The error's text is a clause that can be put into a
+            sentence: it has no capital letter at its beginning and no full stop. The text ends with the path at which a person
+            can place the file.
     """
     name = f"{sha256[:16]}-{url.rpartition('/')[2]}"
     path = place(name)

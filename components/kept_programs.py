@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def kept(data: bytes, name: str) -> str:
-    """Write `data` to the file `name` in the user's cache, unless that file has the same content; return the file's path.
+    """Write `data` to the file `name` in the user's cache, unless the file already has this content; return the file's path.
 
     The engine may kill this program at any point, so the file is not temporary: every update uses the file, and no update
     deletes it.

@@ -31,7 +31,7 @@ class Archive:
 
     @classmethod
     def of(cls, tests: NcclTests) -> Archive:
-        """Return the archive that a stack asks for, with the sha256 that is set, known by URL, or computed from its file."""
+        """Return the archive that a stack asks for, with the sha256 that pins it (`NcclTests.digest`)."""
         sha256 = tests.digest
         if tests.is_url:
             return cls(protocol.Source(tests.version, sha256, url=tests.source), {})

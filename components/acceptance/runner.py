@@ -70,7 +70,11 @@ class Runner(pulumi.ComponentResource):
         )
 
     def _start(self, request: str) -> str:
-        """Return the command for `request`; the command echoes a request that cannot run, and a search that is not needed."""
+        """Return the shell command that gets `request` on its standard input.
+
+        The command is `cat`, which returns the request unchanged, if an earlier stage failed or if the request is a search that
+        is not needed. Otherwise the command asks the runner.
+        """
         asked = json.loads(request)
         idle = asked["kind"] == "search" and not asked["trials"] and not asked["again"]
         return "cat" if idle or "failed" in asked else f"python3 -IS {self._program} ask"

@@ -20,7 +20,7 @@ _MISSING = ("NotFound", "NoSuchResource", "NoSuchEntity", "returned no results",
 def ask(what: str, token: str, question: Callable[[], _T]) -> _T:
     """Call `question`, a look-up by the Pulumi function `token`, and return the result.
 
-    If the look-up fails, raise the error of `look_up`.
+    If the look-up fails, raise the pulumi.RunError of `components.report_findings.look_up`.
     """
     return look_up("aws", what, " and ".join(LOOKUPS[token]) or "sign in", question)
 

@@ -13,8 +13,8 @@ from config.aws.model import Aws, Volume
 
 #: Tag of every resource except login nodes and Capacity Blocks; its value is the stack (with `/slurm` on Slurm's machines).
 STACK_TAG = "busbar:stack"
-#: Tag of a login node, which lacks STACK_TAG so that nobody counts the login node as a node; the tag's value is the stack, with
-#: `/1`, `/2` ... on further login nodes.
+#: Tag of a login node; its value is the stack, with `/1`, `/2` ... on further login nodes. A login node has no STACK_TAG, so
+#: that nobody counts the login node as a node.
 LOGIN_TAG = "busbar:login-of"
 
 

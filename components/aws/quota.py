@@ -31,7 +31,7 @@ def limit(name: str) -> float:
 
 
 def used(one: Machines) -> int:
-    """Return a lower bound of how many vCPUs of the quota of `one` the account's machines in this region use."""
+    """Return a lower bound of the vCPUs in use in this region that count towards the quota of `one`."""
     patterns = _PATTERNS.get(family(one.type))
     if patterns is None:
         return 0

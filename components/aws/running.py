@@ -1,10 +1,10 @@
 """Finds the running nodes, as the account reports them, and judges the nodes that an update would terminate.
 
 Nodes are found by the tag with the stack's name. They are also found by their instance profile if only this stack uses the
-profile, else by the tag with the cluster's name; login nodes have that tag, too, and are left out. The tags that a node got at
-launch then tell its pool. The source is the account and not the state, so that machines of an update that failed halfway count,
-too. The provider's list of instances has no tags, so each tag needs a query. Nodes that start, stop or are stopped count as
-running.
+profile, else by the tag with the cluster's name. Login nodes also have the tag with the cluster's name, and are left out. The
+tags that a node got at launch then tell its pool. The source is the account and not the state, so that machines of an update
+that failed halfway count, too. The provider's list of instances has no tags, so each tag needs a query. Nodes that start, stop
+or are stopped count as running.
 """
 
 from __future__ import annotations

@@ -18,7 +18,8 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 async def tagged(tags: Mapping[str, str]) -> list[LeftBehind]:
     """Return the instances that have all of `tags` and are not terminated or terminating."""
     filters = [{"name": f"tag:{tag}", "values": [value]} for tag, value in tags.items()]
-    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the look-up.
+    # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
+    # an output.
     found = await pulumi.runtime.invoke_async(
         "aws:ec2/getInstances:getInstances",
         {"filters": filters, "instanceStateNames": list(ALIVE)},

@@ -43,7 +43,10 @@ class KubectlHost(ABC):
         triggers: Sequence[Any] = (),
         delete: str | None = None,
     ) -> local.Command | remote.Command:
-        """Register a Command on this machine; people see its stderr, and its environment lacks the previous stdout."""
+        """Register a Command on this machine.
+
+        The update shows the Command's stderr. The stdout of the Command's previous run is not put into its environment.
+        """
         return self._command(
             name,
             create=create,

@@ -72,7 +72,7 @@ def _staying(wanted: Oci, facts: Facts, domain: str) -> frozenset[str]:
 
 
 def _ask(what: str, right: str, ask: Callable[[], _T]) -> _T:
-    """Return what `ask` returns; if `ask` fails, raise the error of `look_up`."""
+    """Return what `ask` returns; if `ask` fails, raise the pulumi.RunError of `components.report_findings.look_up`."""
     return look_up("oci", what, right, ask)
 
 
@@ -145,8 +145,9 @@ def _image(compartment: str, image: str) -> Image | None:
 
 
 def _newest(compartment: str, login: Login) -> str | None:
-    """Return the newest platform image of the login node's family that supports the login node's shape; None without one.
+    """Return the OCID of the newest platform image of the login node's family that supports the login node's shape.
 
+    The result is None if there is no such image.
     Images for GPUs, minimal images and images for Arm are left out. The compartment's own images, which the list also has, are
     left out, too: only a platform image is in no compartment.
     """
@@ -210,11 +211,11 @@ def _existing(wanted: Oci) -> Facts:
 
 
 def _strays(wanted: Oci, found: list[Any]) -> list[str]:
-    """Return the display names of this stack's machines in `found`; an update ends the machines whose name no pool has.
+    """Return the display names of this stack's machines in `found`; an update terminates machines whose names no pool has.
 
-    A changed `oci.name` replaces a VCN that the stack created, because `oci.name` is the VCN's DNS label, and so replaces all
-    machines in the VCN. Machines with another `oci.name` may also belong to a stack whose state is elsewhere and that has this
-    stack's name. So machines with another `oci.name` count only if they are in this stack's state.
+    `oci.name` is the DNS label of a VCN that the stack created. So a changed `oci.name` replaces the VCN and all machines in
+    the VCN. Machines with another `oci.name` may also belong to a stack whose state is elsewhere and that has this stack's
+    name. So machines with another `oci.name` count only if they are in this stack's state.
     """
     mine = [one for one in found if (one.freeform_tags or {}).get(OWNER) == wanted.name]
     others = [one for one in found if (one.freeform_tags or {}).get(OWNER) not in {None, wanted.name}]

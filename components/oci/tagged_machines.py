@@ -46,8 +46,8 @@ async def instances_named(compartment: str, label: str) -> list[LeftBehind]:
 
 
 async def _asked(function: str, result: type, compartment: str, label: str) -> Any:
-    # A failed output ends the program with a traceback, even if its error was caught; so this awaits the look-up, not an
-    # output.
+    # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
+    # an output.
     arguments = {"compartmentId": compartment, "displayName": label}
     return await pulumi.runtime.invoke_async(
         f"oci:Core/{function}:{function}", arguments, _utilities.get_invoke_opts_defaults(), result

@@ -21,7 +21,7 @@ from components.remote_scripts.node_look import Failed, Seen, look
 from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 
 _PAUSE_S = 0.5
-#: How long to wait for the other nodes once one has failed, so that the message can report their state, too.
+#: How long to wait for the other nodes once a node has failed, so that the message can report the other nodes' state, too.
 _GRACE_S = 20
 #: At most this many kinds of machine are in the line, to limit its length for any number of nodes.
 _GROUPS = 16

@@ -128,7 +128,10 @@ def _remove(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _users(kubectl: Kubectl, name: str) -> List[str]:
-    """Return the definitions and pods that may use the software `name`; definitions without a configuration may use it."""
+    """Return the definitions and pods that may use the software `name`.
+
+    A definition without a configuration is in the result, because its configuration is not known here.
+    """
     users = []
     answer = kubectl("get", _DEFINITIONS, "--all-namespaces", "--output", "json")
     # A kind that the cluster does not know has no objects.

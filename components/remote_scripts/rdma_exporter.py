@@ -140,7 +140,10 @@ _TAKEN: Set[Tuple[str, str]] = set()
 
 
 def _file(folder: str, name: str, group: str, labels: Labels) -> File:
-    """Return the metric of a file. If a metric cannot have the file's name or the series is taken, a label names the file."""
+    """Return the metric of a file.
+
+    A label names the file if the file's name is not allowed as a metric's name, or if another file has the same series.
+    """
     found = _described(folder, name, group, labels)
     plain, port = _plain(name), os.path.dirname(folder)
     if not re.match(r"[a-zA-Z0-9_]+$", plain) or (port, found.series) in _TAKEN:

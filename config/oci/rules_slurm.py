@@ -123,7 +123,7 @@ def slurm_container(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
 
 @rule("slurm-tenancy", ERROR, "OCI Identity: dynamic groups belong to the tenancy", guard=True)
 def slurm_tenancy(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
-    """A controller's dynamic group without the tenancy that it belongs to."""
+    """A stack that needs a dynamic group for Slurm's controller, but whose tenancy is not known."""
     if wanted.slurm is not None and wanted.tenancy is None and not wanted.preflight:
         yield Breach(
             "oci.tenancy",
