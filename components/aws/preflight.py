@@ -30,8 +30,8 @@ def judge(wanted: Aws) -> None:
     missing reservation.
 
     Raises:
-        pulumi.RunError: with one sentence for each error; Capacity Blocks on offer follow if the stack file requests the list
-            and the account was asked.
+        pulumi.RunError: there are errors. The message has one sentence for each error. If the account was asked, the Capacity
+            Blocks on offer follow for each entry that sets `purchase.showOfferings` and names no block.
     """
     # Rules that need no account come first: asking about an instance type that does not exist is useless.
     findings = check(RULES, wanted, Facts(), wanted.suppress)

@@ -25,7 +25,9 @@ _OWN_SHELL = os.environ.get("BUSBAR_REMOTE_SHELL", "")
 
 
 def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
-    """Run `program` on all nodes and print one JSON line, or exit with one sentence that names the nodes where `program` failed.
+    """Run `program` on all nodes and print one JSON line.
+
+    If `program` fails on some nodes, exit with one sentence that names these nodes.
 
     Args:
         nodes: {name, address} of each node; the first node is this machine, the head node.

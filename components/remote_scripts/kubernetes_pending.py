@@ -34,8 +34,8 @@ def events_seen(kubectl: Kubectl) -> Set[str]:
 def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old: Set[str]) -> Tuple[str, Optional[float]]:
     """Return why a pod does not run, and the number of seconds after which waiting is useless; None if waiting may always help.
 
-    `old` has the events from before the update. The update may have removed the cause of such an event, so the event never makes
-    waiting useless. If the cause remains, the event occurs again, because a node retries within some seconds.
+    `old` has the versions of events from before the update. The update may have removed the cause of such an event, so the
+    event never makes waiting useless. If the cause remains, the event occurs again, because a node retries within some seconds.
     """
     status = pod["status"]
     for one in status.get("conditions", []):

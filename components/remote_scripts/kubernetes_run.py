@@ -1,5 +1,6 @@
-"""Runs a command in the pod of one node, from the machine that runs kubectl; standard input and output are the command's.
+"""Runs a command in the pod of one node, from the machine that runs kubectl.
 
+The command gets this program's standard input, and writes to this program's standard output.
 Before the command runs, the files that a stack copied to this machine are copied into the pod if the pod lacks them. The
 runner's files of a measurement are copied out of the pod. If the pod terminates, the answer is the reason, in the form of a
 refusal by the runner.

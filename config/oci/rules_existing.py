@@ -186,7 +186,10 @@ def _side(one: _Named) -> slurm_rules.Side:
 
 @rule("existing-open", ERROR, "the login node is on the Internet", guard=True)
 def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
-    """A public subnet whose lists allow SSH from the whole Internet, as OCI's default list does, although allowWorld is not set."""
+    """A public subnet that lets in SSH from the whole Internet although allowWorld is not set.
+
+    OCI's default security list lets in SSH from the whole Internet.
+    """
     named = None if wanted.access.allow_world else _named(wanted, facts)
     open_to = [world for world in WORLD if named and named.public.facts.lets(world, out=False, port=_SSH)]
     if named and open_to:
