@@ -92,7 +92,7 @@ def _mpi_spec(wanted: Kubernetes, chosen: dict[str, str]) -> dict[str, Any]:
 
     MPI Operator requires a launcher, too. This launcher only waits, because the runner is in the first worker.
     """
-    # The launcher runs on a node that already has the image. It lacks the stack's labels, because they select the workers.
+    # The launcher runs on a node that already has the image. Its pod lacks the stack's labels, which select the workers.
     launcher = {
         "tolerations": _tolerations(wanted),
         "affinity": {"nodeAffinity": _on_nodes(wanted)},

@@ -2,8 +2,8 @@
 
 The program reads only the outputs of the cluster's stack, in version 1 (docs/outputs.schema.json). If `publicKey` is set, it
 also demands a certificate that this key signed, and takes the machines from the certificate. Then somebody who can write to
-the cluster's state, but cannot sign, cannot pass off a slow cluster or other machines. If `asked` is set, the certificate must
-also be for that request.
+the cluster's state, but cannot sign, cannot make this program accept a slow cluster or other machines. If `asked` is set, the
+certificate must also be for that request.
 """
 
 from __future__ import annotations

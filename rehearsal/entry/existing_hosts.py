@@ -98,7 +98,10 @@ class Site:
 
     @property
     def scale(self) -> int:
-        """The file's divisor of line rates; by default, so large that this machine carries the traffic of one rank per GPU."""
+        """The file's divisor of line rates.
+
+        If the file has none, the divisor is so large that this machine carries the traffic of one rank per GPU.
+        """
         return self.divisor or scale_for(len(self.hosts) * self.shape.gpus)
 
     def private(self, index: int, address: str) -> str:

@@ -150,7 +150,7 @@ def remove_namespace(name: str, seconds: float = 20) -> None:
 
 
 def burst_bytes(rate_bits_per_s: int) -> int:
-    """Return a token bucket's size in bytes for a rate: what 10 ms at this rate carry, within limits.
+    """Return a token bucket's size for a rate: the number of bytes sent in 10 ms at this rate, but within fixed limits.
 
     A packet larger than the bucket never passes, and TCP then hangs without an error. The largest packet has the MTU plus a
     header of 14 bytes.

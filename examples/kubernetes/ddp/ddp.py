@@ -85,7 +85,10 @@ def gradients(model: nn.Module) -> torch.Tensor:
 
 
 def apart(own: torch.Tensor) -> float:
-    """Return the largest difference between the ranks' vectors; 0 if all are equal to the bit. `own` is this rank's vector."""
+    """Return the largest difference between rank 0's vector and another rank's vector; 0 if all vectors are identical.
+
+    `own` is this rank's vector.
+    """
     every = [torch.empty_like(own) for _ in range(torch.distributed.get_world_size())]
     torch.distributed.all_gather(every, own)
     return max(float((one - every[0]).abs().max()) for one in every)
