@@ -14,7 +14,7 @@ from components.after import after
 from components.reach import Machine, to_machine
 
 _LOG = "/var/log/cloud-init-output.log"
-#: Script that checks the result of a machine's first boot; URN stands for the machine's name in the engine.
+#: Script that checks the result of a machine's first boot; URN is replaced by the machine's name in the engine.
 BOOTED = f"""step=$(sed -n 's/.*"failed", "step": "\\([^"]*\\)".*/\\1/p' {MARK} 2>/dev/null)
 if [ -n "$step" ]; then
   {{

@@ -22,8 +22,8 @@ from benchmarks.runner.refusal import Refusal
 _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Number of partners that each machine is tested with, if there are enough machines.
 _PARTNERS = 2
-#: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB stands
-#: for 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` uses the same factor.
+#: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB
+#: represents 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` uses the same factor.
 _ROUNDING = 1.03
 
 
@@ -105,7 +105,7 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
 def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
     """Return the GB/s that a healthy pair reaches at `size_bytes` on rails that are `scale` times slower than real rails.
 
-    None means that every limit is for messages that are larger than what `size_bytes` stands for on such rails.
+    None means that every limit is for messages that are larger than the message that `size_bytes` represents on such rails.
     """
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]

@@ -35,7 +35,7 @@ from config.stack import Stack
 SCRIPT = "nccl-test.sh"
 #: Time limit in seconds of the nccl-tests build in the job: without a container image, and with an image to import first.
 _BUILD_S, _IMAGE_S = 1800, 5400
-#: The line that stands for a search that was not needed.
+#: The line that replaces the result of a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
 
 

@@ -1,1 +1,1 @@
-"""Oracle Cloud Infrastructure: network, login nodes, file systems, and bare-metal GPU nodes in cluster networks or alone."""
+"""Oracle Cloud Infrastructure: network, login nodes, file systems, and bare-metal GPU nodes in cluster networks or without one."""

@@ -1,4 +1,4 @@
-"""Amazon machine images (AMIs): the public parameters that contain their ids, and the host image that stands for each AMI."""
+"""Amazon machine images (AMIs): the public parameters that contain their ids, and the host image that the rehearsal uses for each AMI."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Image:
     Attributes:
         id: `ami-...`.
         name: AWS's name for the image.
-        host: name of the host image that stands for the image in the rehearsal (see host_images.py).
+        host: name of the host image that the rehearsal uses for the image (see host_images.py).
         owner: account or alias that published the image.
         root_gib: size of the image's root snapshot.
         parameters: names of the public Systems Manager parameters that contain the image's id.

@@ -15,7 +15,7 @@ YUM = {"yum": "yum"}
 DNF = YUM | {"dnf": "yum"}
 IFUP = {"ifup": "ifup"}
 SECURITY = {"firewall-cmd": "firewall-cmd"}
-#: Stands for CUDA's compiler. Builds check that the file exists but never execute it, so the file is not executable.
+#: Takes the place of CUDA's compiler. Builds check that the file exists but never execute it, so the file is not executable.
 NVCC = ("There is no CUDA compiler here.\n", 0o644)
 #: Commands of the machine that only Ubuntu's images have.
 IPTABLES = ("iptables", "iptables-save", "iptables-restore")
