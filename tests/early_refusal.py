@@ -12,7 +12,8 @@ import pulumi
 from config.model import fields_by_key, inner
 from config.schema import StackFile
 
-#: Keys that are compared with running machines or an existing file system; these are looked up while resources are registered.
+#: Keys that the program compares with running machines or an existing file system. The program looks up the machines and the
+#: file system while it registers resources, so it cannot refuse these keys earlier.
 _LATE = re.compile(r"aws\.(allowReplace|storage\.\w+\.(existing|efa)) ")
 
 
@@ -32,7 +33,10 @@ def early_refusal(made: Sequence[tuple[str, str, Any]]) -> Iterator[None]:
 
 
 def begins_with_a_path(sentence: str) -> bool:
-    """Tell whether a sentence begins with the path of a key, as users type it, or of an unknown key in an existing group."""
+    """Tell whether a sentence begins with the path of a key, as users type it.
+
+    The key may also be unknown, if its group exists.
+    """
     path = sentence.split(" ", maxsplit=1)[0]
     here: Any = StackFile
     for step in re.sub(r"\[\d+\]", "", path).split("."):

@@ -55,7 +55,7 @@ class FakeCloud(Cloud):
         unlisted: whether new machines are missing from the listing.
         located: locations of machines, by id; the locations of other machines are unknown.
         shut: why no machine of a set can be started at this time, by set.
-        grows: whether a launch beside running machines adds to the network of those machines.
+        grows: whether a launch beside running machines adds the new machines to the network of the running ones.
         places_to_start, full: the zones to launch in, and the zones without capacity. A launch in a zone without
             capacity returns normally, and only the listing shows its failure.
         wanted: the tokens of the launches that were wanted at the last call to terminate machines.
@@ -196,7 +196,7 @@ class FakeSlurm(Slurm):
     def power_up(self, nodes: Sequence[str]) -> None:
         def change() -> None:
             self.asked += nodes
-            for node in nodes:  # a node that is starting already is shown as off again
+            for node in nodes:  # even a node that is already starting is shown as powered down again
                 its = self.nodes[node]
                 self.nodes[node] = NodeState(its.flags | {"POWER_UP", "POWERED_DOWN"}, its.reason)
             if not self.delays:

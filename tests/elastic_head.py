@@ -51,8 +51,8 @@ mkdir -p /run/munge; mount --move /tmp/munge.$1 /run/munge
 exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 """
 
-#: Starts sshd on a machine at first boot. The machine also has its own /etc and /usr/local, but no munge key; a script
-#: `systemctl` starts its daemons.
+#: Starts sshd on a machine at first boot. The machine also has its own /etc and /usr/local, but no munge key. A script
+#: named `systemctl` starts the machine's daemons.
 BOOTED = rf"""
 set -e
 hostname ip-$1; mount --make-rprivate /

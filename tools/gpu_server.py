@@ -35,7 +35,7 @@ from tools.stack_changes import merged
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.launch import launcher, protocol  # noqa: E402 - found beside this folder
+from benchmarks.launch import launcher, protocol  # noqa: E402 - needs ROOT on the path
 
 LOCK = ROOT / "tools" / "requirements" / "server.txt"
 ENGINE_VERSION = "3.259.0"

@@ -236,7 +236,10 @@ class Stage:
         return self.command(*self.up_words(**changes), *words)
 
     def measure(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` and accept any number; with --exclude, the engine deletes nothing."""
+        """Update the stack with `changes` and accept any measured number.
+
+        The update uses --exclude, with which the engine deletes nothing.
+        """
         return self.up("--exclude", "**::acceptance-accept-verdict", **changes)
 
     def pass_by(self, *words: str, near: float = 0, **changes: Any) -> Finished:

@@ -1313,7 +1313,7 @@ def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_
     with pytest.raises(pulumi.RunError, match=rf"quota is {taken + 383}, of which at least {taken} are in use; request"):
         ask(getInstances=running, getServiceQuota={"value": taken + 383.0})
     assert ask(getInstances=running, getServiceQuota={"value": taken + 384.0}).made
-    for one_runs in (False, True):  # the one that may run, i-1, belongs to this stack
+    for one_runs in (False, True):  # without and with one running machine of this stack (i-1)
         room = {"value": taken + (192.0 if one_runs else 384.0)}
         mine = ("i-1",) if one_runs else ()
         assert ask(getInstances=lambda args, mine=mine: running(args, *mine), getServiceQuota=room).made

@@ -1,7 +1,7 @@
 """The stand-ins for Pulumi's Python language host and command plugin behave like the real ones.
 
-The expected messages and answers were recorded from version 1.2.1 of the real command plugin, except where the stand-in refuses
-what it does not do.
+The expected messages and answers were recorded from version 1.2.1 of the real command plugin. The exceptions are the refusals
+of everything that the stand-in does not implement.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ MPI_HOME = "/usr/lib/x86_64-linux-gnu/openmpi"
 SCALE = 4000
 LETTERS = iter("abcdefgh")  # several benches may exist at once
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "transcripts"
-RAIL_BITS_PER_S = 100_000_000  # four of these carry as much as sixteen rails of a rehearsed host
+RAIL_BITS_PER_S = 100_000_000  # four rails of this rate carry as much as sixteen rails of a rehearsed host
 BUILD_TOOLS = shutil.which("gcc") and shutil.which("make") and Path(MPI_HOME, "include", "mpi.h").is_file()
 needs_build_tools = pytest.mark.skipif(not BUILD_TOOLS, reason="needs gcc, make and libopenmpi-dev")
 
@@ -548,7 +548,7 @@ TESTS = {
 }
 
 
-LOOKS = 4  # a test measures at most this often; it measures again if a busy machine has changed the result
+LOOKS = 4  # a test measures at most this many times: again if a busy machine has changed the result
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:
@@ -584,7 +584,7 @@ def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
 ) -> None:
     expected, ranks = TESTS[name], 8
     path = two_hosts.folder / f"{name}.json"
-    flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "4", "-w", "1", "-J", str(path))  # 40 B and 4 MiB less 24 B
+    flags = ("-b", "40", "-e", "4M", "-f", "104857", "-n", "4", "-w", "1", "-J", str(path))  # 40 B, and 24 B less than 4 MiB
     done = two_hosts.perf(program(with_mpi, name), *flags)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"# busbar rehearsal: {name} over TCP rails of this host, line rates scaled by 1/4000\n" in done.stdout

@@ -19,7 +19,7 @@ _SHORT = 0.7
 #: Pairs of 8 nodes, one after the other, as in a sequential all-pairs test.
 ALL_PAIRS_OF_EIGHT = 28
 CAUSES = ("link", "node", "rail")
-#: No threshold of the search was tuned on seeds from this one on.
+#: The thresholds of the search were tuned only on seeds below this number.
 FRESH = 2_000_000
 
 

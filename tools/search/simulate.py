@@ -106,7 +106,10 @@ class Fabric:
         return fault.active >= 1 or self._dice.random() < fault.active
 
     def _uplinks(self, trials: list[Trial]) -> dict[int, float]:
-        """Return how many edges leave each leaf at once; an edge of a trial on a share of the rails counts as this share."""
+        """Return how many edges leave each leaf at once.
+
+        If a trial uses only a share of the rails, each of its edges counts as that share of an edge.
+        """
         load: dict[int, float] = {}
         for trial in trials if self.leaf else ():
             weight = (len(trial.rails) or self.rails) / self.rails
