@@ -13,7 +13,7 @@ from config.model import fields_by_key, inner
 from config.schema import StackFile
 
 #: Keys that the program compares with running machines or an existing file system. The program looks up the machines and the
-#: file system while it registers resources, so it cannot refuse these keys earlier.
+#: file system while it registers resources.
 _LATE = re.compile(r"aws\.(allowReplace|storage\.\w+\.(existing|efa)) ")
 
 

@@ -1,4 +1,6 @@
-"""Print how often an intermittent fabric passes and a healthy one does not; `python -m tools.search.looks_figures`.
+"""Print how often an intermittent fabric passes, and how often a healthy fabric does not pass.
+
+    python -m tools.search.looks_figures
 
 A look is one short measurement at the gate's size. Every run is seeded. There are as many looks as in the default plan and in
 one retest. A fault or a disturbance shows in each look with the same probability, independently of other looks.
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RUNS = 20_000
-#: A retest takes this many times as many looks (`benchmarks.plan.steps.repeated`), and repeats the deciding run once.
+#: A retest multiplies the plan's number of looks by this factor (`benchmarks.plan.steps.repeated`). It also repeats the
+#: deciding run once.
 _MORE = 3
 
 
