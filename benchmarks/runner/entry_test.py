@@ -23,7 +23,7 @@ _GIVEN = "BUSBAR_ENTRY_TEST"
 #: Number of partners that each machine is tested with, if there are enough machines.
 _PARTNERS = 2
 #: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB
-#: represents 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` uses the same factor.
+#: represents 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB. `benchmarks.plan.fractions` has the same factor.
 _ROUNDING = 1.03
 
 
