@@ -1,1 +1,1 @@
-"""Oracle Cloud Infrastructure: network, login nodes, file systems, and bare-metal GPU nodes in cluster networks or without one."""
+"""Oracle Cloud Infrastructure: network, login nodes, file systems, and bare-metal GPU nodes with or without cluster network."""
