@@ -20,7 +20,7 @@ def refused_queue(name: str) -> str:
 
 
 def refused_existing(name: str) -> str:
-    """Return why no Slurm cluster can have a queue of that name; empty if one can."""
+    """Return why no Slurm cluster can have a queue of that name; empty if the name is possible."""
     if not re.match(r"[^\s,=#]+\Z", name):
         return "a partition's name has no space, comma, = or # (slurm.conf(5))"
     return ""

@@ -41,8 +41,9 @@ def wrappers() -> Dict[str, str]:
 
 
 def timers() -> Dict[str, str]:
-    """Return the units of `reconcile` and of new machines' tests; systemd starts each program again seconds after it ends."""
-    # The tests' unit has no time limit, because each test has one; a test that becomes due while others run starts at once.
+    """Return the units of `reconcile` and of new machines' tests; systemd restarts each program a few seconds after its end."""
+    # The tests' unit has no time limit, because each test has a time limit of its own. A test that becomes due while others run
+    # starts at once.
     return {
         **_timer("busbar-slurm", "reconcile", "Start and terminate nodes as Slurm requests", str(RUN_TIMEOUT_S)),
         **_timer("busbar-entry", "entry-tests", "Test new machines before they become nodes", "infinity"),

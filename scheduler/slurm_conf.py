@@ -14,7 +14,8 @@ CONTROLLER_PORTS = (6820, 6829)
 NODE_PORT = 6818
 #: Port of the user directory (LDAP over TLS).
 DIRECTORY_PORT = 636
-#: Ports on which nodes reach an srun on another machine; by default it uses any port, which a firewall rule cannot allow.
+#: Ports on which nodes reach an srun on another machine. By default, srun uses any port, so no firewall rule could allow only
+#: the ports of srun.
 CLIENT_PORTS = (60001, 63000)
 #: slurm.conf states this share of a node's memory. Slurm drains a node that reports less, and reported sizes vary a little.
 _MEMORY_SHARE = 0.95
@@ -24,7 +25,7 @@ SPOOL = "/var/lib/slurm/slurmd"
 LOGS = "/var/log/slurm"
 #: Folder of the programs with which Slurm starts and terminates nodes.
 PROGRAMS = "/usr/local/sbin"
-#: First line of Slurm's configuration files if busbar wrote them; a slurm.conf or topology.conf without it is somebody else's.
+#: First line of Slurm's configuration files if busbar wrote them; a file without this line is somebody else's.
 MARK = "# Written by busbar; `pulumi up` writes it again."
 #: Time limit for powering a node down; Slurm can start the node again only after this time.
 _END_TIMEOUT_S = 120
@@ -84,7 +85,7 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
     return {**found, **(_power_saving(cluster) if cluster.elastic else {})}
 
 
-#: A dynamic node has no address until it registers; the memory of its type is only the vendor's nominal value.
+#: A dynamic node has no address until it registers; the memory of its machine type is only the vendor's nominal value.
 _ELASTIC = ["cloud_reg_addrs", "idle_on_node_suspend", "power_save_min_interval=30", "node_reg_mem_percent=75"]
 
 
@@ -114,8 +115,8 @@ def _power_saving(cluster: Cluster) -> Dict[str, str]:
 def _nodes(cluster: Cluster, queue: Queue, one: NodeSet) -> List[str]:
     hardware = _hardware(one.hardware)
     labels = _labels("static", queue, one) if len(cluster.queues) > 1 or cluster.elastic else ""
-    # Every line has all values, and there are no NodeName=DEFAULT lines: a DEFAULT line that does not set a value keeps that of
-    # the previous DEFAULT line.
+    # Every line has all values, and there are no NodeName=DEFAULT lines: a DEFAULT line that does not set a value keeps the
+    # value of the previous DEFAULT line.
     lines = [
         f"NodeName={node.name} NodeHostname={node.hostname} NodeAddr={node.address} {hardware} State=UNKNOWN{labels}"
         for node in one.static

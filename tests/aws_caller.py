@@ -32,7 +32,7 @@ class _Raw:
 
 
 def client(world: World, service: Service, instance: Record, role: str, **changes: str) -> Any:
-    """Return a client for EC2 with the instance's credentials, of which `changes` replace some."""
+    """Return a client for EC2 with the instance's credentials; `changes` replaces some of these credentials."""
     given = json.loads(sessions.issue(world.path, instance.id, role, time.time())) | changes
     keys = {"aws_access_key_id": "AccessKeyId", "aws_secret_access_key": "SecretAccessKey", "aws_session_token": "Token"}
     own = {name: given[key] for name, key in keys.items()}

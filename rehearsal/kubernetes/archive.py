@@ -1,4 +1,4 @@
-"""Writes container images in OCI layout for containerd: with a few programs, or without any if the runtime mounts them."""
+"""Writes container images in OCI layout for containerd: with a few programs, or with none if the runtime mounts the host's."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> s
 
 
 def _certificates(world: World, control_plane: HostSpec, reached_at: str) -> dict[str, bytes]:
-    """Create the cluster's own authority; return its certificate and the keys and certificates of the cluster, by file name."""
+    """Create the cluster's own authority; return, by file name, its certificate and the cluster's keys and certificates."""
     folder = world.folder("kubernetes")
     names = f"subjectAltName=IP:{control_plane.address},IP:{reached_at},IP:127.0.0.1,IP:10.96.0.1,DNS:kubernetes.default.svc"
     script = f"""

@@ -119,7 +119,7 @@ def _member(group: Record, instance: Record) -> bool:
 
 
 def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> bool:
-    """Return whether a statement's location and its policy's compartment are each either `compartment` or the tenancy."""
+    """Return whether both the statement's location and its policy's compartment are `compartment` or the tenancy."""
     place = found["place"].lower()
     if place == "tenancy":
         named_place = TENANCY

@@ -109,7 +109,7 @@ class Kind(ABC):
         return record.id
 
     def key(self, shown: str) -> str:
-        """Return the record's id for the id in the engine's state."""
+        """Return the id of the record that has the id `shown` in the engine's state."""
         return shown
 
     def names(self, record: Record) -> frozenset[str]:

@@ -18,7 +18,7 @@ class HostFaults:
         factors: by rail index, the factor by which the line rate is multiplied.
         dead: indices of rails without a link.
         unauthenticated: indices of rails that have a link and an address but carry no traffic (802.1X).
-        degraded: by rail index, the rate in Gbit/s that the port reports and to which it is shaped.
+        degraded: by rail index, the rate in Gbit/s that the port reports and to which the rail is shaped.
         slow_links: by launch index of another host, the factor by which the rate between the two hosts is multiplied.
         wrong_values: whether some packets to the host's rails are altered without a checksum error.
         tcp_fallback: whether no verbs library finds the host's RDMA devices, although they exist.

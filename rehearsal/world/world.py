@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The operator's address on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real one).
+#: The operator's address on the rehearsed Internet (TEST-NET-2, RFC 5737: never a real address).
 OPERATOR_ADDRESS = "198.51.100.10"
 
 #: Range of public addresses (TEST-NET-3, RFC 5737).
@@ -23,7 +23,7 @@ _RANKS_OF_A_CORE = 16
 
 
 def scale_for(ranks: int, cores: int | None = None) -> int:
-    """Return the divisor of line rates at which `cores` (by default, all of this machine's) carry the traffic of `ranks`."""
+    """Return the divisor of line rates at which `cores` cores (default: this machine's) carry the traffic of `ranks` ranks."""
     return DEFAULT_SCALE * max(1, math.ceil(ranks / (_RANKS_OF_A_CORE * (cores or os.cpu_count() or 1))))
 
 

@@ -79,7 +79,7 @@ class Listing(NamedTuple):
     Attributes:
         machines: the cluster's dynamic machines.
         failed: why a launch failed, by token.
-        starting: tokens of the launches that the cloud has accepted, but of which it lists no machine yet.
+        starting: tokens of accepted launches for which the cloud lists no machine yet.
     """
 
     machines: Sequence[Machine]

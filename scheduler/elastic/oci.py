@@ -221,7 +221,7 @@ class Oci(Cloud):
         return {token: error} if error else {}
 
     def _failure(self, network: str, *, newest: bool = False) -> Optional[CloudError]:
-        """Return why a work request of a network failed; None if none did. With `newest`, only the newest counts."""
+        """Return why a work request of a network failed, None if none failed; `newest`: check only the newest work request."""
         found = sorted(self._all("/workRequests", resourceId=network), key=lambda one: str(one.get("timeAccepted", "")))
         for request in found[-1:] if newest else found:
             if request["status"] == "FAILED":

@@ -73,7 +73,7 @@ def add(wanted: Wanted, its: Settings) -> User:
 
 
 def delete(name: str, purge_home: bool, its: Settings) -> User:
-    """Delete a user without jobs and processes: entry, memberships, association, and the home folder if `purge_home`."""
+    """Delete a user's entry, memberships, association and, if `purge_home`, home; refuse if the user has jobs or processes."""
     user = existing().get(name)
     if not user:
         here = "; it is a user of this machine only" if name in local.users() else ""

@@ -28,7 +28,7 @@ struct collective {
     bool checked_in_place;
     bool power_of_two;           // runs only if the number of ranks is a power of two
     struct counts (*counts)(size_t count, int ranks);
-    double (*algorithm_bytes)(struct counts counts, int ranks); // divided by the time, they give the algorithm bandwidth
+    double (*algorithm_bytes)(struct counts counts, int ranks); // algorithm bandwidth x time
     double (*bus_factor)(int ranks);                            // bus bandwidth divided by algorithm bandwidth
     bool (*has_input)(int rank, int root);
     int64_t (*wrong)(const struct outcome *result); // number of wrong values

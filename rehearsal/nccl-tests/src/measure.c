@@ -103,8 +103,8 @@ static double *gather_times(struct bench *b, const double *mine)
     return largest;
 }
 
-// The total delay of all iterations that waiting for processors caused. The delay of one iteration is the longest wait of any
-// rank.
+// The delay that waiting for processors caused, summed over all iterations. The delay of one iteration is the longest wait of
+// any rank.
 static double delay(struct bench *b, const double *waits)
 {
     double *largest = gather_times(b, waits), sum = 0;
