@@ -1,4 +1,4 @@
-"""Amazon machine images (AMIs): the public parameters that contain their ids, and the host image that the rehearsal uses for each AMI."""
+"""Amazon machine images (AMIs): the public parameters with their ids, and the host image that a rehearsal uses for each."""
 
 from __future__ import annotations
 
