@@ -94,7 +94,7 @@ def tell(**facts: Any) -> None:
 
 
 class Machine:
-    """One machine; the controller is one, too."""
+    """A machine of the cluster: the controller or a node."""
 
     made = 0
 
@@ -145,7 +145,7 @@ class Machine:
         return self.sh(script, given.encode())
 
     def login(self, user: str, key: Path, command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command as a person does who logs in over SSH."""
+        """Run a command over SSH, as the user `user` would."""
         options = [
             "BatchMode=yes",
             "StrictHostKeyChecking=no",
@@ -198,7 +198,7 @@ class World:
 
     def control(self) -> str:
         """Set up the controller as an update does; return why it failed, or an empty text."""
-        # The package's own slapd runs, as its installation leaves it.
+        # Installing the package of slapd starts the package's own slapd, so this method starts it, too.
         self.head.sh("systemctl restart slapd", check=True)
         return self.install()
 

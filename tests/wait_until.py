@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Many times the time that a loaded machine needs.
+#: A loaded machine needs only a small part of this time.
 _HANGS_AFTER_S = 60
 
 

@@ -25,7 +25,7 @@ PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "sche
 
 
 def begin() -> Callable[[], None]:
-    """Measure every product module imported from here on; return a function that stops this and writes this process's file."""
+    """Measure every product module imported from here on; return a function that ends this and writes the process's results."""
     folders = [str(ROOT / room) for room in PRODUCT]
     # A line that only requires a subclass to define something does not count.
     measured = Slipcover(immediate=True, branch=True, source=folders, exclude_also=["raise NotImplementedError"])

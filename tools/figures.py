@@ -291,7 +291,8 @@ def _planted_on_two(folder: Path) -> None:
 def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: str) -> int:
     """Plant one fault after another on running hosts; return the most rounds that a search needed.
 
-    The hosts are a stack's listed hosts: the ring follows the order of that list, so it crosses a bad link between neighbours.
+    The hosts exist, and the stack lists them. The ring follows the order of the list, so it crosses a bad link between
+    neighbours.
     """
     folder.mkdir()
     stage, settings = standing_hosts(folder, hosts, _FAULTY_SHAPE)
@@ -355,7 +356,7 @@ def _measured(stage: Stage) -> dict[str, Any]:
 
 
 def _typed(stage: Stage, outputs: dict[str, Any], culprit: dict[str, Any]) -> tuple[bool, str]:
-    """Run a culprit's next command on the head node; return whether its output shows the fault, and its numbers.
+    """Run a culprit's next command on the head node; return whether the output shows the fault, and a text with the numbers.
 
     The command must connect to the named nodes and to no others. If it also measures another rail or pair, the blamed number
     must be much lower than the other number. Otherwise, the blamed number must be lower than that of a healthy pair.
@@ -395,7 +396,7 @@ def _named(outputs: dict[str, Any], shape: str = "BM.GPU4.8") -> list[tuple[str,
 
 
 def _series(folder: Path, what: str, first: int, plan: dict[str, Any], *faults: dict[str, Any], is_busy: bool = False) -> None:
-    """Measure hosts with `faults` the requested number of times; with `is_busy`, half of the processors are taken meanwhile.
+    """Plant `faults` and measure the hosts in several runs (RUNS); with `is_busy`, half of the processors are taken meanwhile.
 
     Print how many runs had each verdict, how many blamed a host, and how many measured twice.
     """

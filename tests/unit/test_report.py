@@ -257,7 +257,7 @@ def test_an_unmeasured_pair_has_no_number_and_a_pair_without_a_result_is_red():
 
 
 def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_ones():
-    """The scale is dark at both ends, zero and the ceiling, and light on both sides of the limit."""
+    """The scale is dark at its two ends (zero and the ceiling), and light just below and just above the limit."""
     limit, ceiling = pairs.read(of_eight()).limit_gb_s, pairs.read(of_eight()).ceiling_gb_s
     asked = [0.0, 0.45 * limit, 0.55 * limit, limit + 0.45 * (ceiling - limit), limit + 0.55 * (ceiling - limit), ceiling]
     measured = of_eight()

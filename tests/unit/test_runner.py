@@ -478,7 +478,7 @@ def test_missing_disk_space_or_rights_on_the_head_node_are_reported_in_the_line_
 
 @pytest.mark.parametrize(("left", "refused"), [("", False), ("head -c 4096 $HOME/plan/result.json >$HOME/cut", True)])
 def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_attempt_measures(head, left, refused):
-    """A write to /dev/full finds no space. If there is space again, a truncated result is a problem of the run itself."""
+    """A write to /dev/full fails as on a full disk. If there is space, a truncated result is the fault of the run."""
     room = head.home / "plan" / "result.json.room"
     body = f"{REAL_RUN}{left}\n[ -z '{left}' ] || mv $HOME/cut $HOME/plan/result.json; ln -s /dev/full {room}\n"
     request = json.dumps(measure_request(head, body))

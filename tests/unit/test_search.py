@@ -70,7 +70,7 @@ def excused(trial: Trial, chance: random.Random) -> Sample:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rings_that_are_slow_because_of_busy_processors_are_not_named_as_a_group(seed):
-    """Four of eight healthy hosts on a busy machine were once blamed, because their pairs had not waited."""
+    """Four of eight healthy hosts were once blamed on a busy machine: rings waited for processors, and pairs did not."""
     chance, search = random.Random(seed), Search(8, 4, 0.02125, 0.0194)  # noqa: S311
     while trials := search.next_round():
         search.record([excused(trial, chance) for trial in trials])
@@ -453,7 +453,7 @@ def test_healthy_leaves_cause_no_blame_although_two_nodes_fill_their_uplinks(lea
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
-    """Two pairs of the node, each slow once and equally slow, are not two bad links: a third partner shows that."""
+    """If two pairs of the node are each slow once, and equally slow, a third partner shows that they are not two bad links."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
@@ -520,7 +520,7 @@ def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_senten
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """The full ring's first number is lower than the bad node explains.
+    """A disturbance makes the full ring's first number lower than the bad node alone would make it.
 
     Unless the ring is measured again, every trial that was slow once looks like an intermittent fault.
     """

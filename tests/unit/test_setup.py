@@ -174,6 +174,9 @@ def test_mypy_follows_every_package_of_the_clouds_sdks_that_is_imported():
 
 
 def test_every_test_file_is_in_a_folder_that_says_what_it_needs():
-    """unit: functions; program: on a recording engine; rehearsed: whole stacks; rehearsal: the rehearsal itself."""
+    """The tests in `unit` call functions, and the tests in `program` run the program on a recording engine.
+
+    The tests in `rehearsed` run whole stacks, and the tests in `rehearsal` test the rehearsal itself.
+    """
     assert list((ROOT / "tests").glob("test_*.py")) == []
     assert {path.parent.name for path in (ROOT / "tests").rglob("test_*.py")} == {"unit", "program", "rehearsed", "rehearsal"}

@@ -39,7 +39,7 @@ def test_no_step_of_the_default_plan_may_be_silent_without_end(nodes):
         assert 120 < silence_s(one, GPU4, nodes) < 3600, one.name
 
 
-def test_a_collective_without_a_prediction_has_the_silence_limit_of_one_that_moves_as_many_bytes():
+def test_a_collective_without_a_prediction_has_the_silence_limit_of_a_collective_that_moves_as_many_bytes():
     by_name = {one.name: silence_s(one, GPU4, 2) for one in steps.steps(Measure(), GPU4, 2)}
     assert by_name["hypercube"] == by_name["alltoall"]
     inside = {one.name: silence_s(one, GPU4, 1) for one in steps.steps(Measure(), GPU4, 1)}

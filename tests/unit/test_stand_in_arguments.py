@@ -38,8 +38,8 @@ VERBS = {
     "bin/yum": ("upgrade",),
     "system/enroot": ("bundle",),
 }
-#: Texts of the stand-ins that fit only a host -> their replacements on this machine. mpirun and mount pass an unknown option
-#: on to the real program, which refuses it.
+#: Each key is a text in the stand-ins that works only on a host; the value replaces it on this machine. The stand-ins for
+#: mpirun and mount pass an unknown option on to the real program, which refuses the option.
 PLACES = {
     "/usr/lib/rehearsal/python": str(ROOT),
     ". /usr/lib/rehearsal/record": "",

@@ -112,7 +112,7 @@ def test_a_transcript_is_copied_over_ssh_with_pinned_keys_and_without_prompts(tm
 
 
 def test_the_transcript_of_a_retest_that_did_not_count_is_requested_too(tmp_path, ssh):
-    """The retest's transcript is evidence of a result that was short twice; the first transcript does not name it.
+    """The retest's transcript is evidence of a result that was short twice; the first transcript does not name this file.
 
     Here the sha256 of the retest's transcript is wrong, which is a warning.
     """

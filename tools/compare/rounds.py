@@ -31,14 +31,14 @@ _JUMP = f"ubuntu@{JUMP}"
 _HERE = "/home/ubuntu/compare"
 _OURS = Path(__file__).parent
 _ANSIBLE = ROOT / ".busbar" / "compare" / "bin" / "ansible-playbook"
-#: Removes the files that each of the three leaves on a host; line 1 of authorized_keys is the operator's key.
+#: Removes the files that the three methods leave on a host; line 1 of authorized_keys is the operator's key.
 _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
-#: All-reduce at one size, which represents 4 GiB, as in tutorials, and the looks that tell chance from a fault. The other nine
-#: collectives and the individually timed operations of the default plan would take most of the time, and equally long with all
-#: three methods.
+#: An all-reduce at one size, as in tutorials (the size represents 4 GiB), and the looks that tell chance from a fault. The
+#: default plan also has nine other collectives and individually timed operations: they would take most of the time, and would
+#: take equally long with all three methods.
 _PLAN: dict[str, Any] = {
     "measure": {
         "collectives": ["all_reduce"],

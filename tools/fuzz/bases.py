@@ -29,7 +29,8 @@ _MIB = 1024**2
 FRAME = "frame"
 LINE = "line"
 SEARCH = "search"
-#: Text by name of the document: `STEP.txt`, `STEP.json` and `frame`; or `line`, with `search` if there was a search.
+#: The text of each document by its name. The names are `STEP.txt`, `STEP.json` and `frame`, or `line` alone, or `line` and
+#: `search` if there was a search.
 Documents = dict[str, str]
 
 
