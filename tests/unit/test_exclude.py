@@ -45,7 +45,7 @@ def aws(*resources):
 
 @pytest.fixture
 def left_out(tmp_path):
-    """Return a function that leaves a node out of a stack, and returns the commands that ran and the reason of a refusal."""
+    """Return a function. It leaves a node out of a stack and returns the commands that ran and the reason of a refusal."""
 
     def commands(exported, name, text, listed=()):
         (tmp_path / "stack.yaml").write_text(text)

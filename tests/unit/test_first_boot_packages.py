@@ -1,4 +1,4 @@
-"""Steps of a first boot run with this machine's dpkg and apt on the package state of an image; steps that fail are named."""
+"""A first boot's steps are run with this machine's dpkg and apt on an image's package state; steps that fail are named."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from cloudinit.pyxis import Pyxis, build
 
 pytestmark = pytest.mark.programs
 
-#: Loads a plugin as srun does: prints the plugin's option, or why it is not loaded.
+#: Stand-in for srun: prints the option of the plugin that its configuration names, or the reason why that plugin is not loaded.
 SRUN = """#!/bin/sh
 [ -e "$SLURM_CONF" ] || { echo "srun: fatal: Could not establish a configuration source" >&2; exit 1; }
 [ "$1" != --version ] || { echo "slurm-wlm 22.05.8"; exit; }

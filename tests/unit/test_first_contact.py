@@ -139,7 +139,7 @@ def test_a_silent_node_is_named_with_its_last_output_and_the_other_node_is_repor
 
 
 def test_34_silent_nodes_do_not_keep_another_node_from_being_reached(contact, tmp_path):
-    """At most 32 connections are open at once; with more nodes than that, none is kept open for later calls."""
+    """At most 32 connections are open at once; with more than 32 nodes, no connection is kept open for later calls."""
     silent = [machine(f"s{number}", f"10.0.1.{number}") for number in range(34)]
     found = contact({"10.0.0.1": answering()}, [*silent, machine("a", "10.0.0.1")], timeout_s=3)
     assert found.returncode == 1

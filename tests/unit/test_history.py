@@ -316,7 +316,7 @@ def test_a_fabric_that_loses_a_percent_a_run_is_caught_against_its_first_passes(
 
 @pytest.mark.parametrize("runs_each", [1, 3, 5, 6])
 def test_upgrades_do_not_hide_a_fabric_that_loses_a_percent_a_run(runs_each):
-    """If the kernel changes every few runs, no new history begins; otherwise, the faster runs would always be forgotten."""
+    """Until a new kernel has five passes of its own, the faster passes with earlier kernels help to set the limit."""
     passed: list = []
     for day in range(1, 29):
         busbw, versions = 390 * 0.99**day, {"kernel": str(day // runs_each)}

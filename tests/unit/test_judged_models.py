@@ -154,7 +154,7 @@ def test_one_gpus_rails_13_percent_below_the_other_seven_are_short():
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.01, 0.03])
-def test_siblings_that_differ_no_more_than_healthy_ones_pass(spread):
+def test_siblings_pass_if_they_differ_no_more_than_healthy_siblings(spread):
     line = real(SIXTEEN, 0.95)
     step(line, "node")["groups_gb_s"] = [360.0 * (1 + spread * ((index * 7) % 5 - 2) / 2) for index in range(16)]
     assert state(line, "node", SIXTEEN) == "pass"
@@ -304,7 +304,7 @@ def test_bytes_and_busbw_that_only_switches_explain_do_not_pass_without_collnet_
 
 
 def test_even_with_switches_a_busbw_above_one_transfer_of_each_message_is_unknown():
-    """Each node sends each message once, at 400 GB/s on an H100's rails; the busbw of 64 ranks is 2 x 63 / 64 times that."""
+    """Each node sends each message once, at 400 GB/s on an H100's rails; 64 ranks reach at most 400 x 2 x 63 / 64 of busbw."""
     assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
     assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
     assert state(reduced(EIGHT, 820), "ceiling", EIGHT) == "pass"

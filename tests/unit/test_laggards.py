@@ -1,4 +1,4 @@
-"""Which ranks are named when a run hangs, from each node's report; and which folders of MPI, CUDA and NCCL are used."""
+"""Each node's report on a hung run decides which ranks are named; also, which folders of MPI, CUDA and NCCL are used."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_a_cuda_folder_is_incomplete_although_debians_mpirun_and_mpi_h_exist(mon
         installed.on_node({"CUDA_HOME": ["/usr/lib/cuda"]}, ("CUDA_HOME",))
 
 
-def test_with_mpirun_returns_the_given_folder_or_usr_if_that_folder_has_no_mpirun(tmp_path):
+def test_the_function_with_mpirun_returns_the_given_folder_or_usr_if_that_folder_has_no_mpirun(tmp_path):
     made(tmp_path, "mpi/bin/mpirun")
     assert installed.with_mpirun(f"{tmp_path}/mpi") == f"{tmp_path}/mpi"
     assert installed.with_mpirun(f"{tmp_path}/none") == "/usr"

@@ -72,7 +72,7 @@ def test_no_later_boot_has_a_dependency_cycle_that_systemd_breaks_by_dropping_a_
 
 @pytest.mark.parametrize("name", TABLES)
 def test_a_file_system_that_is_missing_at_a_later_boot_does_not_end_that_boot_in_emergency_mode(generated, name):
-    """local-fs.target has OnFailure=emergency.target: nobody could log in to the machine, which would still cost money."""
+    """local-fs.target has OnFailure=emergency.target: nobody could log in, and the machine would still cost money."""
     needed = generated(*TABLES[name]) / "local-fs.target.requires"
     assert [path.name for path in needed.iterdir()] == ["-.mount"]
 

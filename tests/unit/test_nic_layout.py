@@ -72,7 +72,7 @@ def test_every_efa_device_of_a_type_is_used_in_both_layouts(name):
         assert sum(nic.kind != PLAIN for nic in layout(instance, legacy=legacy)) == instance.efa
 
 
-def test_a_node_of_32_rails_takes_one_address_and_32_in_the_legacy_layout():
+def test_a_node_of_32_rails_takes_one_address_but_32_addresses_in_the_legacy_layout():
     assert addresses(layout(INSTANCES["p5.48xlarge"])) == 1
     assert addresses(layout(INSTANCES["p5.48xlarge"], legacy=True)) == 32
 
