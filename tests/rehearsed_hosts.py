@@ -18,8 +18,8 @@ from rehearsal.oci import host_images as oci_images
 from rehearsal.world.world import World
 from tools.stage import left_of
 
-#: Skips a test if the kernel refuses a user namespace, the first step of a container. The kernel refuses one if this machine's
-#: root is a folder of another machine (chroot).
+#: Skips a test if the kernel refuses to create a user namespace, which is the first step of a container. The kernel refuses if
+#: this machine's root is a folder of another machine (chroot).
 CONTAINED = pytest.mark.skipif(
     subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
     reason="no user namespace can be made here",

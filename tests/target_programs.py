@@ -25,7 +25,7 @@ LINES = {
 
 @dataclass
 class Seen:
-    """The cluster of a run of the program, the run's outputs, and the result of acceptance."""
+    """What a run of the program made: its cluster, the cluster's values, the result of acceptance, and the commands' names."""
 
     cluster: Cluster | None = None
     inventory: Inventory | None = None

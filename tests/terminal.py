@@ -25,7 +25,7 @@ def visible(text: str) -> str:
     The rows are joined to one line, because a person reads on from row to row.
 
     Raises:
-        ValueError: the text moves the cursor, so its last rows are not what is visible.
+        ValueError: the text moves the cursor, so the last rows of the text are not the rows on the screen.
     """
     plain = _LOOKS.sub("", text)
     if (moved := re.search(r"\x1b.{0,8}", plain)) is not None:

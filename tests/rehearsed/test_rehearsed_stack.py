@@ -1,4 +1,4 @@
-"""The dev stack with the real engine, the real program and the hosts of a rehearsal, from failed updates to its destroy.
+"""The dev stack from its failed updates to its destroy, with the real engine, the real program and the hosts of a rehearsal.
 
 The tests build on each other: each continues where the previous one ended.
 """
@@ -317,7 +317,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
     assert "5 individual operations vary by" in " ".join(checks["spread"]["why"])
     # Other tests run on this machine meanwhile, so the busbw of repeated measurements may vary.
     assert {checks[name]["state"] for name in ("spread", "looks")} <= {"pass", "short", "unknown"}
-    # The measurement stays; only the acceptance is repeated, and it must not pass on the old number.
+    # The next update keeps this measurement and repeats only the acceptance, which must fail again.
     again = stage.up(**asked)
     assert again.status != 0
     assert stage.outputs()["measured"]["evidence"] == measured["evidence"]

@@ -1,4 +1,4 @@
-"""A run that contradicts itself is not a measurement: its text and JSON must agree row by row, and each be consistent."""
+"""A run that contradicts itself is not a measurement: its text and JSON must agree row by row, and each must be consistent."""
 
 from __future__ import annotations
 

@@ -738,7 +738,7 @@ def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_i
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
-    # Of the rules listed below, image-import judges without an account, and the other four apply only to stacks with Slurm.
+    # Of the rules listed below, image-import needs no account, and the other four apply only to stacks with Slurm.
     # subnet-room needs the account only for existing subnets.
     assert {one.rule for one in notes} - {"subnet-room"} == set(ASKED) - {
         "image-import",

@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests fit each other, and its log and that of IIJ's article are read."""
+"""The training job of examples/kubernetes: its manifests agree, and its log and the log of IIJ's article are read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_accuracies_epoch_time_and_network_are_read_from_the_articles_log(read_l
 OURS = (Path(__file__).parents[1] / "golden" / "transcripts" / "ddp-2xH100.txt").read_text()
 
 
-def test_accuracies_on_generated_images_are_not_compared_with_the_articles(read_log):
+def test_accuracies_on_generated_images_are_not_compared_with_the_articles_accuracies(read_log):
     found = read_log.read(OURS)
     assert found.generated
     assert found.averaged

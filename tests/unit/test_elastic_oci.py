@@ -50,7 +50,7 @@ session_key = functools.cache(lambda: GENUINE(["genrsa", "2048"], b""))
 
 @pytest.fixture(autouse=True)
 def _one_session_key(request, monkeypatch):
-    """Every identity generates a key, which takes a fifth of a second; all tests except one share a key."""
+    """Every identity generates a key, which takes a fifth of a second; therefore all tests except one use the same key."""
 
     def one(words: Sequence[str], text: bytes, keep: Sequence[int] = ()) -> bytes:
         return session_key() if words[0] == "genrsa" else GENUINE(words, text, keep)

@@ -58,7 +58,10 @@ def test_in_each_set_the_nodes_without_a_machine_share_one_switch(head):
 
 
 def test_slurm_does_not_read_an_unchanged_topology_again(head):
-    """If a node registers in the second when Slurm reads the file, the node counts as rebooted; its machine is terminated."""
+    """If Slurm reads the file in the same second in which a node registers, Slurm takes the node for rebooted.
+
+    The machine of a rebooted node is terminated.
+    """
     head.slurm.start(("7", head.nodes(2)))
     head.run(60)
     assert head.slurm.reconfigured == 0
