@@ -1,4 +1,4 @@
-"""Helps every program that serves the engine to start fast, and to stop on a signal."""
+"""What every program that serves the engine needs in order to start fast and to stop on a signal."""
 
 from __future__ import annotations
 

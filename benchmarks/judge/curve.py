@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 _MIB = 1024**2
-#: Latency no longer dominates at these sizes and above. The first size is for real machines. The second is for a rehearsal,
-#: whose sizes are first multiplied by the rehearsal's scale: rehearsed wires are slower than real ones, but rehearsed latencies
-#: are not longer. Each rehearsed wire is a token bucket, and the bucket's burst carries much of a run below this size.
+#: Runs are judged at these sizes and above. On real machines, latency dominates below the first size. In a rehearsal, each wire
+#: is a token bucket, whose burst carries much of a run below the second size. Before the comparison, a rehearsed size is
+#: multiplied by the rehearsal's scale: rehearsed wires are slower than real wires by this scale, but latencies are no longer.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
 #: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.
@@ -45,7 +45,9 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         if name != asked.plan.collective:
             yield from _floor(run, asked, found.scale)
         judged = len(_beyond_bursts(run, found.scale))
-        good = f"no judged size ({judged} of {len(run.rows)}) is far below its prediction or far slower than a smaller one"
+        good = (
+            f"{judged} of {len(run.rows)} sizes were judged: none is far below its prediction or far slower than a smaller one"
+        )
         yield check(f"curve {name}", _odd(run, asked, found.scale), good=(good,))
 
 

@@ -176,7 +176,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.static",
                 f"is {one.static}{less}; machines are measured in groups of 2 or more, because one machine has "
-                "no fabric (0 rents nothing yet)",
+                "no fabric; set static to 0 to rent nothing yet",
             )
 
 

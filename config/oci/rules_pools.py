@@ -34,7 +34,7 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.nodes",
                 "is 1; a cluster network joins 2 or more, and one node has no fabric to measure: set clusterNetwork to false "
-                "for a single instance (0 rents nothing yet)",
+                "for a single instance, or nodes to 0 to rent nothing yet",
             )
         if pool.nodes > 1 and not pool.cluster_network:
             yield Breach(
@@ -220,7 +220,7 @@ def _is(pool: Pool, system: str, version: str) -> bool:
 
 
 def _asked_of_limits(wanted: Oci, facts: Facts) -> Iterator[tuple[str, Pool, int, str, int | None]]:
-    """Yield an item for each pool that needs more nodes and each limit that these nodes count against.
+    """For each pool that needs more nodes, yield one item for each limit that these nodes count against.
 
     An item has the pool's path, the pool, how many nodes are to be added, the limit's name, and what is left of the limit
     (None: not reported).

@@ -37,7 +37,7 @@ class HostSpec:
 
     Attributes:
         id: at most 8 characters of [a-z0-9]; the host's name everywhere in the world.
-        index: the host's launch index in its pool, from 0, by which faults select the host; -1 for a host outside every pool.
+        index: the host's launch index in its pool, from 0; -1 for a host outside every pool. Faults select hosts by this index.
         hostname: name without a domain; the name service knows the host as hostname.search_domain.
         image: the host's image; the host's record keeps only the image's name.
         user_data: passed to cloud-init unchanged.
@@ -56,7 +56,7 @@ class HostSpec:
         firmware: contents of /sys/class/dmi/id, by file.
         processors: sockets, cores per socket and threads per core that schedulers see; if empty, the numbers of this machine.
         memory_mib: memory that schedulers see.
-        programs: folders of this machine that the host sees, read-only, by path below the root.
+        programs: folders of this machine that are mounted read-only in the host, by path in the host without the first /.
     """
 
     id: str

@@ -54,7 +54,12 @@ class Field:
 
 @dataclass(frozen=True, eq=False)
 class Inputs:
-    """The inputs of a resource type or a nested object: the type's or object's name, and the properties by protocol name."""
+    """The inputs of a resource type or a nested object.
+
+    Attributes:
+        name: name of the type or object.
+        fields: the properties by their names in Pulumi's protocol.
+    """
 
     name: str
     fields: dict[str, Field]
@@ -117,7 +122,7 @@ class Sdk:
             [sys.executable, str(_READER)], input=asked, capture_output=True, text=True, timeout=_READ_S, check=False
         )
         if read.returncode != 0:
-            raise RuntimeError(f"{kept.stem} could not be read: {read.stderr.strip()[-500:]}")
+            raise RuntimeError(f"the SDK's modules for {kept.name} could not be read: {read.stderr.strip()[-500:]}")
         fresh = kept.with_suffix(f".{os.getpid()}")
         fresh.write_text(read.stdout)
         fresh.rename(kept)

@@ -46,7 +46,7 @@ def found() -> list[dict[str, Any]]:
     return operator.documents(RENDERED, "gpu-operator", LABELS, "this-machine")
 
 
-def test_namespace_and_definitions_come_first_custom_objects_last_and_helms_hooks_are_left_out():
+def test_namespace_and_definitions_come_first_and_custom_objects_come_last_and_helms_hooks_are_left_out():
     assert [one["kind"] for one in found()] == ["Namespace", "CustomResourceDefinition", "Deployment", "ClusterPolicy"]
     assert vendors.summary(found()) == "4 objects: 1 Namespace, 1 CustomResourceDefinition, 1 Deployment, 1 ClusterPolicy"
 

@@ -36,7 +36,7 @@ _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
-#: An all-reduce at one size, as in tutorials (the size represents 4 GiB), and the looks that tell chance from a fault. The
+#: An all-reduce at one size, as in tutorials (the size represents 4 GiB), and repeats of it that tell chance from a fault. The
 #: default plan also has nine other collectives and individually timed operations: they would take most of the time, and would
 #: take equally long with all three methods.
 _PLAN: dict[str, Any] = {
@@ -95,7 +95,7 @@ class _Bench:
 
     def clean(self) -> None:
         """Remove from every host the files of a run, and destroy the stack."""
-        _good("the end of the stack", self.stage.destroy())
+        _good("pulumi destroy", self.stage.destroy())
         for address in self.addresses:
             _good("cleaning", self.ssh(address, _CLEAN))
         _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
@@ -129,7 +129,7 @@ class _Bench:
     def loop(self) -> Finished:
         """Run the tutorial's method, on the jump host."""
         words = ["bash", "loop.sh", "hosts", "nccl-tests.tar", self.make, _HERE, "commands.sh", str(self.limit)]
-        _good("a folder on the jump host", self.ssh(_JUMP, "mkdir -p work"))
+        _good("mkdir on the jump host", self.ssh(_JUMP, "mkdir -p work"))
         given = [_OURS / "loop.sh", ROOT / ".busbar/build/nccl-tests.tar", self.folder / "commands.sh", self.folder / "hosts"]
         _good(
             "files for the jump host",
@@ -139,7 +139,7 @@ class _Bench:
 
 
 def _commands(request: protocol.Measure, binaries: str) -> str:
-    """Return a script with the product's own commands, in the folder of the other methods; it prints the deciding busbw."""
+    """Return a script that runs the product's commands in the folder of the other methods, and prints the deciding busbw."""
     lines = [
         "#!/bin/bash",
         "set -e",
@@ -156,7 +156,7 @@ def _commands(request: protocol.Measure, binaries: str) -> str:
             .replace(request.logs, f"{_HERE}/results")
             for word in launcher.command(request.launch, request.nodes, [step.ranks])
         ]
-        # Otherwise, mpirun would read the rest of the script.
+        # Without </dev/null, mpirun would read the rest of the script.
         lines.append(f"{shlex.join(words)} </dev/null >{_HERE}/results/{step.name}.txt")
         if step.decides:
             ranks = len(request.nodes) * step.ranks.per_node
@@ -175,7 +175,10 @@ def _good(what: str, finished: Finished) -> Finished:
 
 
 def main() -> None:
-    """Print all times, and ratios of medians: for the whole method, and for the time outside the runs that all three share."""
+    """Print all times and the ratios of their medians, for whole methods and for methods without their runs of nccl-tests.
+
+    The runs of nccl-tests are the same in all three methods.
+    """
     with tempfile.TemporaryDirectory(prefix="busbar-compare-") as folder, half_busy.half_taken(wanted=half_busy.asked()):
         bench = _Bench(Path(folder))
         try:
@@ -195,8 +198,8 @@ def _compare(bench: _Bench) -> None:
             around[name].append(times[name][-1] - bench.runs_s(name))
     _say("runs of nccl-tests in each", str(bench.steps))
     for name, taken in around.items():
-        _say(f"{name}: around these runs, median of {len(_ROUNDS)}", f"{statistics.median(taken):.1f} s")
-    for what, all_s in (("to the verdict", times), ("around the runs", around)):
+        _say(f"{name}: time outside these runs, median of {len(_ROUNDS)}", f"{statistics.median(taken):.1f} s")
+    for what, all_s in (("to the verdict", times), ("outside the runs", around)):
         middle = {name: statistics.median(taken) for name, taken in all_s.items()}
         for name in ("playbook", "loop"):
             _say(f"{name} / busbar {what}, medians of {len(_ROUNDS)}", f"{middle[name] / middle['busbar']:.2f}")
@@ -214,7 +217,7 @@ def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
         _say(f"{name}: no pass, not counted, repeated", f"{taken_s:.1f} s")
         print(found.text[-800:], file=sys.stderr)  # noqa: T201 - why it was not a pass
     _good(name, found)
-    _say(f"{name}: {_HOSTS} hosts from SSH to a verdict", f"{taken_s:.1f} s")
+    _say(f"{name}: {_HOSTS} hosts, from the first SSH to a verdict", f"{taken_s:.1f} s")
     return taken_s
 
 
