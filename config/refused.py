@@ -50,7 +50,7 @@ def _nothing(model: type[Model]) -> Model:
 
 
 def _field(model: type[Model], place: Place) -> tuple[Place, FieldInfo] | None:
-    """Return the innermost field on the path `place`, with the path of that field; None if `place` is the group itself."""
+    """Return the innermost field on the path `place`, with the path of that field; None if `place` names no field."""
     here: type[Model] | None = model
     found = None
     for length, step in enumerate(place, start=1):

@@ -37,7 +37,10 @@ _DIP = 0.5
 
 
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield one check for the floor of each collective except the gate's, and one check for every collective's curve."""
+    """Yield a check for every collective's curve, and a check for the floor of each collective that has one.
+
+    The gate's collective has no floor, and neither has a collective without a known bound or with small messages.
+    """
     for name in asked.plan.collectives:
         run = found.runs.get(name)
         if run is None or not run.rows or run.failed:
@@ -76,7 +79,7 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 
 def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
-    """Tell whether a run has no bound, because it is on one node of a rehearsal, which does not imitate NVLink."""
+    """Tell whether a run has no usable bound, because it is on one node of a rehearsal, which does not imitate NVLink."""
     return asked.nodes == 1 and scale != 1
 
 

@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Sequence
 
 from benchmarks.runner.refusal import Refusal
 
-#: The file that a folder must contain. On the node, MPI's folder must contain mpirun, because mpirun starts on the node. In a
-#: container, MPI's folder must contain a header.
+#: The file that a folder must contain. MPI's folder on the node must contain mpirun, which starts the ranks there. MPI's folder
+#: in a container must contain a header, with which nccl-tests is compiled.
 _PROOFS = {"MPI_HOME": "bin/mpirun", "CUDA_HOME": "bin/nvcc", "NCCL_HOME": "include/nccl.h"}
 _PROOFS_INSIDE = dict(_PROOFS, MPI_HOME="include/mpi.h")
 _MARK = "busbar home"
@@ -76,7 +76,7 @@ def newest(paths: Sequence[str]) -> str:
 
 
 def with_mpirun(home: str) -> str:
-    """Return the folder whose bin contains mpirun: `home` or /usr. On other nodes, MPI's daemon must be in the same folder."""
+    """Return `home` if its bin contains mpirun, otherwise /usr. On other nodes, MPI's daemon must be in the same folder."""
     return home if os.path.exists(os.path.join(home, "bin", "mpirun")) else "/usr"
 
 

@@ -1,6 +1,7 @@
-"""The inputs and outputs of resource types according to a vendor's Pulumi SDK, read once per checkout.
+"""The inputs and outputs of resource types according to a vendor's Pulumi SDK.
 
-Importing an SDK takes seconds at each start of a plugin, so the results of sdk_reader.py are kept in a file.
+Importing an SDK takes seconds at each start of a plugin, so the results of sdk_reader.py are kept in a file until the SDK's
+version, the modules or the reader change.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Field:
     """One input property. `type` is str, int, float, bool, None (anything), a ListOf, a MapOf, or an Inputs.
 
     `updatable`: whether the property's documentation in the SDK begins with "(Updatable)", which in OCI's SDK means that a
-    change replaces nothing.
+    change usually replaces nothing (`rehearsal.oci.diff` has the exceptions).
     """
 
     name: str
