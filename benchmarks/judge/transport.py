@@ -67,8 +67,8 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     # zero: the bytes of its node are unknown.
     unread = [node for node, by in counted.items() if None in by.values()]
     read_nodes = max(_number(moved.get("counted_nodes")) or 0, len(counted)) - len(unread)
-    # `apart` has every name of the rails. Any other interface, such as the front end's, may have carried the bytes instead of
-    # the rails.
+    # `apart` has both names of each rail: its RDMA device and its interface. Any other interface, such as the front end's, may
+    # have carried the bytes instead of the rails.
     netdevs = _mapping(moved.get("netdevs"))
     apart = {*rails, *(str(netdevs[rail]) for rail in rails if rail in netdevs)}
     what = "rails" if shape.rdma else "fabric interfaces"
@@ -87,7 +87,9 @@ def judge(line: dict[str, Any], asked: Asked, *, rehearsed: bool) -> Check:
     missing = told.missing or direct.missing
     if missing and not reasons:
         return Check("transport", SKIPPED, (missing, _proof(what, counted, least, moved)))
-    by_switches = ("NCCL connected to switches that reduce (CollNet), which lowers that minimum",) if switches else ()
+    by_switches = (
+        ("NCCL connected to switches that reduce (CollNet), so fewer bytes had to leave each node",) if switches else ()
+    )
     return check("transport", reasons, good=(_proof(what, counted, least, moved), *by_switches, *told.proof, *direct.proof))
 
 
@@ -148,7 +150,7 @@ def _least_share(name: str, nodes: int, *, in_network: bool) -> float:
         return 1.0 if name == "all_reduce" else 1 / nodes
     if name == "all_reduce":
         return 2 * (nodes - 1) / nodes
-    # In the other collectives, the least busy node may send nothing at all.
+    # In broadcast and the other collectives that are not named here, the least busy node may send nothing at all.
     return (nodes - 1) / nodes if name in {"all_gather", "reduce_scatter", "alltoall", "hypercube"} else 0.0
 
 
@@ -187,7 +189,7 @@ def _anywhere(sent: dict[str, dict[str, Any]], least: float) -> Check:
         for name, value in by.items():
             totals[name] = totals.get(name, 0) + (_number(value) or 0)
     if not totals or max(totals.values()) < _ENOUGH * least:
-        return Check("transport", SKIPPED, ("no interface counted on all nodes together the bytes that one node had to send",))
+        return Check("transport", SKIPPED, ("no interface's counters, summed over all nodes, reach what one node had to send",))
     busiest = max(totals, key=lambda name: totals[name])
     return Check("transport", PASS, (f"no fabric is configured for this shape; {busiest} carried {_gb(totals[busiest])}",))
 

@@ -182,14 +182,14 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("left-out", ERROR, "machines have the indexes from 0 to static - 1")
 def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A `leaveOut` with an index that no machine has, or with the indexes of all machines; with static 0 nothing is judged."""
+    """A `leaveOut` with an index that no machine has, or with the indexes of all machines, unless static is 0."""
     for path, _, one in wanted.located:
         nobody = sorted({number for number in one.leave_out if number >= one.static})
         if one.static and nobody:
             yield Breach(
                 f"{path}.leaveOut",
-                f"names {', '.join(map(str, nobody))}, but the machines have the indexes 0 to {one.static - 1}; remove "
-                "every other index",
+                f"names {', '.join(map(str, nobody))}, but the machines have only the indexes 0 to {one.static - 1}; "
+                "remove the others",
             )
         elif one.static and not one.numbers:
             yield Breach(

@@ -718,7 +718,11 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (nodes(static=3, leaveOut=[0, 2]), FACTS, f"{P5}.static is 3, of which leaveOut names 2; machines are measured in"),
     ],
     "left-out": [
-        (nodes(static=3, leaveOut=[1, 4, 3]), FACTS, f"{P5}.leaveOut names 3, 4, but the machines have the indexes 0 to 2"),
+        (
+            nodes(static=3, leaveOut=[1, 4, 3]),
+            FACTS,
+            f"{P5}.leaveOut names 3, 4, but the machines have only the indexes 0 to 2; remove the others",
+        ),
         (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, so nothing would be measured"),
     ],
     "key-type": [({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; create")],

@@ -46,7 +46,7 @@ def test_every_reviewed_screen_is_compared_and_none_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("status-")} == set(TEXTS)
 
 
-def test_the_headline_of_a_short_run_has_the_verdict_the_busbw_the_gate_and_the_culprit_with_the_culprits_busbw():
+def test_the_headline_of_verdict_short_has_the_busbw_the_gate_and_the_culprit_with_its_own_busbw():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     text = ending.headline(judged, SEARCHED)
     assert text.startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 64 MiB, 50.0% of the wire; gate 0.0425 ")
