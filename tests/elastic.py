@@ -228,10 +228,14 @@ class FakeSlurm(Slurm):
     def start(self, *jobs: tuple[str, Sequence[str]]) -> None:
         """Do what Slurm does when jobs need nodes that are not running."""
         for _, nodes in jobs:
-            for node in nodes:
-                self.nodes[node] = NodeState(frozenset(("ALLOCATED", "CLOUD", "POWERING_UP")), "")
+            self.allocate(nodes)
         if jobs:
             spool.write(str(self.folder), spool.RESUME, [spool.Group(job, tuple(nodes)) for job, nodes in jobs])
+
+    def allocate(self, nodes: Sequence[str]) -> None:
+        """Change the states of nodes as Slurm does before it calls `busbar-resume`."""
+        for node in nodes:
+            self.nodes[node] = NodeState(frozenset(("ALLOCATED", "CLOUD", "POWERING_UP")), "")
 
     def idle(self, *nodes: str) -> None:
         """Do what Slurm does with nodes that were idle for long enough."""

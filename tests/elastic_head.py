@@ -282,7 +282,8 @@ def capacity_for_some_time(head: Head) -> None:
 
 def a_death_in_a_job(head: Head) -> None:
     number, _ = job(head, 2, "srun sleep 60", "--requeue").split()
-    head.until(lambda: "RUNNING" in run("squeue", "-h", "-j", number, "-o", "%T"), "a job of 2 nodes runs", 90)
+    # If the machine dies before srun has started the tasks, the job has failed and is not requeued.
+    head.until(lambda: f"{number}.0" in run("squeue", "-h", "-s", "-j", number, "-o", "%i"), "a job's tasks run on 2 nodes", 90)
     first = run("scontrol", "show", "hostnames", run("squeue", "-h", "-j", number, "-o", "%N").strip()).split()[0]
     state = State.load(f"{settings.FOLDER}/state.json")
     head.cloud.die(state.batch_of(first).machines[first], "Server.SpotInstanceTermination")

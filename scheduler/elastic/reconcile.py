@@ -25,13 +25,15 @@ def once(work: Work) -> None:
         launch(work)
     watch.look(work)
     _join(work)
-    watch.terminate(work)
+    work.state.save()
     try:
+        # Slurm requeues the jobs of nodes that become DOWN. If a machine is terminated before its node is DOWN, Slurm does not
+        # requeue its job: the job's next srun cannot start its tasks, and the job has failed (22.05, tested).
         watch.agree(work)
         places.follow(work)
     except SlurmError as error:
         work.say(f"Slurm does not answer, so its nodes keep their states: {error}")
-    work.state.save()
+    watch.terminate(work)
 
 
 def take(work: Work) -> None:

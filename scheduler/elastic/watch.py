@@ -141,7 +141,7 @@ def agree(work: Work) -> None:
     """Make the states of Slurm's nodes agree with the state of `reconcile`.
 
     Slurm gets the states of failed nodes. Nodes that Slurm gave up are powered down, always-on nodes are started, and static
-    nodes are repaired. Nodes that Slurm has powered down leave their launch, and the next run terminates their machines.
+    nodes are repaired. Nodes that Slurm has powered down leave their launch, and `terminate` terminates their machines.
 
     Raises:
         SlurmError: Slurm does not answer.

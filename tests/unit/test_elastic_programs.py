@@ -16,7 +16,7 @@ import pytest
 from elastic import FakeCloud, FakeSlurm, Steps
 from wait_until import wait_until
 
-from scheduler import programs, slurm_conf
+from scheduler import hostlist, programs, slurm_conf
 from scheduler.elastic import __main__ as program
 from scheduler.elastic import entry, join, settings, spool, sweep
 from scheduler.elastic.cloud import Launch
@@ -50,6 +50,8 @@ class Installed:
         self.slurm = slurm
 
     def run(self, *words: str) -> int:
+        if words[0] == "resume":
+            self.slurm.allocate(hostlist.names(words[1]))
         return program.main(list(words))
 
 

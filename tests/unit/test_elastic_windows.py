@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from elastic import Controller
 
 from scheduler.elastic.cloud import BusyError
+from scheduler.elastic.slurm import SlurmError
 from scheduler.elastic.work import PAUSE_S
 
 pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
@@ -59,6 +61,28 @@ def test_shortly_before_a_capacity_block_ends_its_machines_are_terminated_and_it
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), ends)
     closed(head, "Capacity Block cr-1 is expired")
     assert set(head.slurm.reasons().values()) == {"Capacity Block cr-1 is expired"}
+
+
+def test_nodes_are_down_before_their_machines_are_terminated_so_slurm_requeues_their_jobs(head, monkeypatch):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    terminate, down = head.cloud.terminate, list[set[str]]()
+
+    def seen(ids, wanted=()):
+        down.append({node for node, its in head.slurm.nodes.items() if "DOWN" in its.flags})
+        terminate(ids, wanted)
+
+    monkeypatch.setattr(head.cloud, "terminate", seen)
+    closed(head, "Capacity Block cr-1 is expired")
+    assert down == [set(head.nodes(8))]
+
+
+def test_machines_are_terminated_although_slurm_does_not_answer(head, monkeypatch):
+    head.slurm.start(("7", head.nodes(2)))
+    head.run()
+    monkeypatch.setattr(head.slurm, "states", mock.Mock(side_effect=SlurmError("Unable to contact slurm controller")))
+    closed(head, "Capacity Block cr-1 is expired")
+    assert head.cloud.running == []
 
 
 def test_a_node_that_failed_for_another_reason_stays_down_until_the_capacity_block_begins(head):
