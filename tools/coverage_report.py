@@ -25,7 +25,14 @@ PRODUCT = ("benchmarks", "catalogue", "cloudinit", "components", "config", "sche
 
 
 def begin() -> Callable[[], None]:
-    """Measure every product module imported from here on; return a function that ends this and writes the process's results."""
+    """Measure every product module imported from here on; return a function that ends this and writes the process's results.
+
+    Raises:
+        RuntimeError: product modules are imported already, so that their lines would be missing in the results.
+    """
+    early = sorted(name for name in sys.modules if name.partition(".")[0] in PRODUCT)
+    if early:
+        raise RuntimeError(f"imported before the measurement of coverage, and therefore not measured: {', '.join(early)}")
     folders = [str(ROOT / room) for room in PRODUCT]
     # A line that only requires a subclass to define something does not count.
     measured = Slipcover(immediate=True, branch=True, source=folders, exclude_also=["raise NotImplementedError"])

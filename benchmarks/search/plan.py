@@ -62,6 +62,7 @@ class Search:
         self._off_ring = off_ring
         self._max_rounds = 4 * bits + 12 + (nodes if off_ring else 0) if max_rounds is None else max_rounds
         self._rounds = []  # type: List[List[Sample]]
+        self._reading = None  # type: Optional[Reading]
         self._asked = []  # type: List[Trial]
         self._done = False
         self._repeats = 0
@@ -86,6 +87,7 @@ class Search:
             if sample.trial not in asked:
                 raise ValueError(f"{sample.trial} was not requested in this round")
         self._rounds.append([checked(sample) for sample in samples])
+        self._reading = None
         self._asked = []
 
     def finding(self) -> Finding:
@@ -105,7 +107,10 @@ class Search:
         )
 
     def _read(self) -> "Reading":
-        return Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
+        """Return the reading of all rounds so far; several stages of a search may ask for it between two rounds."""
+        if self._reading is None:
+            self._reading = Reading(self._nodes, self._rails, self._rounds, self._pair_limit, self._whole)
+        return self._reading
 
     def _plan(self) -> Iterator[List[Trial]]:
         yield from chain(self._edges(), self._partners(), self._sparse(), self._confirm(), self._apart(), self._narrow())

@@ -34,6 +34,7 @@ class Slowness:
         for samples in rounds:
             self._sort(samples)
         self.healthy, self.drop = baseline([n for each in self.pairs.values() for n in numbers_of(each)])
+        self._least_gb_s = (self.healthy or 0.0) * (1 - self.drop)
         self.sparse: Dict[Pair, List[Sample]] = {}  # samples from sparse rounds
         self.is_crowded = False
         self.unclear: List[List[Sample]] = []  # slow samples of crowded rounds; their pairs need trials in sparse rounds
@@ -108,9 +109,10 @@ class Slowness:
 
     def is_slow(self, sample: Sample) -> bool:
         """Tell whether a sample has no number, or is below the healthy range and names no cause outside the fabric."""
-        if is_excused(sample):
-            return False
-        return sample.busbw_gb_s is None or sample.busbw_gb_s < (self.healthy or 0.0) * (1 - self.drop)
+        number = sample.busbw_gb_s
+        if number is None:
+            return True
+        return number < self._least_gb_s and not is_excused(sample)
 
     def ratio(self, samples: Iterable[Sample]) -> float:
         """Return the median of `samples` as a share of healthy; 0.0 if none has a number."""

@@ -21,6 +21,11 @@ pytestmark = pytest.mark.usefixtures("no_waiting_for_the_disk")
 LIMIT_S = 600
 
 
+@pytest.fixture(autouse=True)
+def frequent_looks_for_pending_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(entry, "_POLL_S", 0.01)
+
+
 @pytest.fixture
 def head(tmp_path: Path) -> Controller:
     return Controller(tmp_path, entry_s=LIMIT_S)

@@ -47,6 +47,7 @@ class Installed:
         patch.setattr(join, "over_ssh", lambda given: lambda *_: "" if given["user"] == "ubuntu" else "?")
         patch.setattr(join, "reaches", lambda given: lambda *_: "" if given["user"] == "ubuntu" else "?")
         patch.setattr("scheduler.node_setup.know", lambda *_: None)
+        patch.setattr(entry, "_POLL_S", 0.01)
         self.slurm = slurm
 
     def run(self, *words: str) -> int:

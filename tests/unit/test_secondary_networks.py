@@ -111,7 +111,7 @@ def served(tmp_path, monkeypatch) -> Iterator[tuple[str, dict[str, bytes], list[
             pass
 
     server = http.server.HTTPServer(("127.0.0.1", 0), Server)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", files, asked
     server.shutdown()
     server.server_close()
