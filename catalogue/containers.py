@@ -110,8 +110,8 @@ def read(text: str) -> Reference:
     if text.startswith(("dockerd://", "podman://")):
         scheme = text.partition("//")[0] + "//"
         raise ValueError(
-            f"is {text!r}; {scheme} reads images of a daemon on the machine itself, and nodes have none: name the registry as "
-            f"in {_EXAMPLE}"
+            f"is {text!r}; {scheme} reads images from a daemon on the machine itself, and nodes have no such daemon: name the "
+            f"registry as in {_EXAMPLE}"
         )
     if text.startswith("/"):
         return _file(text)
@@ -134,12 +134,12 @@ def _in_registry(text: str) -> Reference:
         host, _, name = registry.partition("/")
         hint = f"docker://{host}#{name}" if "." in host and name else _EXAMPLE
         raise ValueError(
-            f"is {text!r}; between registry and image there must be a #, as in {hint}: without it enroot before 4 looks on "
-            "Docker Hub"
+            f"is {text!r}; between registry and image there must be a #, as in {hint}: without the #, enroot before version 4 "
+            "looks on Docker Hub"
         )
     if ":" in registry.rpartition("@")[0]:
         raise ValueError(
-            "contains a password, which would be kept in the state; write USER@REGISTRY#..., and the password into "
+            "contains a password, which would be kept in the state; write USER@REGISTRY#... here, and put the password into "
             "~/.config/enroot/.credentials on the nodes"
         )
     named, at, digest = rest.partition("@")
@@ -151,8 +151,8 @@ def _in_registry(text: str) -> Reference:
         )
     if not digest and tag in {"", "latest"}:
         raise ValueError(
-            f"is {text!r}, whose tag is latest, which may be another image tomorrow; name another tag or a digest, because a "
-            "measurement must record what it measured"
+            f"is {text!r}, whose tag is latest, and latest may be another image tomorrow; name another tag or a digest, "
+            "because a measurement must record what it measured"
         )
     return Reference(uri=text, tag=tag, digest=digest)
 

@@ -102,7 +102,7 @@ def recognise(
     if row is not None and (row.gpus != facts.gpus or not gpus.same(row.gpu, facts.gpu)):
         msg = (
             f"shape is {row.name}, which has {row.gpus} x {row.gpu}, but the hosts have {facts.gpus} x {facts.gpu}; "
-            "correct it, or set shape: detect"
+            "name the hosts' shape, or set shape: detect"
         )
         raise ValueError(msg)
     found = row or _catalogued(facts) or Shape(f"{facts.gpus} x {facts.gpu}", facts.gpu, facts.gpus, 0, 0, None, GENERIC, _SAID)
@@ -116,8 +116,8 @@ def remark(shape: Shape) -> str:
     if shape.rdma is None or shape.rdma.ports >= shape.gpus:
         return ""
     return (
-        f"{shape.gpus} GPUs share {shape.rdma.ports} rails; machines of this kind often have one for each GPU, and a rail that "
-        "the machine does not show is not noticed"
+        f"{shape.gpus} GPUs share {shape.rdma.ports} rails; machines of this kind often have one rail for each GPU, and busbar "
+        "does not notice a rail that the machine does not show"
     )
 
 
@@ -147,7 +147,9 @@ def _rdma(facts: Facts, shape: Shape, rails: tuple[str, ...]) -> Rdma | None:
 
 def _counted(found: list[Hca], shape: Shape, count: int, rate_gbit_s: int) -> Rdma:
     if len(found) != count:
-        raise ValueError(f"shape is {shape.name}, which has {count} rails, but the machines show {len(found)} that are active")
+        raise ValueError(
+            f"shape is {shape.name}, which has {count} rails, but the machines show {len(found)} active RDMA devices"
+        )
     # The names are sorted by their numbers, which are PCI buses: devices on ascending buses are near GPUs of ascending numbers.
     names = sorted((rail.name for rail in found), key=lambda name: [int(digits) for digits in re.findall(r"\d+", name)])
     return Rdma(count, rate_gbit_s, tuple(names), "")
@@ -159,11 +161,13 @@ def _named_rails(facts: Facts, rails: tuple[str, ...]) -> tuple[Hca, ...]:
     if absent:
         known = ", ".join(by_name) or "none"
         raise ValueError(
-            f"hosts.rails names {', '.join(absent)}, but the machines have {known}; name those that carry the fabric"
+            f"hosts.rails names {', '.join(absent)}, but the machines have {known}; name the devices that carry the fabric"
         )
     down = [name for name in rails if not by_name[name].active]
     if down:
-        raise ValueError(f"hosts.rails names devices without active ports: {', '.join(down)}; bring them up, or leave them out")
+        raise ValueError(
+            f"hosts.rails names {', '.join(down)} without an active port; bring the ports up, or leave these devices out"
+        )
     return tuple(by_name[name] for name in rails)
 
 
@@ -178,6 +182,7 @@ def _doubt(found: tuple[Hca, ...], shape: Shape) -> str:
         return f"the machines' RDMA devices have different rates ({'; '.join(by_rate)})"
     if found and len(found) % shape.gpus and shape.gpus % len(found):
         return (
-            f"the machines have {len(found)} RDMA devices beside the front end's, which {shape.gpus} GPUs cannot share evenly"
+            f"the machines have {len(found)} RDMA devices that are not the front end's, and {shape.gpus} GPUs cannot share "
+            f"{len(found)} devices evenly"
         )
     return ""

@@ -29,14 +29,14 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
         if not _PATH.fullmatch(mount) or {".", ".."} & set(mount.split("/")) or str(path) in _TOPS or _within(path, _WHOLE):
             yield (
                 key,
-                f"is {mount}; it must be an absolute path of letters, digits and ._-, not used by the system, like /shared",
+                f"is {mount}; it must be an absolute path of letters, digits and ._- that the system does not use, as /shared",
             )
         for other in taken:
             if overlap(mount, other):
-                yield key, f"is {mount}, but the nodes have {other} of their own; neither may hide the other"
+                yield key, f"is {mount}, but the nodes have their own folder {other}; neither folder may hide the other"
         for earlier, its in seen.items():
             if overlap(mount, its):
-                yield key, f"is {mount}, and {earlier} is {its}; neither may hide the other"
+                yield key, f"is {mount}, and {earlier} is {its}; neither folder may hide the other"
         seen[key] = mount
 
 
@@ -53,7 +53,7 @@ def over_login_homes(mounts: Mapping[str, str], logins: Iterable[str], homes: st
         for key, mount in mounts.items():
             if overlap(mount, own) and not (mount == "/home" and key == homes):
                 what = f"is {mount}, which overlaps {own}, the folder with the keys for logging in to nodes"
-                yield key, f"{what}; mount it elsewhere, or mount home at /home"
+                yield key, f"{what}; mount this file system elsewhere, or mount home at /home"
 
 
 def overlap(one: str, other: str) -> bool:

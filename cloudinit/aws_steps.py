@@ -99,7 +99,7 @@ while :; do
   [ "$found" -lt {count} ] || break
   tries=$((tries + 1))
   if [ "$tries" -gt {_DEVICE_TRIES} ]; then
-    echo "busbar: $found of {count} EFA devices are there"
+    echo "busbar: only $found of {count} EFA devices exist"
     exit 1
   fi
   sleep {_DEVICE_PAUSE_S}
@@ -191,7 +191,7 @@ if ! command -v mount.lustre > /dev/null || ! module; then
   lists
   {mounts.install(image.packages, "lustre-client-utils")}
   if ! {mounts.install(image.packages, '"lustre-client-modules-$kernel"')}; then
-    echo "busbar: the vendor has no Lustre module for kernel $kernel; building it from the vendor's source"
+    echo "busbar: the vendor has no Lustre module for kernel $kernel; building one from the vendor's source"
     {mounts.install(image.packages, '"linux-headers-$kernel" ' + " ".join(_LUSTRE_BUILD))}
     tar -xjf /usr/src/lustre-*.tar.bz2 -C /usr/src
     (
@@ -204,7 +204,7 @@ if ! command -v mount.lustre > /dev/null || ! module; then
     if [ -z "$built" ]; then
       tail -n 15 /var/log/busbar-lustre-build.log
       echo "busbar: no Lustre client for kernel $kernel: this image and the vendor have none, and the build failed;"
-      echo "busbar: use an AL2023 image, whose kernel has a client, an image with another kernel, or storage.lustre: null"
+      echo "busbar: use an AL2023 image (its kernel has a client) or an image with another kernel, or set storage.lustre: null"
       exit 1
     fi
     dpkg --install "$built"

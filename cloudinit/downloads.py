@@ -24,7 +24,7 @@ compare() {{
   what=$1 came=$2 from=$3
   shift 4
   if [ $# = 0 ]; then
-    echo "busbar: $what $came is unchecked: none is given for $from"
+    echo "busbar: $what $came is unchecked: no $what is given for $from"
     return
   fi
   for known; do [ "$came" != "$known" ] || return 0; done
@@ -38,7 +38,7 @@ checked_file() {{
 signing_key() {{
   download "$1" "$2"
   key=$(gpg --batch --with-colons --show-keys "$2" | awk -F: '$1 == "fpr" && last == "pub" {{ print $10 }} {{ last = $1 }}')
-  case $key in *[!0-9A-F]* | '') echo "busbar: $1 does not have exactly one key"; exit 1 ;; esac
+  case $key in *[!0-9A-F]* | '') echo "busbar: $1 does not contain exactly one key"; exit 1 ;; esac
   compare fingerprint "$key" "$@"
 }}
 """

@@ -60,7 +60,7 @@ def lustre_client() -> Step:
         "lustre-client",
         """
 if ! command -v mount.lustre > /dev/null; then
-  echo 'busbar: this image has no Lustre client (mount.lustre), and the vendor has no package of it: build it into the image'
+  echo 'busbar: the image has no Lustre client (mount.lustre) and the vendor no package of it: build a client into the image'
   exit 1
 fi
 # LNet must use only the front end of the node's many interfaces, and must add no routing rules for the rails.

@@ -129,7 +129,7 @@ if ! grep -q '^search .*{domain}' /etc/resolv.conf; then
   grep -q '^search ' /etc/resolv.conf || echo 'search' >> /etc/resolv.conf
   sed 's/^search.*/& {domain}/' /etc/resolv.conf > /run/busbar.resolv
   cat /run/busbar.resolv > /etc/resolv.conf
-  # Some file systems have no immutable flag; the domain then lasts only until the next DHCP lease.
+  # On a file system without an immutable flag, the domain lasts only until the next DHCP lease.
   chattr +i /etc/resolv.conf || echo 'busbar: resolv.conf cannot be made immutable here'
 fi
 """,

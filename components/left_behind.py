@@ -66,8 +66,8 @@ def never_twice(
         except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
             raise pulumi.RunError(
                 f"Whether a machine already runs for {name} could not be looked up: {reason(error)}. The look-up needs valid "
-                f"credentials and the right to {right}; nothing is created without it, because a machine that a killed update "
-                "created would be billed, too."
+                f"credentials and the right to {right}. Nothing is created without the look-up, because a machine that a "
+                "killed update left running would be billed in addition to the new machine."
             ) from None
         known = await asyncio.to_thread(ids_in_state) if found else frozenset()
         strange = [one for one in found if one.id not in known]
@@ -89,14 +89,14 @@ def _refusal(strange: Sequence[LeftBehind]) -> str:
     elsewhere = "a stack of the same name whose state is elsewhere, give one of the two stacks another name."
     if len(strange) == 1:
         return (
-            f"{named} runs under this stack's name but is not in its state: an update that was killed created it. It is "
-            f"billed, so no second one is created. {command} imports it into the state; or terminate it by hand, and update "
-            f"again. If it belongs to {elsewhere}"
+            f"{named} runs under this stack's name but is not in its state: an update that was killed created this machine. "
+            f"The machine is billed, so no second machine is created. Import it into the state with {command}, or terminate "
+            f"it by hand; then update again. If it belongs to {elsewhere}"
         )
     return (
-        f"{named} run under this stack's name but are not in its state: updates that were killed created them. They are "
-        f"billed, so no other one is created. Terminate all but one by hand; {command} imports the remaining one into the "
-        f"state. If they belong to {elsewhere}"
+        f"{named} run under this stack's name but are not in its state: updates that were killed created these machines. "
+        f"They are billed, so no other machine is created. Terminate all machines but one by hand; {command} imports the "
+        f"remaining machine into the state. If they belong to {elsewhere}"
     )
 
 

@@ -71,7 +71,7 @@ class Instance:
     def __post_init__(self) -> None:
         """Refuse a row that contradicts itself."""
         if self.efa > len(self.cards) or bool(self.efa) != bool(self.efa_gbit_s) or bool(self.gpu) != bool(self.gpus):
-            msg = f"{self.name}: {self.efa} EFA devices need as many cards and a line rate, and a GPU name needs a GPU count"
+            msg = f"{self.name}: {self.efa} EFA devices need a line rate and {self.efa} cards, and a GPU name needs a GPU count"
             raise ValueError(msg)
         if self.hca and len(set(self.hca)) != self.efa:
             msg = f"{self.name}: {self.efa} EFA devices need {self.efa} names, got {self.hca}"

@@ -71,7 +71,7 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
     places = [(nic.card, nic.device) for nic in nics]
     wrong = ""
     if places.count((0, 0)) != 1 or any(nic.kind == EFA_ONLY for nic in nics if (nic.card, nic.device) == (0, 0)):
-        wrong = "exactly one interface must be card 0, device 0, and it carries IP traffic, so it must not be efa-only"
+        wrong = "exactly one interface must be card 0, device 0; this interface carries IP traffic, so it must not be efa-only"
     elif len(set(places)) != len(places):
         wrong = "two interfaces have the same card and device index"
     for nic in nics:
@@ -85,7 +85,10 @@ def checked(instance: Instance, nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
             wrong = wrong or "card 0 of this type is ENA only"
     rails = [nic.card for nic in nics if nic.kind != PLAIN]
     if len(set(rails)) != len(rails) or len(rails) > instance.efa:
-        wrong = wrong or f"{len(rails)} EFA interfaces; each card takes one, and the type takes {instance.efa}"
+        wrong = (
+            wrong
+            or f"{len(rails)} of them are EFA interfaces; a card takes at most one, and the type takes at most {instance.efa}"
+        )
     if wrong:
         msg = f"an {instance.name} cannot be launched with these interfaces: {wrong}"
         raise ValueError(msg)

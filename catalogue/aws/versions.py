@@ -56,10 +56,10 @@ class Stack:
         needs = (("EFA installer", self.efa, "1.29"), ("NCCL", self.nccl, "2.18.5"), ("plugin", self.plugin, "1.7.3"))
         for name, given, least in needs:
             if given and instance_type.startswith(_NEED_MINIMUMS) and parts(given) < parts(least):
-                return f"the {name} is {given}, but {instance_type} needs {least} or later: older ones do not support its EFA"
+                return f"the {name} is {given}, but {instance_type} needs {least} or later: older versions do not support it"
         if self.nccl and self.efa and parts(self.nccl) >= (2, 19) and parts(self.efa) < (1, 29):
             return (
-                f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL from 2.19 needs installer "
+                f"NCCL {self.nccl} with EFA installer {self.efa} fails to register memory; NCCL 2.19 or later needs installer "
                 "1.29 or later"
             )
         if self.plugin and self.plugin.removeprefix("v") in HANGING:

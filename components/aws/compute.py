@@ -113,8 +113,8 @@ class Pool(pulumi.ComponentResource):
         # A destroy drops the block from the state, but the offering is still in the stack file.
         block.id.apply(
             lambda its: pulumi.log.warn(
-                f"{self._path}.purchase.confirm is still {bought.confirm}: its Capacity Block {its} is bought and outlives "
-                "the stack. After a destroy, set reservation to the id of this block and remove offering and confirm; "
+                f"{self._path}.purchase.confirm is still {bought.confirm}: Capacity Block {its} of this offering is bought and "
+                "outlives the stack. After a destroy, set reservation to the id of this block and remove offering and confirm; "
                 "otherwise another block is bought.",
                 self,
             )

@@ -179,7 +179,8 @@ class Storage(pulumi.ComponentResource):
 def _lustre_there(lustre: Lustre, place: dict[str, str], name: str, efa: bool | None) -> tuple[str, str]:
     if lustre.efa and not efa:
         raise pulumi.RunError(
-            f"aws.storage.lustre.efa is true, but {lustre.existing} was created without EFA, which cannot be changed; unset efa"
+            f"aws.storage.lustre.efa is true, but {lustre.existing} was created without EFA, and EFA cannot be added later; "
+            "unset efa"
         )
     return _in_vpc("lustre", lustre.existing or "", **place), name
 

@@ -56,7 +56,7 @@ def _offering(wanted: Aws) -> str:
     if not both:
         found = ", ".join(f"{kind} is in {', '.join(zones) or 'no zone'}" for kind, zones in offered.items())
         raise pulumi.RunError(f"aws.zone is not set, and no zone of the region offers all types of the stack: {found}.")
-    pulumi.log.info(f"aws.zone is not set: it is {both[0]}, the first zone that offers {' and '.join(kinds)}.")
+    pulumi.log.info(f"aws.zone is not set: the stack uses {both[0]}, the first zone that offers {' and '.join(kinds)}.")
     return both[0]
 
 
@@ -78,5 +78,5 @@ def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
         rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
         raise pulumi.RunError(
             f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the right {rights}; "
-            "or set aws.zone."
+            "if you set aws.zone, nothing is looked up."
         ) from None

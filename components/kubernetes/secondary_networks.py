@@ -38,8 +38,8 @@ def _one(  # noqa: PLR0913, PLR0917 - what to apply, and where
         texts = {each.url: fetched(each.url, each.sha256) for each in release.manifests}
     except ValueError as error:
         raise pulumi.RunError(
-            f"kubernetes.secondaryNetworks.install has {which}, and {error}, or install {release.title} yourself and leave it "
-            "out."
+            f"kubernetes.secondaryNetworks.install has {which}, and {error}, or install {release.title} yourself and leave "
+            f"{which} out of the list."
         ) from None
     found = secondary_networks.documents(texts, _pods(which, asked), part.labels, wanted.way)
     pulumi.log.info(f"{release.title} {release.version} comes with {vendors.summary(found)}", parent)

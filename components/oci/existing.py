@@ -14,7 +14,7 @@ from components.report_findings import look_up, reason
 from config.oci.facts import SecurityRule, Subnet
 from config.oci.model import Network, Oci
 
-_RIGHT = "read virtual-network-family in its compartment"
+_RIGHT = "read virtual-network-family in the subnet's compartment"
 _ANYWHERE = "0.0.0.0/0"
 #: The vendor reserves the first two addresses and the last address of a subnet.
 _RESERVED_ADDRESSES = 3

@@ -157,7 +157,7 @@ def _host_key(instance: str, console: str) -> str:
             return key
     raise pulumi.RunError(
         f"the console of {instance} does not show the same host key twice after '{CONSOLE_KEY}', so the key cannot be pinned; "
-        "does its image write to the serial console?"
+        "does this machine's image write to the serial console?"
     )
 
 

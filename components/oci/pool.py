@@ -170,7 +170,7 @@ def _nodes(
         states = ", ".join(f"{member.name} {member.state}" for member in members) or "none"
         raise pulumi.RunError(
             f"pool {pool.name} has {len(running)} of {pool.nodes} nodes running ({states}); the running nodes are billed. Run "
-            "the update again to let the pool fill up, or destroy the stack to delete them."
+            "the update again to let the pool fill up, or destroy the stack to terminate the nodes."
         )
     ordered = sorted(running, key=lambda member: (member.fault_domain, member.name))
     return tuple(Node(member.name, address_by_vnic[vnic_by_instance[member.ocid]], member.fault_domain) for member in ordered)

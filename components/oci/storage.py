@@ -110,7 +110,7 @@ class Storage(pulumi.ComponentResource):
             if own.path not in paths and (own.path or len(paths) != 1):
                 raise pulumi.RunError(
                     f"oci.storage.home.existing.path is {own.path or 'not set'}, but {own.mount_target} exports "
-                    f"{', '.join(paths) or 'nothing'}; name one of its exports"
+                    f"{', '.join(paths) or 'nothing'}; name an export of this mount target"
                 )
             return Mount("nfs", f"{address}:{own.path or paths[0]}", home.mount, NFS_OPTIONS, home.share_login_user)
 

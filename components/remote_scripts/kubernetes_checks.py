@@ -34,14 +34,15 @@ def refuse_unfit(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             if not kubectl("api-resources", f"--api-group={group}", "--no-headers").out.strip():
                 sys.exit(
                     f"kubernetes.rails is set, but the cluster does not know {group}: {owner} is not installed there, so pods "
-                    "cannot get a rail; install it, let the stack do so (kubernetes.secondaryNetworks), or measure one node"
+                    f"cannot get a rail; install {owner}, let the stack install it (kubernetes.secondaryNetworks), or measure "
+                    "one node"
                 )
     if ask["job"] == "mpijob.kubeflow.org":
         known = kubectl("api-resources", "--api-group=kubeflow.org", "--no-headers").out
         if not any("kubeflow.org/v2beta1" in line and line.split()[-1] == "MPIJob" for line in known.splitlines()):
             sys.exit(
                 "kubernetes.job is MPIJob, but the cluster does not know MPIJob of kubeflow.org/v2beta1: MPI Operator is not "
-                "installed there, or is older than 0.3; install it, or set Job"
+                "installed there, or is older than 0.3; install MPI Operator 0.3 or later, or set kubernetes.job to Job"
             )
     _refuse_forbidden(kubectl, ask)
 
@@ -72,7 +73,7 @@ def _refuse_nodes(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
     for name in ask["nodes"]:
         if name not in known:
             wrong.append(
-                "has {}, which the cluster does not have; it has {}".format(name, ", ".join(sorted(known)) or "no node")
+                "has {}, but the cluster has no such node; it has {}".format(name, ", ".join(sorted(known)) or "no nodes")
             )
             continue
         wrong += [f"has {name}, which {why}" for why in _unfit(known[name], ask)]
@@ -90,7 +91,7 @@ def _unfit(node: Dict[str, Any], ask: Dict[str, Any]) -> List[str]:
     there = int(node["status"].get("allocatable", {}).get(ask["gpu_resource"], "0"))
     if there < ask["gpus"]:
         return [
-            "offers {} of {} to pods, but kubernetes.gpus is {}; the device plugin (GPU Operator) must advertise them".format(
+            "offers {} of {} to pods, but kubernetes.gpus is {}; the device plugin (GPU Operator) must advertise GPUs".format(
                 there, ask["gpu_resource"], ask["gpus"]
             )
         ]
@@ -107,6 +108,6 @@ def _refuse_forbidden(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
         lacking = [" ".join(what) for what, allowed in zip(needed, pool.map(may, needed)) if not allowed]
     if lacking:
         sys.exit(
-            "the kubeconfig's user may not {} in namespace {} (RBAC); nothing was changed. Grant these permissions, or set "
-            "kubernetes.kubeconfig".format(", ".join(lacking), ask["namespace"])
+            "the kubeconfig's user may not {} in namespace {} (RBAC); nothing was changed. Grant these permissions, or "
+            "name another user's file in kubernetes.kubeconfig".format(", ".join(lacking), ask["namespace"])
         )

@@ -82,9 +82,9 @@ def pods_wait_for(pods: List[Dict[str, Any]]) -> str:
                 whys.setdefault(why, pod["metadata"]["name"])
         for one in status.get("conditions", []):
             if one["type"] == "PodScheduled" and one["status"] == "False":
-                whys.setdefault("no node takes it ({})".format(one.get("message", "")[:200]), pod["metadata"]["name"])
+                whys.setdefault("no node accepts this pod ({})".format(one.get("message", "")[:200]), pod["metadata"]["name"])
     reasons = [f"{name}: {why}" for why, name in list(whys.items())[:4]]
-    return "; ".join(reasons) or "its pods report no reason"
+    return "; ".join(reasons) or "the pods report no reason"
 
 
 def remove_manifest(kubectl: Kubectl, ask: Dict[str, Any], whose: str, *how: str) -> None:

@@ -75,8 +75,8 @@ def _refuse_foreign(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             foreign.append(f"{kind} {name} is {whose}")
     if foreign:
         sys.exit(
-            "kubernetes.namespace is {}, where an object with a needed name already exists; it was not changed: {}; set "
-            "another namespace".format(ask["namespace"], "; ".join(foreign))
+            "kubernetes.namespace is {}, where objects of other owners have the names of this stack's objects, and were not "
+            "changed: {}; set another namespace".format(ask["namespace"], "; ".join(foreign))
         )
 
 
@@ -183,8 +183,8 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
     name = pod["metadata"]["name"]
     if lacking:
         sys.exit(
-            "{} on {} runs without {}: Multus did not attach it. This happens if the node's /etc/cni/net.d had no "
-            "configuration of Multus when the pod started, as after a reboot; restart Multus there and delete the pod".format(
+            "{} on {} runs without {}, which Multus did not attach. This happens if the node's /etc/cni/net.d had no "
+            "configuration of Multus when the pod started, as after a reboot; restart the node's Multus, delete the pod".format(
                 name, node, ", ".join(lacking)
             )
         )

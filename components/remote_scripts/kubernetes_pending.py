@@ -40,7 +40,7 @@ def why_pending(kubectl: Kubectl, pod: Dict[str, Any], ask: Dict[str, Any], old:
     status = pod["status"]
     for one in status.get("conditions", []):
         if one["type"] == "PodScheduled" and one["status"] == "False":
-            return "no node takes it: {}".format(one.get("message", "")), _SCHEDULED_S
+            return "no node accepts this pod: {}".format(one.get("message", "")), _SCHEDULED_S
     for one in status.get("containerStatuses", []):
         waiting = one.get("state", {}).get("waiting", {})
         reason, message = waiting.get("reason", ""), waiting.get("message", "")

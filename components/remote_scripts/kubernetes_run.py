@@ -66,7 +66,7 @@ def main(ask: Dict[str, Any]) -> None:
 def _gone(said: str, node: str, kept: str, host: str) -> str:
     why = said or "the cluster does not say why"
     left = f"; its measurements up to then are in {kept} on {host}" if kept else ""
-    return f"the pod on {node} is gone: {why}{left}; make measure (measure.run) creates the pods again"
+    return f"the pod on {node} is gone: {why}{left}; raise measure.run (make measure) to create the pods again"
 
 
 def _request(given: bytes) -> Dict[str, Any]:

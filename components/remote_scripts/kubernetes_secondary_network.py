@@ -39,8 +39,8 @@ def main(ask: Dict[str, Any]) -> None:
     foreign = foreign_objects(kubectl, ask, ask["title"])
     if foreign:
         sys.exit(
-            "kubernetes.secondaryNetworks.install has {}, but the cluster already has it, and it was not changed ({}); take "
-            "it out of that list, or first remove it from the cluster".format(ask["name"], foreign)
+            "kubernetes.secondaryNetworks.install has {0}, but the cluster already has {1}, which was not changed ({2}); take "
+            "{0} out of the list, or first remove {1} from the cluster".format(ask["name"], ask["title"], foreign)
         )
     apply_manifest(kubectl, ask, ask["title"])
     _wait(kubectl, ask)
@@ -66,7 +66,7 @@ def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
             last = waits
         if time.monotonic() > deadline:
             sys.exit(
-                "{} is applied, but does not run without restarts on {} after {:.0f} s: {}{}".format(
+                "{} is applied, but does not run steadily on {} after {:.0f} s: {}{}".format(
                     ask["title"],
                     ", ".join(lacking or ask["nodes"]),
                     ask["timeout_s"],

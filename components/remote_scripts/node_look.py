@@ -14,7 +14,7 @@ Note = Callable[[str], None]
 #: cloud-init finishes; and the rails that are up, with a `!` after each rail that is not authenticated. If first boot has
 #: failed, the end of cloud-init's output log follows.
 STATE = """
-# Without a result, cloud-init still runs, and rails come up last. Asking cloud-init itself takes half a second on the node.
+# While result.json is missing, cloud-init still runs, and rails come up last. Asking cloud-init itself takes half a second.
 rails=
 if [ -e /run/cloud-init/result.json ]; then
   rails='HCAS'
@@ -91,7 +91,7 @@ def _refuse_other(facts: Dict[str, Any], way: Way) -> None:
         # Newer drivers append the form factor to the model's name.
         if facts["gpus"] != number or not (facts["gpu"] == model or facts["gpu"].startswith(model + " SXM")):
             raise Failed(
-                "it has {} x {}, but shape {} has {} x {}; correct shape, or set shape: detect".format(
+                "it has {} x {}, but shape {} has {} x {}; name the hosts' shape, or set shape: detect".format(
                     facts["gpus"], facts["gpu"] or "no GPU", name, number, model
                 )
             )
@@ -150,8 +150,8 @@ def _answer(found: Tuple[int, str, str], command: str, node: Node, note: Note) -
     changed = re.search(r"[Hh]ost key for (\S+) has changed", err)
     if changed and "host_key" in node:
         raise Failed(
-            f"the host key of {changed.group(1)} is not the one in knownHosts: the machine was rebuilt, or another one answers "
-            "in its place; find out which, then correct that file"
+            f"the host key of {changed.group(1)} is not the key in knownHosts: the machine was rebuilt, or another machine "
+            "answers at its address; find out which of the two happened, then correct the file"
         )
     if "host_key" in node and "Permission denied" in err:
         raise Failed(f"{words(err)} Does your SSH agent have a key that the machine accepts (ssh-add -l)?")
@@ -180,7 +180,8 @@ def _is_booted(node: Node, way: Way, note: Note) -> bool:
         note("first boot is running")
         return False
     if mark.get("warned"):
-        note("first boot is done, but failed in {}; see its /var/log/cloud-init-output.log".format(mark["warned"].strip()))
+        failed = mark["warned"].strip()
+        note(f"first boot is done, but these steps failed: {failed}; see the node's /var/log/cloud-init-output.log")
     up = set(rails.split())
     unknown = [hca for hca in way.hcas if hca + "!" in up]
     silent = sorted(set(way.hcas) - up - set(unknown))

@@ -31,8 +31,8 @@ def main(host: str, announcement: str, failure: str, timeout_s: float) -> None:
             said = last
         time.sleep(_PAUSE_S)
     sys.exit(
-        f"{host} did not finish its first boot within {timeout_s:.0f} s; last: {last}. "
-        "If it never answered, check access.sshFrom: it must contain the address of this machine."
+        f"{host} did not finish its first boot within {timeout_s:.0f} s; its last state: {last}. "
+        "If it never answered, check access.sshFrom, which must contain the address of this machine."
     )
 
 

@@ -56,8 +56,8 @@ def _image(value: str) -> str:
         raise ValueError(f"is {value!r}, which is no image; write it like registry.example/nccl:1.0")
     if not found["digest"] and found["tag"] in {None, "latest"}:
         raise ValueError(
-            f"is {value!r}, whose tag is latest, which may be another image tomorrow; name another tag or a digest, because a "
-            "measurement must record what it measured"
+            f"is {value!r}, whose tag is latest, and latest may be another image tomorrow; name another tag or a digest, "
+            "because a measurement must record what it measured"
         )
     return value
 

@@ -280,7 +280,7 @@ def test_if_no_zone_is_set_the_first_zone_that_offers_every_type_is_used_and_rep
     local = f"{OTHER[:-1]}-tpe-1a"
     made, _ = program({"zone": None}, answers=offers(m5=[ZONE, OTHER, local], p5=[OTHER, local]))
     assert {one["availabilityZone"] for one in made.of("Subnet")} == {OTHER}
-    assert said[0] == (f"aws.zone is not set: it is {OTHER}, the first zone that offers m5.8xlarge and p5.48xlarge.")
+    assert said[0] == (f"aws.zone is not set: the stack uses {OTHER}, the first zone that offers m5.8xlarge and p5.48xlarge.")
 
 
 def test_a_stack_without_a_named_zone_stays_in_the_zone_of_its_subnet():
@@ -489,7 +489,7 @@ def test_existing_file_systems_are_looked_up_and_mounted_and_none_is_created():
 
 
 def test_an_existing_file_system_that_nodes_cannot_reach_or_that_lacks_efa_is_refused():
-    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, but fs-1 was created without EFA, which cannot be"):
+    with pytest.raises(pulumi.RunError, match=r"lustre\.efa is true, but fs-1 was created without EFA, and EFA cannot be"):
         owned(mounted(lustre={"existing": "fs-1", "efa": True, "efaSetupSha256": "e" * 64}))
     assert owned(mounted(lustre={"existing": "fs-efa", "efa": True, "efaSetupSha256": "e" * 64}))[0].made
     elsewhere = network_of(getSubnet=lambda _: {"vpcId": "vpc-2", "cidrBlock": "172.16.1.0/24"})
@@ -1068,7 +1068,7 @@ def test_a_capacity_block_is_bought_only_if_its_id_is_given_twice(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     found, _ = program(bought("capacity-block", offering="cb-1", confirm="cb-1"))
-    said = "aws.queues[0].machines[0].purchase.confirm is still cb-1: its Capacity Block cluster-pool-gpu-p5-block-id is bought"
+    said = "aws.queues[0].machines[0].purchase.confirm is still cb-1: Capacity Block cluster-pool-gpu-p5-block-id of this "
     assert [text for text in told if text.startswith(said)], told
     assert found.one("CapacityBlockReservation")["capacityBlockOfferingId"] == "cb-1"
     target = template(found)["capacityReservationSpecification"]["capacityReservationTarget"]

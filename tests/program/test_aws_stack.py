@@ -226,7 +226,7 @@ def test_if_no_source_names_the_rails_they_come_from_the_facts_of_first_contact(
 def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
     seven = tuple(Hca(f"rdmap{n}s0", 400, None, active=True) for n in range(7))
     facts = Facts("NVIDIA B200", 8, seven, "ens1", "10.1.0.0/17")
-    with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, but the machines show 7 that are active"):
+    with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, but the machines show 7 active RDMA devices"):
         recognise(facts, 2, INSTANCES["p6-b200.48xlarge"].shape())
 
 

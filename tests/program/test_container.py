@@ -62,15 +62,15 @@ def test_an_image_is_named_as_enroot_names_it(text, found):
     [
         (
             {"image": "dockerd://nccl-tests:1"},
-            "dockerd:// reads images of a daemon on the machine itself, and nodes have none",
+            "dockerd:// reads images from a daemon on the machine itself, and nodes have no such daemon",
         ),
-        ({"image": "podman://nccl-tests:1"}, "podman:// reads images of a daemon on the machine itself"),
+        ({"image": "podman://nccl-tests:1"}, "podman:// reads images from a daemon on the machine itself"),
         (
             {"image": "docker://nvcr.io/nvidia/pytorch:25.06-py3"},
-            "between registry and image there must be a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without it",
+            "between registry and image there must be a #, as in docker://nvcr.io#nvidia/pytorch:25.06-py3: without the #",
         ),
         ({"image": "docker://ubuntu:22.04"}, "between registry and image there must be a #"),
-        ({"image": "docker://r.io#a/b"}, "whose tag is latest, which may be another image tomorrow"),
+        ({"image": "docker://r.io#a/b"}, "whose tag is latest, and latest may be another image tomorrow"),
         ({"image": "docker://r.io#a/b:latest"}, "a measurement must record what it measured"),
         ({"image": "docker://r.io#a/b@sha256:abc"}, "which enroot cannot read"),
         ({"image": "docker://r.io#A/b:1"}, "which enroot cannot read"),

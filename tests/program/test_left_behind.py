@@ -67,7 +67,7 @@ def test_a_running_network_of_this_stack_that_is_not_in_the_state_prevents_the_c
         asked(hook)
     said = str(refused.value)
     assert said.startswith("busbar-gpu (ocid1.clusternetwork.oc1..lost, since 2026-11-24) runs under this stack's name")
-    assert "`python -m tools.take_in dev` imports it into the state" in said
+    assert "Import it into the state with `python -m tools.take_in dev`" in said
 
 
 OTHERS = [{"state": "TERMINATING"}, {"freeformTags": {"busbar-stack": "second"}}, {"freeformTags": None}]
@@ -93,7 +93,7 @@ def test_a_preview_also_refuses_and_writes_the_id_for_the_tool_that_imports_it(a
     find = functools.partial(networks_named, "ocid1.compartment.oc1..aaaa", "busbar-gpu")
     (hook,) = left_behind.never_twice("nodes", find, right="look", preflight=True).before_create or ()
     assert isinstance(hook, pulumi.ResourceHook)
-    with pytest.raises(pulumi.RunError, match="an update that was killed created it"):
+    with pytest.raises(pulumi.RunError, match="an update that was killed created this machine"):
         asked(hook)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     asked(hook)
@@ -212,7 +212,7 @@ def test_on_aws_this_stacks_login_node_prevents_the_creation_of_another_but_othe
 def test_if_two_networks_run_the_refusal_says_to_terminate_one_by_hand(account):
     run_program(LINES)
     account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
-    said = r"run under this stack's name but are not in its state: .* Terminate all but one by hand; `python -m tools\.take_in"
+    said = r"run under this stack's name but are not in its state: .* Terminate all machines but one by hand; `python -m tools"
     with pytest.raises(pulumi.RunError, match=said):
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 

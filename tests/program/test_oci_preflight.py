@@ -397,5 +397,5 @@ def test_a_subnet_that_cannot_be_read_is_named_with_its_key_and_the_right_to_rea
 
     engine, refused = asked(account(**network_of(getSubnet=refuse)), **OWN)
     assert refused.startswith(f"oci.network.existing.publicSubnet is {PUBLIC}, which could not be looked up: ")
-    assert refused.endswith("The look-up needs the right to read virtual-network-family in its compartment.")
+    assert refused.endswith("The look-up needs the right to read virtual-network-family in the subnet's compartment.")
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []

@@ -107,9 +107,9 @@ def test_with_several_exports_the_stack_file_must_name_an_export_that_exists():
         return {"existing": {"mountTarget": TARGET, **path}}
 
     assert existing("/a", "/b", home=home(path="/b"))[1][0].startswith("10.9.1.4:/b /home nfs ")
-    with pytest.raises(pulumi.RunError, match=rf"path is not set, but {TARGET} exports /a, /b; name one of its exports"):
+    with pytest.raises(pulumi.RunError, match=rf"path is not set, but {TARGET} exports /a, /b; name an export of this"):
         existing("/a", "/b", home=home())
-    with pytest.raises(pulumi.RunError, match=rf"path is /c, but {TARGET} exports /a; name one"):
+    with pytest.raises(pulumi.RunError, match=rf"path is /c, but {TARGET} exports /a; name an export"):
         existing("/a", home=home(path="/c"))
     for key, name, system in (("home.existing.mountTarget", TARGET, {"home": home()}), ("lustre.existing", LUSTRE, None)):
         with pytest.raises(pulumi.RunError, match=rf"{key} is {name}, which is in ocid1.vcn.oc1..own, but nodes are in other"):

@@ -286,7 +286,7 @@ def test_a_kernel_without_any_lustre_client_ends_the_boot_with_the_kernels_name_
     assert '"failed", "step": "lustre-client"' in stage.inside("nolustre", "cat /var/lib/busbar/boot.json").stdout
     said = stage.inside("nolustre", "tail -n 20 /var/log/cloud-init-output.log").stdout
     assert "is not supported by this release of Lustre" in said
-    assert "use an AL2023 image, whose kernel has a client, an image with another kernel, or storage.lustre: null" in said
+    assert "use an AL2023 image (its kernel has a client) or an image with another kernel, or set storage.lustre: null" in said
     hosts.stop(stage.world, "nolustre")
 
 
@@ -297,7 +297,7 @@ def test_a_node_that_lacks_an_efa_device_says_so_at_its_first_boot(stage):
     assert stage.inside("short", "cat /var/lib/busbar/boot.json").stdout == (
         '{"status": "failed", "step": "efa-devices", "warned": ""}\n'
     )
-    assert "busbar: 31 of 32 EFA devices are there" in hosts.console(stage.world, "short")
+    assert "busbar: only 31 of 32 EFA devices exist" in hosts.console(stage.world, "short")
     hosts.stop(stage.world, "short")
 
 

@@ -69,7 +69,7 @@ def test_a_host_key_that_changed_is_refused_at_once(stage):
     own.write_text(f"{first[0]} {first[1]}\n{second[0]} {first[1]}\n{jump[0]} {jump[1]}\n")
     found = stage.up(hosts={"knownHosts": str(own)})
     assert found.status != 0
-    assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the one in knownHosts" in found.text
+    assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the key in knownHosts" in found.text
 
 
 def test_a_dead_rail_makes_its_host_differ_from_the_others(stage):

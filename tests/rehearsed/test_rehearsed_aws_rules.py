@@ -125,7 +125,7 @@ def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(t
         for wanted in (own, own | {"storage": DEFAULT}):
             found = stage.preview(aws=wanted, **dict.fromkeys(("measure", "accept", "records"), DEFAULT))
             assert found.status == 0, found
-            said = "aws.zone is not set: it is ap-northeast-1a, the first zone that offers m5.8xlarge and p5.48xlarge."
+            said = "aws.zone is not set: the stack uses ap-northeast-1a, the first zone that offers m5.8xlarge and p5.48xlarge."
             assert said in found.text
             assert "(2 x p5.48xlarge)" in found.text, "the gate is that of these machines"
     finally:

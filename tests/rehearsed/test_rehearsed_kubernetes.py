@@ -133,7 +133,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a node that is not there": (
         {"nodes": ["gpu0", "gpu9"]},
-        "kubernetes.nodes has gpu9, which the cluster does not have; it has gpu0, gpu1",
+        "kubernetes.nodes has gpu9, but the cluster has no such node; it has gpu0, gpu1",
     ),
     "more GPUs than there are": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, but kubernetes.gpus is 2"),
 }
@@ -301,5 +301,5 @@ def test_a_foreign_object_is_never_overwritten(built):
     before = kubectl(stage, "--namespace busbar get service busbar-ranks -o json")
     found = stage.up(**stage.passed)
     assert found.status != 0
-    assert "where an object with a needed name already exists; it was not changed: " in found.text
+    assert "where objects of other owners have the names of this stack's objects, and were not changed: " in found.text
     assert kubectl(stage, "--namespace busbar get service busbar-ranks -o json") == before

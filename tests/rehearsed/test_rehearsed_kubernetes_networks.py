@@ -69,7 +69,7 @@ def test_a_cluster_without_multus_is_refused_with_the_key_that_installs_it(stage
     found = stage.up(**ALLOWED)
     assert found.status != 0
     assert "the cluster does not know k8s.cni.cncf.io: Multus is not installed there" in found.text
-    assert "let the stack do so (kubernetes.secondaryNetworks)" in found.text
+    assert "let the stack install it (kubernetes.secondaryNetworks)" in found.text
 
 
 def test_a_foreign_object_is_left_unchanged_and_nothing_of_multus_is_applied(stage):
@@ -78,7 +78,7 @@ def test_a_foreign_object_is_left_unchanged_and_nothing_of_multus_is_applied(sta
     found = stage.up(**merged(BRINGS, {"kubernetes": {"secondaryNetworks": {"install": ["multus"]}}}))
     assert found.status != 0
     assert (
-        "kubernetes.secondaryNetworks.install has multus, but the cluster already has it, and it was not changed "
+        "kubernetes.secondaryNetworks.install has multus, but the cluster already has Multus, which was not changed "
         "(clusterrole.rbac.authorization.k8s.io multus)"
     ) in found.text
     assert kubectl(stage, "get clusterrole multus --output json") == before
@@ -143,5 +143,5 @@ def test_if_nodes_cannot_pull_the_image_of_multus_the_nodes_and_the_failed_pull_
     wanted = merged(ALLOWED, {"kubernetes": {"secondaryNetworks": brings}, "measure": {"readyTimeout": "25 s"}})
     found = stage.up(**wanted)
     assert found.status != 0
-    assert "Multus is applied, but does not run without restarts on gpu0, gpu1 after 25 s: kube-multus-ds-" in found.text
+    assert "Multus is applied, but does not run steadily on gpu0, gpu1 after 25 s: kube-multus-ds-" in found.text
     assert "ImagePull" in found.text

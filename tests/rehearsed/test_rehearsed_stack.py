@@ -69,8 +69,9 @@ def test_after_a_crashed_update_the_next_update_names_the_import_command_and_no_
     assert stage.up().status != 0
     refused = stage.up()
     assert refused.status != 0
-    assert "runs under this stack's name but is not in its state: an update that was killed created it" in refused.text, refused
-    assert "`python -m tools.take_in dev` imports it into the state" in refused.text
+    said = "runs under this stack's name but is not in its state: an update that was killed created this machine"
+    assert said in refused.text, refused
+    assert "Import it into the state with `python -m tools.take_in dev`" in refused.text
     taken = stage.mend()
     assert taken.status == 0, taken
     (network,) = [one["id"] for one in stage.resources() if one["type"].endswith(":ClusterNetwork")]

@@ -211,7 +211,7 @@ STORAGE = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for numbe
     [
         ((*RAILS[:4], *DOWN), "mlx5_4, mlx5_5, mlx5_6, mlx5_7 of the machines are not active"),
         ((*RAILS[:4], *SLOW), "different rates (mlx5_4, mlx5_5, mlx5_6, mlx5_7 at 200 Gbit/s; mlx5_0, mlx5_1, mlx5_2, mlx5_3"),
-        ((*RAILS, *STORAGE), "10 RDMA devices beside the front end's, which 8 GPUs cannot share evenly"),
+        ((*RAILS, *STORAGE), "10 RDMA devices that are not the front end's, and 8 GPUs cannot share 10 devices"),
     ],
 )
 def test_rails_that_cannot_be_detected_are_refused_until_the_user_names_them(hcas, doubt):
@@ -239,7 +239,7 @@ def test_named_rails_of_different_rates_all_count_with_the_lowest_rate():
     [
         (("mlx5_0", "mlx5_77", "mlx5_78"), RAILS[:2], "names mlx5_77, mlx5_78, but the machines have mlx5_0, mlx5_1; name"),
         (("mlx5_0",), (), "names mlx5_0, but the machines have none; name"),
-        (("mlx5_4",), (*RAILS[:4], *DOWN), "names devices without active ports: mlx5_4; bring them up, or leave them out"),
+        (("mlx5_4",), (*RAILS[:4], *DOWN), "names mlx5_4 without an active port; bring the ports up, or leave these devices"),
     ],
 )
 def test_named_rails_that_are_missing_or_down_are_refused_by_name(rails, there, why):

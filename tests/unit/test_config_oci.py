@@ -360,7 +360,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
         (storage(lustre={"mount": "/fss;reboot"}), "oci.storage.lustre.mount is /fss;reboot; it must be"),
         (
             storage(home={"mount": "/data"}, lustre={"mount": "/data/l"}),
-            "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither may hide the other",
+            "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither folder may hide the other",
         ),
         (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, but the nodes have /mnt/localdisk of their own"),
         (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, which overlaps /home/opc, the folder with"),

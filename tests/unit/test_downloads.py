@@ -72,7 +72,7 @@ def test_a_file_with_another_checksum_ends_the_step_and_both_checksums_are_shown
 
 def test_a_file_without_a_given_checksum_is_used_and_its_checksum_is_printed(tmp_path):
     done = run(tmp_path, downloads.checked(PLACE, "archive", ()), CONTENT)
-    assert (done.returncode, done.stdout) == (0, f"busbar: sha256 {RIGHT} is unchecked: none is given for {PLACE}\nused\n")
+    assert (done.returncode, done.stdout) == (0, f"busbar: sha256 {RIGHT} is unchecked: no sha256 is given for {PLACE}\nused\n")
 
 
 @pytest.mark.parametrize(("fails", "status"), [(4, 0), (5, 1)])
@@ -99,7 +99,7 @@ def test_another_key_ends_the_step_and_both_fingerprints_are_shown(tmp_path, key
 def test_a_file_with_two_keys_or_none_is_refused_even_if_one_is_the_vendors(tmp_path, keys, asked, second):
     served = keys["vendor"][1] + keys["other"][1] if second == "other" else b"<html>404</html>"
     done = run(tmp_path, downloads.signing_key(PLACE, "key", keys["vendor"][0] if asked else ""), served)
-    assert (done.returncode, done.stdout) == (1, f"busbar: {PLACE} does not have exactly one key\n")
+    assert (done.returncode, done.stdout) == (1, f"busbar: {PLACE} does not contain exactly one key\n")
 
 
 def test_a_key_without_a_given_fingerprint_is_used_and_its_fingerprint_is_printed(tmp_path, keys):
@@ -107,7 +107,7 @@ def test_a_key_without_a_given_fingerprint_is_used_and_its_fingerprint_is_printe
     done = run(tmp_path, downloads.signing_key(PLACE, "key", ""), text)
     assert (done.returncode, done.stdout) == (
         0,
-        f"busbar: fingerprint {print_} is unchecked: none is given for {PLACE}\nused\n",
+        f"busbar: fingerprint {print_} is unchecked: no fingerprint is given for {PLACE}\nused\n",
     )
 
 

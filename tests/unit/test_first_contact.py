@@ -153,7 +153,7 @@ def test_34_silent_nodes_do_not_keep_another_node_from_being_reached(contact, tm
     [
         (
             "echo 'Host key for 10.0.0.2 has changed and you have requested strict checking.' >&2; exit 255",
-            "the host key of 10.0.0.2 is not the one in knownHosts",
+            "the host key of 10.0.0.2 is not the key in knownHosts",
         ),
         (
             "echo 'me@10.0.0.2: Permission denied (publickey).' >&2; exit 255",

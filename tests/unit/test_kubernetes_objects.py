@@ -40,7 +40,7 @@ def test_the_objects_are_applied_server_side_without_force_and_the_line_lists_th
     ]
 
 
-FOREIGN = "kubernetes.namespace is busbar, where an object with a needed name already exists; it was not changed: "
+FOREIGN = "kubernetes.namespace is busbar, where objects of other owners have the names of this stack's objects, and were not changed: "
 #: Fault -> the function that plants it in the cluster, and the beginning of the refusal.
 FAULTS: dict[str, tuple[Any, str]] = {
     "another cluster": (
@@ -57,7 +57,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
     ),
     "a node that is not there": (
         lambda its: its.nodes.pop(),
-        "kubernetes.nodes has gpu1, which the cluster does not have; it has gpu0, master0",
+        "kubernetes.nodes has gpu1, but the cluster has no such node; it has gpu0, master0",
     ),
     "a node that is not ready": (
         lambda its: its.nodes.__setitem__(2, node("gpu1", ready="Unknown")),
@@ -186,7 +186,7 @@ def test_a_pod_that_cannot_be_scheduled_is_reported_with_the_schedulers_message(
     }
     cluster.coming[1] = pod(1, phase="Pending", conditions=[condition])
     cluster.coming[1]["spec"] = {}
-    assert "no node takes it: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu." in refused()
+    assert "no node accepts this pod: 0/3 nodes are available: 2 Insufficient nvidia.com/gpu." in refused()
 
 
 def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(cluster, monkeypatch):
@@ -205,7 +205,7 @@ def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(clust
 
 def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
     cluster.coming[1] = pod(1, rail="")
-    assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1: Multus did not attach it")
+    assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1, which Multus did not attach")
 
 
 def test_a_job_with_another_template_is_recreated_and_an_unchanged_one_is_kept(cluster):

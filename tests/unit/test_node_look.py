@@ -78,7 +78,8 @@ def test_a_half_written_marker_means_not_ready_and_leaves_no_note(monkeypatch):
 def test_a_step_that_only_warned_is_noted_and_the_node_is_ready(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "done", "warned": " lustre \\n"}\nm0 m1 m2\n')
     assert answers.look()
-    assert answers.notes == ["first boot is done, but failed in lustre; see its /var/log/cloud-init-output.log"]
+    said = "first boot is done, but these steps failed: lustre; see the node's /var/log/cloud-init-output.log"
+    assert answers.notes == [said]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +115,7 @@ def test_a_command_that_fails_on_the_node_ends_the_wait(monkeypatch, status):
 def test_a_changed_host_key_is_retried_if_it_was_scanned_and_refused_if_it_was_pinned(monkeypatch):
     said = "Host key for 10.0.0.2 has changed and you have requested strict checking."
     assert Answers(monkeypatch, 255, "", said).look(NODE) is None
-    with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the one in knownHosts"):
+    with pytest.raises(node_look.Failed, match=r"the host key of 10\.0\.0\.2 is not the key in knownHosts"):
         Answers(monkeypatch, 255, "", said).look()
 
 
@@ -174,7 +175,7 @@ def test_a_machine_must_have_the_requested_number_and_model_of_gpus(monkeypatch,
     with pytest.raises(node_look.Failed) as refused:
         answers.look(**ask)
     said = f"it has {number} x {model or 'no GPU'}, but shape HGX-H100.8 has 8 x NVIDIA H100 80GB HBM3"
-    assert str(refused.value) == f"{said}; correct shape, or set shape: detect"
+    assert str(refused.value) == f"{said}; name the hosts' shape, or set shape: detect"
 
 
 def test_the_line_of_first_contact_groups_nodes_by_their_facts():

@@ -65,7 +65,7 @@ def test_a_failed_first_boot_stops_the_wait_and_names_the_failed_step():
 def test_a_host_that_never_announces_itself_fails_the_wait_with_its_last_output():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
     assert found.returncode == 1
-    assert "127.0.0.1 did not finish its first boot within 2 s; last: SSH-2.0-OpenSSH_7.4" in found.stderr
+    assert "127.0.0.1 did not finish its first boot within 2 s; its last state: SSH-2.0-OpenSSH_7.4" in found.stderr
 
 
 def test_a_closed_port_is_reported_with_the_key_to_check():
