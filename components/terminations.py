@@ -59,9 +59,9 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
             # The engine deletes resources after all other changes, and only if none of those changes failed
             # (pulumi 3.259.0: pkg/resource/deploy/deployment_executor.go, performPostSteps).
             pulumi.log.warn(
-                f"this update terminates {one.summary}. The stack file requests fewer machines; the others stay. Machines are "
-                "terminated at the end of an update: if the update fails before that, for example because the verdict is "
-                "short, they keep running and are billed until an update passes."
+                f"this update terminates {one.summary}. The stack file requests fewer machines; all other machines stay. "
+                "Machines are terminated at the end of an update: if the update fails before that, for example because the "
+                "verdict is short, these machines keep running and are billed until an update passes."
             )
     replaced = [one for one in found if not one.asked]
     number = sum(len(one.machines) for one in replaced)
@@ -71,7 +71,7 @@ def judge(path: str, allowed: int, endings: Sequence[Ending], why: str = CHANGED
     if number > allowed:
         refused = f"{path} is {allowed}, and {number} running machines would be terminated by this update ({which})"
         raise pulumi.RunError(
-            f"{refused}: {why}, and the capacity may not be available again. Set {path} to {number} to let them be replaced, "
-            "or undo the change."
+            f"{refused}: {why}, and the capacity may not be available again. Set {path} to {number} to let these "
+            "machines be replaced, or undo the change."
         )
     pulumi.log.warn(f"this update replaces {number} machines, as {path} allows: {which}.")

@@ -43,8 +43,8 @@ class Accept(Model):
     scale: int = Field(
         default=1,
         ge=1,
-        description="For a rehearsal: how many times slower its links are than real ones. With this number the preview shows "
-        "the numbers that the update will measure.",
+        description="For a rehearsal: how many times slower its links are than real links. The preview then shows the values "
+        "that the update will measure.",
         examples=[4000],
     )
 

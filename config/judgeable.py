@@ -90,7 +90,7 @@ def machine(path: str, shape: Shape, measure: Measure, nodes: int = 0) -> Iterat
     """Yield why `measure` cannot judge machines of `shape`, which the key at `path` names; `nodes` is 0 if unknown."""
     if shape.gpu and not gpus.is_nvidia(shape.gpu):
         yield Breach(
-            path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's"
+            path, f"is {shape.name}, which has {shape.gpu} GPUs; busbar builds and measures NCCL, which needs NVIDIA's GPUs"
         )
     if gpus.spans_nodes(shape.gpu) and measure.exports.get("NCCL_MNNVL_ENABLE") != "0":
         yield from _rack(path, shape, measure, nodes)

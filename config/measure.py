@@ -54,14 +54,14 @@ def _exports(value: dict[str, str]) -> dict[str, str]:
 
 def _spread(value: int) -> int:
     if 0 < value < _FEWEST_FOR_SPREAD:
-        raise ValueError(f"is {value}, too few to judge a spread; set {_FEWEST_FOR_SPREAD} or more, or 0 for none")
+        raise ValueError(f"is {value}, which is too few to judge a spread; set {_FEWEST_FOR_SPREAD} or more, or 0 for none")
     return value
 
 
 def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
     twice = sorted({name for name in value if value.count(name) > 1})
     if twice or not value:
-        raise ValueError(f"has {', '.join(twice)} twice; name each once" if twice else "is empty; name at least one")
+        raise ValueError(f"has {', '.join(twice)} twice; name each once" if twice else "is empty; name at least one collective")
     return value
 
 
@@ -148,7 +148,7 @@ class Measure(Model):
     )
     sizes: Sizes = Field(default=Sizes(), description="Message sizes.")
     iterations: int = Field(default=20, ge=1, description="Timed operations at each size.", examples=[50])
-    warmup: int = Field(default=5, ge=0, description="Untimed operations before the timed ones.", examples=[0])
+    warmup: int = Field(default=5, ge=0, description="Untimed operations before the timed operations.", examples=[0])
     cycles: int = Field(default=1, ge=1, description="Runs of each size; the run with the median time counts.", examples=[3])
     spread_iterations: Annotated[int, Field(ge=0), AfterValidator(_spread)] = Field(
         default=20,
@@ -180,8 +180,8 @@ class Measure(Model):
     run: int = Field(default=1, ge=1, description="Raise this number to measure again even if nothing changed.", examples=[2])
     pool: str | None = Field(
         default=None,
-        description="What to measure: a pool (oci), or a queue's machines (aws: QUEUE-NAME). Required only if several have "
-        "nodes.",
+        description="What to measure: a pool (oci), or a queue's machines (aws: QUEUE-NAME). Required only if several of "
+        "them have nodes.",
         examples=["gpu-p5"],
     )
     timeout_s: Annotated[Seconds, Field(ge=1)] = Field(default=30 * 60, description="Time limit for one measurement.")

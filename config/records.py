@@ -19,7 +19,7 @@ def _key(value: str) -> str:
         raise ValueError(f"is {value!r}, but there is no such file; name an ed25519 private key, or leave the key out")
     mode = stat.S_IMODE(path.stat().st_mode)
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ValueError(f"is {value!r}, whose mode is {mode:04o}, so others may use it; type `chmod 600 {path}`")
+        raise ValueError(f"is {value!r}, whose mode is {mode:04o}, so other users may use it; type `chmod 600 {path}`")
     return value
 
 

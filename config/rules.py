@@ -63,10 +63,10 @@ def limits(stack: Stack, _facts: None) -> _Breaches:
     for limit in stack.accept.own_limits:
         path = f"accept.limits.{limit.collective}"
         if limit.collective not in measure.collectives:
-            yield Breach(path, "is set, but this collective is not in measure.collectives; name one that is")
+            yield Breach(path, "is set, but this collective is not in measure.collectives; name a collective that is measured")
         elif limit.size_bytes not in measure.sizes_of(limit.collective):
             size = MESSAGE.show(limit.size_bytes)
-            yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name one of its sizes")
+            yield Breach(path, f"has a limit at {size}, which measure.sizes never runs; name a size that is measured")
 
 
 #: Where each target lists its pools.
@@ -81,9 +81,9 @@ def pool(stack: Stack, _facts: None) -> _Breaches:
     if chosen is None:
         if len(filled) > 1:
             yield Breach(
-                "measure.pool", f"is not set, but {', '.join(filled)} of {where} all have nodes; name the one to measure"
+                "measure.pool", f"is not set, but {', '.join(filled)} of {where} all have nodes; name the pool to measure"
             )
     elif chosen not in nodes:
         yield Breach("measure.pool", f"is {chosen!r}, which is none of {where}; {nearest(chosen, nodes)}")
     elif not nodes[chosen] and chosen not in stack.startable:
-        yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; those with nodes: {', '.join(filled) or 'none'}")
+        yield Breach("measure.pool", f"is {chosen!r}, which has no nodes; these have nodes: {', '.join(filled) or 'none'}")

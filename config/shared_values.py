@@ -44,7 +44,7 @@ def _public_key(value: str) -> str:
             text = Path(text).expanduser().read_text().strip()
         except OSError as error:
             raise ValueError(
-                f"is {value!r}, a file that cannot be read ({error.strerror}); give a public key, or the path of one"
+                f"is {value!r}, a file that cannot be read ({error.strerror}); give a public key, or the path of a .pub file"
             ) from None
     if "PRIVATE KEY" in text:
         raise ValueError("is a private key, which must never leave its owner; give the public half (the .pub file)")
@@ -170,5 +170,5 @@ class Access(Model):
         elif not self.allow_world and _WORLD in ipaddress.collapse_addresses(networks):
             yield Breach(
                 f"{path}.sshFrom",
-                "contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you mean it",
+                "contains 0.0.0.0/0, the whole Internet; name your networks, or set allowWorld: true if you want this",
             )

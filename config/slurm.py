@@ -22,7 +22,8 @@ ENROOT_SUMS = (
 )
 #: Description of `toolkitKey`.
 TOOLKIT_SIGNER = (
-    "Fingerprint of the key that signs NVIDIA Container Toolkit's repository; if another key signs it, first boot fails."
+    "Fingerprint of the key that signs NVIDIA Container Toolkit's repository. If another key signs the repository, first boot "
+    "fails."
 )
 
 #: Description of `alwaysOn` on every cloud.
@@ -37,8 +38,8 @@ class Slurm(Model):
 
     queue: str = Field(
         default="compute",
-        description="Name of the queue (Slurm's partition). In a new cluster it contains all machines and is the "
-        "default partition.",
+        description="Name of the queue (Slurm's partition). In a new cluster, the queue contains all machines and "
+        "is the default partition.",
         examples=["compute"],
     )
     existing: bool = Field(
@@ -58,13 +59,13 @@ class Containers(Model):
     """Enroot and Pyxis on all machines of a Slurm cluster, so that `srun --container-image` starts tasks in an image."""
 
     enroot: Annotated[str, three_numbers(ENROOT)] = Field(
-        default=ENROOT, description="Version of Enroot that is installed where an image has none.", examples=["4.1.1"]
+        default=ENROOT, description="Version of Enroot that is installed if an image has no Enroot.", examples=["4.1.1"]
     )
     enroot_sha256: tuple[Sha256, ...] = Field(default=(), description=ENROOT_SUMS, examples=[["4" * 64, "5" * 64]])
     toolkit_key: Fingerprint = Field(default=TOOLKIT_KEY, description=TOOLKIT_SIGNER, examples=[TOOLKIT_KEY])
     pyxis: Annotated[str, three_numbers(PYXIS)] = Field(
         default=PYXIS,
-        description="Version of Pyxis, which every machine builds for the Slurm that it has.",
+        description="Version of Pyxis, which every machine builds for its installed Slurm.",
         examples=["0.23.0"],
     )
     pyxis_sha256: Sha256 = Field(
@@ -75,7 +76,7 @@ class Containers(Model):
 
 
 class Scheduler(Model):
-    """A Slurm cluster; its controller is the login node, which starts dynamic nodes for jobs and terminates idle ones."""
+    """A Slurm cluster; its controller is the login node, which starts dynamic nodes for jobs and terminates idle nodes."""
 
     idle_min: Annotated[Minutes, Field(ge=1)] = Field(
         default=10, description="How long a dynamic node may be idle before it is terminated.", examples=["30 min"]

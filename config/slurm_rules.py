@@ -57,7 +57,7 @@ def mixed(entries: Sequence[Entry]) -> Iterator[Breach]:
             yield Breach(
                 f"{one.path}.{one.static}",
                 f"is {one.running}, and dynamic is {one.dynamic}; nodes of one entry are either all static or all dynamic; "
-                "make two entries of it",
+                "split the entry into two",
             )
 
 

@@ -47,7 +47,7 @@ def verdict(checks: Iterable[Check], allow_skipped: frozenset[str]) -> tuple[str
     short = [reason for one in asked if one.state == SHORT for reason in one.why]
     unknown = [reason for one in asked if one.state == UNKNOWN for reason in one.why]
     skipped = [
-        f"the check {one.name} was skipped ({'; '.join(one.why)}); to accept that, add it to allowSkipped"
+        f"the check {one.name} was skipped ({'; '.join(one.why)}); to accept that, add {one.name} to allowSkipped"
         for one in asked
         if one.state == SKIPPED and one.name not in allow_skipped | _ADVISORY
     ]

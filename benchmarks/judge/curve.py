@@ -49,7 +49,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
             yield from _floor(run, asked, found.scale)
         judged = len(_beyond_bursts(run, found.scale))
         good = (
-            f"{judged} of {len(run.rows)} sizes were judged: none is far below its prediction or far slower than a smaller one"
+            f"{judged} of {len(run.rows)} sizes were judged: none is far below its prediction or far slower than a smaller size"
         )
         yield check(f"curve {name}", _odd(run, asked, found.scale), good=(good,))
 

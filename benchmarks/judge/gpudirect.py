@@ -36,7 +36,7 @@ def told(moved: Mapping[str, Any], shape: Shape) -> Told:
         where = f" on {', '.join(map(str, nodes))}" if isinstance(nodes, list) and nodes else ""
         connections = f"{through_host} of {through_host + direct} connections{where}"
         module = "efa_nv_peermem" if plugin else "nvidia_peermem"
-        why = f"their bytes went through host memory; is the kernel module {module} loaded there (lsmod)?"
+        why = f"their bytes went through host memory; is the kernel module {module} loaded on the nodes (lsmod)?"
         return Told(wrong=(f"NCCL used no GPUDirect RDMA for {connections}: {why}",))
     if not direct:
         return Told(missing="NCCL did not log whether it used GPUDirect RDMA")

@@ -85,12 +85,12 @@ def _slow(found: Groups, names: list[str], step: Step, bound: float | None, asks
     if found.count > 1 and found.most < limit:
         what = "inside every node" if step.stage == NODE else "the rails of every GPU between nodes"
         reached = f"{found.slowest[0][1]:.4g} to {found.most:.4g} GB/s of {bound:.4g}"
-        yield f"{what}: all_reduce reached {reached}; {asks:g} of that is required"
+        yield f"{what}: all_reduce reached {reached}; a share of {asks:g} is required"
         return
     slow = [(index, reached) for index, reached in found.slowest if reached < limit]
     where = "inside it" if step.stage == NODE else "between nodes"
     for index, its in slow[:_NAMED]:
-        yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; {asks:g} of that is required"
+        yield f"{names[index]}: all_reduce {where} reached {its:.4g} GB/s of {bound:.4g}; a share of {asks:g} is required"
     if len(slow) > _NAMED:
         yield f"{len(slow) - _NAMED} or more other groups are slow as well"
 

@@ -31,8 +31,8 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     sentence = f"where switches reduced, all_reduce reached {reached:.4g} GB/s at {size_text(size)}"
     share = fraction(size, in_network(asked.shape), found.scale)
     if share is None:
-        why = f"no source publishes what a healthy run on {asked.shape.name} reaches there; the stack may set accept.gate"
+        why = f"no source publishes what a healthy run on {asked.shape.name} reaches in this way; the stack may set accept.gate"
         yield Check("in-network", UNKNOWN, (f"{sentence}, and {why}",))
         return
-    sentence += f"; {share:g} of what rails and NVLink allow then ({most:.4g} GB/s) is required"
+    sentence += f"; {share:g} of what rails and NVLink allow in that case ({most:.4g} GB/s) is required"
     yield check("in-network", [sentence] if reached < share * most else [], good=(sentence,))

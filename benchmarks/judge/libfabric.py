@@ -43,7 +43,7 @@ def told(said: Mapping[str, Any], shape: Shape) -> Told:
     others = [f"NET/{name}" for name in networks if not _NETWORK.fullmatch(name)]
     others += [way.rpartition("/")[0] for way in channels if way.startswith("NET/") and not _NETWORK.search(way)]
     if others:
-        why = "the loader does not find it, a container has its own NCCL, or the plugin found no device"
+        why = "the loader does not find the plugin, a container has its own NCCL, or the plugin found no device"
         return Told(wrong=(f"NCCL fell back to {', '.join(dict.fromkeys(others))}: its {wanted} plugin was not used ({why})",))
     found = [match for match in map(_SELECTED.search, devices) if match]
     wrong = [sentence for match in found for sentence in _mismatches(match["name"], match["nics"], wanted, shape.rdma.ports)]

@@ -63,7 +63,7 @@ def _short(worst: list[dict[str, Any]], asked: Asked, scale: int) -> Iterator[st
             continue
         rate, reached = _rate(one, asked, scale), one.get("gbit_s")
         if is_number(reached) and rate and float(reached or 0) < _SHARE * rate:
-            yield f"{_way(one)}: ib_write_bw reached {reached:g} Gbit/s of {rate:g}; {_SHARE:g} of that is required"
+            yield f"{_way(one)}: ib_write_bw reached {reached:g} Gbit/s of {rate:g}; a share of {_SHARE:g} is required"
 
 
 def _rate(one: dict[str, Any], asked: Asked, scale: int) -> float:

@@ -47,6 +47,7 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     rails = ceiling.most_gb_s(name, asked.shape, asked.nodes, ring=False)
     if rails is not None and reached <= ceiling.ABOVE * rails:
         sentence += (
-            "; the rails can carry as much, so NVLink did not join these nodes: check nvidia-imex, and that all are in one rack"
+            "; the rails can carry as much, so NVLink did not join these nodes: check nvidia-imex, and whether all nodes are "
+            "in one rack"
         )
     yield check("nvl", [sentence] if reached < share * rate else [], good=(sentence,))

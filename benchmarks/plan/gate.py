@@ -87,12 +87,13 @@ def nvls_unknown(shape: Shape, plan: Measure) -> str:
     """Return why no published busbw covers a machine whose NVSwitch can reduce (NVLS); empty if such a busbw is published."""
     if nvls_gb_s(shape, plan) is None:
         return (
-            f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces "
-            "(NVLS), so whether its switch reduces is unknown"
+            f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches if its NVLink switch reduces "
+            "(NVLS), so it is unknown whether the switch reduces"
         )
     if fraction(plan.end_bytes, NVLS) is None:
         least = size_text(NVLS[-1][0])
-        return f"nobody publishes what such a machine reaches below {least} with NVLS, so whether it uses NVLS is unknown"
+        machine = f"a healthy machine of {shape.gpus} x {shape.gpu}"
+        return f"nobody publishes what {machine} reaches below {least} with NVLS, so it is unknown whether NCCL used NVLS"
     return ""
 
 
@@ -109,7 +110,7 @@ def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate
     own = limit.busbw_gb_s / scale
     notes = []
     if bound is not None and own > bound:
-        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: it cannot be met")
+        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: no fabric can meet it")
     if bound is not None and own < _LAX * bound:
         notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half a fabric would pass")
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""

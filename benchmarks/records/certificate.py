@@ -178,7 +178,7 @@ def private_key(path: Path) -> Ed25519PrivateKey:
     except (ValueError, UnsupportedAlgorithm):
         raise CertificateError(f"the signing key {path} is neither PEM nor a private key of OpenSSH") from None
     if not isinstance(key, Ed25519PrivateKey):
-        raise CertificateError(f"the signing key {path} is not ed25519; `ssh-keygen -t ed25519 -N '' -f FILE` makes one")
+        raise CertificateError(f"the signing key {path} is not ed25519; `ssh-keygen -t ed25519 -N '' -f FILE` makes such a key")
     return key
 
 

@@ -100,7 +100,7 @@ class Record:
         if not re.fullmatch(r"[0-9A-Za-z]{1,128}", self.run_id):
             raise HistoryError(f"run id {self.run_id!r} must be 1 to 128 letters and digits, because it names a file")
         if not _STARTED.fullmatch(self.started):
-            raise HistoryError(f"start {self.started!r} is not UTC such as 2025-11-21T04:49:00Z; runs are ordered by it")
+            raise HistoryError(f"start {self.started!r} is not UTC such as 2025-11-21T04:49:00Z; runs are ordered by start")
 
     @property
     def order(self) -> tuple[str, str]:
@@ -219,7 +219,7 @@ def append(folder: str, one: Record) -> bool:
     """
     data = json.dumps(one.document(), sort_keys=True, indent=1, allow_nan=False).encode() + b"\n"
     if len(data) > MAX_BYTES:
-        raise HistoryError(f"the record of run {one.run_id} has {len(data)} bytes; at most {MAX_BYTES} are kept")
+        raise HistoryError(f"the record of run {one.run_id} has {len(data)} bytes; at most {MAX_BYTES} bytes are kept")
     try:
         return store(folder).add(one.name(), data)
     except StoreError as error:
@@ -279,7 +279,7 @@ def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
         if old:
             found.append(f"{name} went from {' and '.join(old)} to {new or 'nothing'}")
     if not all(one.plan for one in compared):
-        found.append("some of those passes do not state their plan and launcher")
+        found.append("some of the earlier passes do not state their plan and launcher")
     return ", ".join(found)
 
 
@@ -311,7 +311,7 @@ def changes(previous: Record | None, current: Record) -> tuple[str, ...]:
         found.append(f"{name} went from {old} to {new} {since}")
     if previous.plan:
         for name, old, new in _differences(previous.plan, current.plan):
-            found.append(f"{name} of the plan went from {old} to {new} {since}: the two numbers are not compared")
+            found.append(f"{name} of the plan went from {old} to {new} {since}: the numbers of the two runs are not compared")
     return tuple(found)
 
 

@@ -83,7 +83,7 @@ def _checked(data: bytes, sha256: str) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise TranscriptError(f"it cannot be read: {error}") from None
     if hashlib.sha256(text).hexdigest() != sha256:
-        raise TranscriptError("its sha256 is not the one that the measurement reported")
+        raise TranscriptError("its sha256 is not the sha256 that the measurement reported")
     return text
 
 
@@ -104,7 +104,7 @@ def _over_ssh(shell: str, known_hosts: str, path: str) -> bytes:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise TranscriptError(f"ssh did not end well: {error}") from None
+            raise TranscriptError(f"ssh failed: {error}") from None
     if done.returncode != 0:
         said = " ".join(done.stderr.decode("utf-8", "replace").split())[-300:]
         raise TranscriptError(f"ssh ended with {done.returncode}: {said}")

@@ -192,7 +192,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="verify", description="Check a busbar certificate offline.")
     parser.add_argument("certificate", help="file of the stack output `measured.certificate`, - for standard input")
     parser.add_argument("--key", required=True, help="file of the public key: PEM, or a line of OpenSSH")
-    parser.add_argument("--inputs-digest", help="refuse a certificate for other inputs")
+    parser.add_argument("--inputs-digest", help="digest of the inputs that the certificate must be for")
     parser.add_argument("--allow-rehearsed", action="store_true", help="accept numbers of a rehearsal")
     parser.add_argument("--json", action="store_true", help="print one line of JSON")
     asked = parser.parse_args(argv)

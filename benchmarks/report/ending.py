@@ -147,7 +147,8 @@ def _running(following: Next, *, rehearsed: bool) -> str:
         return f"{following.rented}{f'; real machines cost {following.price}' if following.price else ''}"
     if rehearsed:
         return f"{following.rented}, rehearsed{f'; real machines cost {following.price}' if following.price else ''}"
-    return f"{following.rented} until then, {following.price or 'at an unknown price (set records.pricePerNodeHour)'}"
+    price = following.price or "at an unknown price (set records.pricePerNodeHour)"
+    return f"{following.rented} until the stack is destroyed, {price}"
 
 
 def unmeasured(judged: Judgement, last: dict[str, Any]) -> list[str]:

@@ -65,5 +65,5 @@ def _paid(asked: Asked, price: Price | None, *, rents: bool) -> list[str]:
     if costs is None:
         return ["  price:    unknown; set records.pricePerNodeHour to include it"] if rents else []
     each = f", {costs['usd_per_hour_per_gb_s']:g} for each GB/s" if costs["usd_per_hour_per_gb_s"] is not None else ""
-    real = " for real ones" if asked.accept.scale != 1 else ""
+    real = " for real machines" if asked.accept.scale != 1 else ""
     return [f"  price:    {costs['usd_per_hour']:g} USD an hour{real}{each} ({costs['source']})"]

@@ -202,9 +202,9 @@ def culprit_finding(culprit: dict[str, Any]) -> str:
         "link": f"the link between {nodes} is slow{f' on {rails}' if rails else ''}",
         "rail": f"{rail} {rails} of node {nodes} {is_slow}{' together' if together else ''}; not all its rails are slow",
         "rail_plane": f"{rail} {rails} {is_slow} on all nodes",
-        "group": f"{nodes} are slow together, and no smaller group of them is",
-        "between": f"pairs of {nodes} are slow when many run at once and fine when few do: the links between leaf "
-        "switches that they share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
+        "group": f"{nodes} are slow together, and no smaller group of these nodes is slow",
+        "between": f"pairs of {nodes} are slow when many pairs run at once and fine when few pairs do: the links between leaf "
+        "switches that these pairs share are overloaded or unevenly used (spine, ECMP), and no node is to blame",
     }.get(str(culprit.get("kind")), f"{culprit.get('kind')} {nodes}")
     numbers = [
         f"{' - '.join(one['nodes'])}{' on ' + ', '.join(one['rails']) if one['rails'] else ''} "

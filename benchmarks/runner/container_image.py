@@ -191,7 +191,7 @@ def _own(*folders: str) -> None:
             if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
                 raise Refusal(
                     f"{folder} is not a folder that only the login user can write to, so the image in it cannot be trusted; "
-                    "remove it; nothing was started"
+                    "remove the folder; nothing was started"
                 ) from None
 
 
@@ -284,7 +284,7 @@ def libraries(homes: Dict[str, str]) -> str:
 def _conf(homes: Dict[str, str]) -> str:
     """Return enroot's configuration: which variables enter the container, the mounts, and a start without the entry point."""
     mounts = [*_SHARED_FOLDERS, jobs.root()]
-    return """# How a command runs in the container: with the variables that MPI and NCCL read, and no others of the node.
+    return """# How a command runs in the container: with the variables that MPI and NCCL read, and no others.
 environ() {{
   for name in $(compgen -e); do
     case $name in {passed}) printf '%s=%s\\n' "$name" "${{!name}}" ;; esac

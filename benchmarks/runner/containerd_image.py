@@ -45,7 +45,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     wanted, image = request.container, _reference(request)
     assert wanted is not None  # noqa: S101 - called only with an image
     if not shutil.which("nerdctl"):
-        raise Refusal(f"the node has no nerdctl, but ranks are to run in {image}; first boot installs it on new machines")
+        raise Refusal(f"the node has no nerdctl, but ranks are to run in {image}; first boot installs nerdctl on new machines")
     found = _inspected(image) or _pulled(image, say, deadline)
     digest = str(found.get("Id", "")).partition(":")[2]
     if len(digest) != 64:  # noqa: PLR2004 - a sha256 in hexadecimal
@@ -59,7 +59,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     versions = read_versions(_ask(image, asking, versions_script(homes)))
     if "mpi" not in versions:
         raise Refusal(
-            f"{image} has no mpirun in {homes['MPI_HOME']}, but its own mpirun must start the ranks: use another image"
+            f"{image} has no mpirun in {homes['MPI_HOME']}, but the image's own mpirun must start the ranks: use another image"
         )
     line = {"reference": image, "file": "", "sha256": digest, "bytes": int(found.get("Size") or 0)}
     versions.update(image=image, image_sha256=digest, mpirun=versions["mpi"], gpus_inside=gpus, containerd=_containerd())

@@ -137,7 +137,7 @@ def verdict(token: str, names: List[str], line: Dict[str, Any], limit_gb_s: Opti
     needed = min(_PARTNERS, len(names) - 1)
     for name, its in best.items():
         if len(its) < needed:
-            bad[name] = f"{told[name]}; it was tried with {len(its)} of {needed} others"
+            bad[name] = f"{told[name]}; this node was tried with only {len(its)} of {needed} partners"
         elif limit_gb_s and max(its.values()) < limit_gb_s:
             bad[name] = told[name]
     for culprit in line.get("culprits") or []:

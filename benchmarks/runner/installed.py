@@ -33,7 +33,7 @@ def on_node(patterns: Dict[str, List[str]], keys: Sequence[str] = tuple(_PROOFS)
                 break
         else:
             raise Refusal(
-                "the head node has no {}: no folder like {} contains {}; install it there or set its folder".format(
+                "the head node has no {}: no folder like {} contains {}; install it on the head node, or set its folder".format(
                     key, " or ".join(patterns[key]), _PROOFS[key]
                 )
             )
@@ -64,8 +64,8 @@ def inside(patterns: Dict[str, List[str]], printed: str) -> Dict[str, str]:
     for key, proof in _PROOFS_INSIDE.items():
         if key not in found:
             raise Refusal(
-                "the image has no {}: no folder like {} in it contains {}; nccl-tests are built in the image, so it needs "
-                "headers and a compiler (devel images do)".format(key, " or ".join(patterns[key]), proof)
+                "the image has no {}: no folder of the image like {} contains {}; nccl-tests are built in the image, so the "
+                "image needs headers and a compiler (devel images have both)".format(key, " or ".join(patterns[key]), proof)
             )
     return {key: newest(places[min(places)]) for key, places in found.items()}
 

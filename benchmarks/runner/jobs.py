@@ -118,7 +118,8 @@ def wait(run_id: str, timeout_s: Optional[float]) -> int:
         if not running:
             raise Refusal(f"the work on the head node ended without a result; {_cause(here)}")
         if time.monotonic() > deadline:
-            raise Refusal(f"run {run_id} is still running, although it may wait and run for {int(bound_s)} s each")
+            limit = f"{int(bound_s)} s of waiting and {int(bound_s)} s of work"
+            raise Refusal(f"run {run_id} is still running, although its limit is {limit}")
         time.sleep(_POLL_S)
 
 

@@ -96,7 +96,7 @@ def _work(request: Measure, here: str, say: jobs.Say) -> Dict[str, Any]:
     before, asked_at = _first_look(nodes, request, say)
     lay_hostfile(request)
     absent = [
-        f"{node.name} has no interface {name} that is up, so NCCL chose one itself"
+        f"{node.name} has no interface {name} that is up, so NCCL chose an interface itself"
         for node, its in zip(nodes, before)
         for name in request.fabric
         if not its["interfaces"].get(name, {}).get("up")

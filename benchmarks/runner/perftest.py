@@ -41,7 +41,7 @@ def bandwidth(text: str) -> Bandwidth:
     if head is None:
         raise ValueError(f"it printed no table: {_end(text)}")
     if head.group(2) not in _GBIT_S:
-        raise ValueError(f"its table is in {head.group(2)}, which is not known here")
+        raise ValueError(f"its table is in {head.group(2)}, which is an unknown unit")
     rows = [row for row in map(_ROW.match, text[head.end() :].splitlines()) if row]
     if not rows:
         raise ValueError(f"its table has no row: {_end(text)}")

@@ -247,7 +247,8 @@ class _Launch:
         times = row.out_of_place_spread.rank_us if row and row.out_of_place_spread else ()
         last = together.members[-1]
         if row is None or len(times) < last.first + last.ranks:
-            why = run.problems[0] if run.problems else "nccl-tests did not report a time for every rank (2.19 or later does)"
+            lacks = "nccl-tests did not report a time for every rank, as versions from 2.19 on do"
+            why = run.problems[0] if run.problems else lacks
             raise _NoTimes(f"the run {name} succeeded but returned no numbers for its trials: {why}")
         hosts = {device.rank: self._hosts.get(device.host.split(".")[0]) for device in run.transcript.devices}
         waited = (run.transcript.waited or 0.0) if run.transcript.scale else 0.0

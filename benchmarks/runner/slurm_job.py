@@ -89,8 +89,8 @@ def _again(its: Allocation, job: Job) -> None:
     """Restart this program with an environment that has the job's nodes and lacks Slurm's variables."""
     if len(its.nodes) != job.nodes:
         raise Refusal(
-            f"the test is planned for {job.nodes} nodes, but job {its.job} has {len(its.nodes)}; submit it without --nodes, or "
-            "set testNodes in the stack file"
+            f"the test is planned for {job.nodes} nodes, but job {its.job} has {len(its.nodes)}; submit the job without "
+            "--nodes, or set testNodes in the stack file"
         )
     shell = os.path.join(jobs.fresh(os.path.join(jobs.root(), "jobs", its.job)), "shell")
     _lay(its, shell)

@@ -36,7 +36,7 @@ def _sentence(one: Culprit) -> str:
         return f"rail {one.rails[0]} is {how} between all nodes"
     if one.kind == "between":
         return (
-            f"pairs among these {len(one.nodes)} nodes are {how} while many pairs run at once, and fine while few run, so no "
-            "node is to blame"
+            f"pairs among these {len(one.nodes)} nodes are {how} while many pairs run at once, and fine while few pairs run, "
+            "so no node is to blame"
         )
     return f"{len(one.nodes)} nodes ({one.nodes[0]} to {one.nodes[-1]}) are {how} when they run together"

@@ -113,7 +113,7 @@ def of_rail(tables: List[Dict[int, Sample]], rail: int) -> Tuple[Sample, ...]:
 
 
 def is_beside(one: Culprit, trial: Trial, worst: Trial) -> bool:
-    """Tell whether `trial` is like the `worst` but avoids the culprit: it uses another rail, or other nodes."""
+    """Tell whether `trial` is like the trial `worst` but avoids the culprit: it uses another rail, or other nodes."""
     alike = len(trial.nodes) == len(worst.nodes) and len(trial.rails) == len(worst.rails)
     if worst.rails:
         return alike and trial.nodes == worst.nodes and not set(trial.rails) & set(one.rails)

@@ -106,7 +106,9 @@ class Login(Model):
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
-        default="ubuntu2204", description="Operating system of that image; first boot depends on it.", examples=["al2023"]
+        default="ubuntu2204",
+        description="Operating system of the login node's image; first boot depends on it.",
+        examples=["al2023"],
     )
     root: Volume = Field(default=Volume(), description="Root volume of the login node (gp3).")
     elastic_ip: bool = Field(
@@ -351,7 +353,7 @@ class Lustre(Model):
     client_key: Fingerprint | None = Field(
         default=None,
         description="Fingerprint of the key that signs AWS's repository of the Lustre client for Ubuntu. AWS does not publish "
-        "it; null accepts the key that AWS's bucket serves, and a preview warns.",
+        "the fingerprint; null accepts the key that AWS's bucket serves, and a preview warns.",
         examples=["0123456789ABCDEF0123456789ABCDEF01234567"],
     )
     efa_setup_sha256: Sha256 | None = Field(
@@ -367,7 +369,7 @@ class Home(Model):
 
     deployment: str | None = Field(
         default=None,
-        description="Deployment type, which can never be changed; null takes one that the region offers.",
+        description="Deployment type, which can never be changed; null takes a type that the region offers.",
         examples=["SINGLE_AZ_HA_2"],
     )
     size_gib: Gib = Field(default=512, description="Capacity.", examples=["1 TiB"])
@@ -428,7 +430,7 @@ class Container(Model):
     )
     sha256: Sha256 | None = Field(
         default=None,
-        description="sha256 of a .sqsh file; null accepts any. An image in a registry is pinned by @sha256:...",
+        description="sha256 of a .sqsh file; null accepts any content. An image in a registry is pinned by @sha256:...",
         examples=["adbd3d27ba6c00bd7b7cf98cc8811c6ad860427ecd5de59527466b21472c0d93"],
     )
     enroot_sha256: tuple[Sha256, ...] = Field(default=(), description=ENROOT_SUMS, examples=[["4" * 64, "5" * 64]])
@@ -465,7 +467,7 @@ class Aws(Model):
         examples=["ami-0123456789abcdef0"],
     )
     image_family: Family = Field(
-        default="ubuntu2204", description="Operating system of that image; first boot depends on it.", examples=["al2023"]
+        default="ubuntu2204", description="Operating system of the nodes' image; first boot depends on it.", examples=["al2023"]
     )
     open_modules: bool = Field(default=True, description="The nodes' image has NVIDIA's open kernel modules.", examples=[False])
     root: Volume = Field(default=Volume(), description="Root volume of a node (gp3).")
@@ -484,14 +486,14 @@ class Aws(Model):
     allow_replace: AllowReplace = 0
     preflight: bool = Field(
         default=True,
-        description="Check before anything is created that the account offers the type, that the image fits and that quotas "
+        description="Check, before anything is created, that the account offers the type, that the image fits and that quotas "
         "suffice.",
         examples=[False],
     )
     node_rights: tuple[Literal["s3-read", "ecr-pull"], ...] = Field(
         default=(),
-        description="What nodes may do besides Session Manager: read the buckets of the account (s3-read), pull from "
-        "private registries (ecr-pull).",
+        description="Rights of nodes besides Session Manager's: read the buckets of the account (s3-read), pull from private "
+        "registries (ecr-pull).",
         examples=[["ecr-pull"]],
     )
     tags: Annotated[dict[str, str], AfterValidator(_tags)] = Field(

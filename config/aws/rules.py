@@ -31,8 +31,8 @@ HELD_ELSEWHERE: dict[int, str] = {
     10: "all machines are in the one zone that is set",
     19: "there is no list of alternatives; machines of a reservation are launched by RunInstances, never by CreateFleet",
     23: "an allocation strategy belongs to a fleet, but machines are launched one by one",
-    28: "all nodes have the same groups",
-    29: "file systems are created in the same VPC; the VPC of an existing one is checked when it is looked up",
+    28: "all nodes have the same security groups",
+    29: "new file systems are in the stack's VPC; the VPC of an existing file system is checked when it is looked up",
     40: "no key of a stack file sets parameters of slurm.conf",
     42: "no key of a stack file sets Slurm's weights and memory sizes",
 }

@@ -60,11 +60,11 @@ def group_without_reservation(wanted: Aws, facts: Facts) -> _Breaches:
         if one.placement == "existing" and one.purchase.option in _NAMED:
             found = [held.placement_group for held in _reservations(facts, one)]
             if found and one.placement_group not in found:
-                groups = ", ".join(sorted(set(found) - {""})) or "none"
+                groups = ", ".join(sorted(set(found) - {""})) or "no group"
                 yield Breach(
                     f"{path}.placementGroup",
                     f"is {one.placement_group}, and {one.purchase.reservation} was created in {groups}; machines of a "
-                    "reservation start only in the group that it was created in",
+                    "reservation start only in the group that the reservation was created in",
                 )
 
 
@@ -76,7 +76,7 @@ def group_beside_reservation(wanted: Aws, facts: Facts) -> _Breaches:
         if beside and any(not held.placement_group for held in _reservations(facts, one)):
             yield Breach(
                 f"{path}.placement",
-                f"is managed, and {one.purchase.reservation} was created in no placement group; set it to none, because the "
+                f"is managed, and {one.purchase.reservation} was created in no placement group; set none, because a new "
                 "group may have no room although the reservation has some",
             )
         if one.purchase.option == "open-odcr" and one.placement in {"managed", "existing"}:
@@ -97,7 +97,7 @@ def reservation_in_group(wanted: Aws, facts: Facts) -> _Breaches:
                 yield Breach(
                     f"{path}.placement",
                     f"is {one.placement}, and {one.purchase.reservation} was created in placement group {', '.join(groups)}; "
-                    "set existing and name that group, or the reservation cannot be used",
+                    "set existing and name that group; otherwise the reservation cannot be used",
                 )
 
 
@@ -142,8 +142,8 @@ def reservation_missing(wanted: Aws, _facts: Facts) -> _Breaches:
             key = "reservation" if bought.reservation else "offering"
             yield Breach(
                 f"{path}.purchase.{key}",
-                f"is {bought.reservation or bought.offering}, which option {bought.option} does not use; set targeted-odcr, "
-                "odcr-group or capacity-block",
+                f"is {bought.reservation or bought.offering}, which option {bought.option} does not use; set option to "
+                "targeted-odcr, odcr-group or capacity-block",
             )
 
 
@@ -174,8 +174,8 @@ def block_scheduled(wanted: Aws, facts: Facts) -> _Breaches:
                 then = "until then its nodes are down, as `sinfo -R` shows; Slurm's controller starts them at that time"
                 if one.numbers:
                     then = (
-                        "the update waits at most half an hour for that time, and fails at once if it is later. With static: "
-                        "0, the update prepares everything else now"
+                        "the update waits for that time if it is at most half an hour away, and otherwise fails at once. With "
+                        "static: 0, the update prepares everything else now"
                     )
                 yield Breach(f"{path}.purchase.reservation", f"is {held.id}, which begins at {held.start}; {then}")
 
@@ -217,7 +217,7 @@ def reservation_size(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{users[0][0]}.purchase.reservation",
                 f"is {name}, which contains {room} machines, but {', '.join(key for _, key, _ in users)} may have "
-                f"{machines}; request fewer, or reserve more",
+                f"{machines}; request fewer machines, or reserve more",
             )
 
 
@@ -232,7 +232,7 @@ def reservation_pool(wanted: Aws, facts: Facts) -> _Breaches:
         if held is None:
             yield Breach(
                 f"{path}.purchase.reservation",
-                f"is {name}, which is not a group of type AWS::EC2::CapacityReservationPool; EC2 launches into no other type",
+                f"is {name}, which is no group of type AWS::EC2::CapacityReservationPool; EC2 launches into such groups only",
             )
         elif not any(each.instance_type == one.type and each.zone == wanted.zone for each in held):
             yield Breach(
@@ -261,7 +261,8 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.dynamic",
                 f"is {one.dynamic}, and aws.slurm is not set: only a scheduler of your own can start them, from the entry's "
-                "launch template. They are counted as users of addresses, but not of the quota, and are never measured",
+                "launch template. These machines count in the check of addresses, but not in the check of the quota, and are "
+                "never measured",
             )
 
 
@@ -273,7 +274,8 @@ def block_dynamic(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.dynamic",
                 f"is {one.dynamic} with a Capacity Block, which is paid for whether it is used or not; set static: "
-                f"{one.dynamic} instead, or aws.slurm and alwaysOn: {one.dynamic}, with which all run while the block lasts",
+                f"{one.dynamic} instead, or set aws.slurm and alwaysOn: {one.dynamic}, so that all of them run while the "
+                "block lasts",
             )
 
 
@@ -321,14 +323,14 @@ def catalogue_current(wanted: Aws, facts: Facts) -> _Breaches:
         row = one.instance
         if row is not None and one.makes_group and row.cluster_placement and "cluster" not in said.strategies:
             yield Breach(
-                f"{path}.placement", f"is managed, and the account says that {one.type} takes no cluster placement group"
+                f"{path}.placement", f"is managed, but according to the account {one.type} takes no cluster placement group"
             )
         if row is not None and (said.efa, said.cards) != (row.efa, row.cards):
             yield Breach(
                 f"{path}.type",
                 f"is {one.type}, which has {said.efa} EFA devices on {len(said.cards)} cards according to the "
                 f"account, and {row.efa} on {len(row.cards)} according to the catalogue; the catalogue is out of date, so its "
-                "layout would be wrong",
+                "layout of interfaces would be wrong",
             )
 
 
@@ -354,7 +356,7 @@ def quota(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.static",
                 f"is {_static(one)}, {who} {more} x {one.instance.vcpus} = {vcpus} vCPUs{besides}, and the account's "
-                f"{one.purchase.usage} quota is {room:.0f}{less}; request an increase or fewer machines",
+                f"{one.purchase.usage} quota is {room:.0f}{less}; request an increase of the quota, or fewer machines",
             )
 
 
@@ -366,7 +368,7 @@ def quota_unknown(wanted: Aws, facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.static",
                 f"is {_static(one)}, and the service does not report how many {one.type} the account may run; only the launch "
-                "will tell",
+                "will show whether these machines may run",
             )
 
 
@@ -381,12 +383,12 @@ def elastic_ips(wanted: Aws, facts: Facts) -> _Breaches:
     found = known(facts.elastic_ips, wanted.region, "Elastic IP addresses in")
     needed = 1 + (wanted.network.existing is None)
     if found is not None and found.held - found.ours + needed > found.quota:
-        with_nat = ", with the NAT gateway's" if needed > 1 else ""
+        with_nat = ", one of them for the NAT gateway" if needed > 1 else ""
         yield Breach(
             "aws.login.elasticIp",
-            f"is true, and the cluster then has {needed} of the account's Elastic IP addresses{with_nat}; the account has "
-            f"{found.held - found.ours} others in {wanted.region}, where its quota is {found.quota}; release one, request an "
-            "increase, or remove the key",
+            f"is true, so the cluster needs {needed} of the account's Elastic IP addresses{with_nat}; the account has "
+            f"{found.held - found.ours} others in {wanted.region}, where its quota is {found.quota}; release an address, "
+            "request an increase, or remove the key",
         )
 
 
@@ -423,7 +425,7 @@ def _room_that_is_left(wanted: Aws, facts: Facts, name: str) -> _Breaches:
 def _static(one: Machines) -> str:
     """Return how many machines the stack file asks for, and how many of them are left out."""
     left_out = one.static - len(one.numbers)
-    return f"{one.static} less {left_out}" if left_out else str(one.static)
+    return f"{one.static} ({left_out} left out)" if left_out else str(one.static)
 
 
 def _addresses(one: Machines) -> int:

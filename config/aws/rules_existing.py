@@ -60,12 +60,13 @@ def existing_system(wanted: Aws, _facts: Facts) -> _Breaches:
         for name in sorted(system.model_fields_set - _OF_MACHINES):
             yield Breach(
                 f"{path}.{key_of(name)}",
-                f"is set, but {path}.existing is {system.existing}, which has its own value; set only one",
+                f"is set, but {path}.existing is {system.existing}, which has its own value; set only one of the two",
             )
         if wanted.network.groups is None:
             yield Breach(
                 f"{path}.existing",
-                f"is {system.existing}, which only machines in existing groups can reach; set {_AT} to its VPC, with groups",
+                f"is {system.existing}, which only machines in existing groups can reach; set {_AT} to subnets of its VPC, "
+                "with groups",
             )
 
 
@@ -150,7 +151,7 @@ def existing_efa(wanted: Aws, facts: Facts) -> _Breaches:
     if lacking:
         yield Breach(
             f"{_GROUPS}.nodes",
-            f"is {groups.nodes}, which does not allow all traffic {' itself and '.join(lacking)} itself, in rules that "
+            f"is {groups.nodes}, which does not allow all traffic {' itself and '.join(lacking)} itself by rules that "
             "name its id; EFA traffic matches no rule that names a network",
         )
 
@@ -224,8 +225,8 @@ def existing_open(wanted: Aws, facts: Facts) -> _Breaches:
     if open_to:
         yield Breach(
             f"{_GROUPS}.login",
-            f"is {groups.login}, which allows SSH from {' and '.join(open_to)}, the whole Internet; close it, or set "
-            "aws.access.allowWorld: true if you mean it",
+            f"is {groups.login}, which allows SSH from {' and '.join(open_to)}, the whole Internet; remove that rule, or "
+            "set aws.access.allowWorld: true if you want this",
         )
 
 

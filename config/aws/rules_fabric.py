@@ -89,7 +89,7 @@ def efa_unsupported(wanted: Aws, _facts: Facts) -> _Breaches:
     able = ", ".join(name for name, row in INSTANCES.items() if row.efa)
     for path, _, one in wanted.located:
         if one.efa and one.instance is not None and not one.instance.efa:
-            yield Breach(f"{path}.efa", f"is true, but {one.type} has none; types with EFA are {able}")
+            yield Breach(f"{path}.efa", f"is true, but {one.type} has no EFA; types with EFA are {able}")
 
 
 @rule("efa-off", WARNING, f"{_CLUSTER} EfaValidator", number=2)
@@ -114,8 +114,8 @@ def efa_cards(wanted: Aws, _facts: Facts) -> _Breaches:
         if not one.efa and one.instance is not None and one.instance.efa and len(one.instance.cards) > 1:
             yield Breach(
                 f"{path}.efa",
-                f"is false, but {one.type} has {len(one.instance.cards)} network cards, and NCCL over TCP sends through the "
-                "first one only; set it to true, or put efa-cards into aws.suppress to measure that one card",
+                f"is false, but {one.type} has {len(one.instance.cards)} network cards, and NCCL over TCP sends only through "
+                "the first card; set it to true, or put efa-cards into aws.suppress to measure that card alone",
             )
 
 
@@ -190,7 +190,7 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
     stack = Stack.of(image.text, image.tag)
     for _, _, one in wanted.located:
         if one.has_efa and (why := stack.refusal(one.type)):
-            yield Breach("aws.container.image", f"is {image.text}, and by its tag {why}")
+            yield Breach("aws.container.image", f"is {image.text}, and according to its tag {why}")
 
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
@@ -212,8 +212,8 @@ def container_sum(wanted: Aws, _facts: Facts) -> _Breaches:
     if wanted.container is not None and wanted.container.sha256 and not wanted.container.reference.path:
         yield Breach(
             "aws.container.sha256",
-            f"is the checksum of a file on the nodes, and image is {wanted.container.image}; every import packs "
-            "the image again, so no two files of it are alike: pin its digest, REGISTRY#IMAGE@sha256:...",
+            f"is the checksum of a file on the nodes, but image is {wanted.container.image}; every import packs the image "
+            "into a file with another checksum, so pin the image's digest: REGISTRY#IMAGE@sha256:...",
         )
 
 

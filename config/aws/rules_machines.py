@@ -142,8 +142,8 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
     if not _NAME.fullmatch(wanted.name) or len(wanted.name) > _CLUSTER_CHARACTERS:
         yield Breach(
             "aws.name",
-            f"is {wanted.name!r}; it must be lower-case letters, digits and hyphens, starting with a letter, at most "
-            f"{_CLUSTER_CHARACTERS} of them",
+            f"is {wanted.name!r}; it must be at most {_CLUSTER_CHARACTERS} lower-case letters, digits and hyphens, starting "
+            "with a letter",
         )
     for at, queue in enumerate(wanted.queues):
         for path, name in (
@@ -153,16 +153,18 @@ def names(wanted: Aws, _facts: Facts) -> _Breaches:
             if not _NAME.fullmatch(name) or len(name) > _QUEUE_CHARACTERS or name == "default":
                 yield Breach(
                     path,
-                    f"is {name!r}; it must be lower-case letters, digits and hyphens, starting with a letter, at most "
-                    f"{_QUEUE_CHARACTERS} of them, and not 'default'",
+                    f"is {name!r}; it must be at most {_QUEUE_CHARACTERS} lower-case letters, digits and hyphens, starting "
+                    "with a letter, and not 'default'",
                 )
             elif "-st-" in f"{name}-" or "-dy-" in f"{name}-":
-                yield Breach(path, f"is {name!r}; -st- and -dy- tell static machines from dynamic ones in the names of nodes")
+                yield Breach(
+                    path, f"is {name!r}; -st- and -dy- mark static and dynamic machines in names of nodes, so leave them out"
+                )
     seen: set[str] = set()
     for path, key, _ in wanted.located:
         if key in seen:
             yield Breach(
-                f"{path}.name", f"gives a second entry the name {key}, which names a launch template, so it must be unique"
+                f"{path}.name", f"gives a second entry the name {key}; a launch template has this name, so it must be unique"
             )
         seen.add(key)
 
@@ -189,12 +191,12 @@ def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 f"{path}.leaveOut",
                 f"names {', '.join(map(str, nobody))}, but the machines have only the indexes 0 to {one.static - 1}; "
-                "remove the others",
+                "remove the other indexes",
             )
         elif one.static and not one.numbers:
             yield Breach(
                 f"{path}.leaveOut",
-                "names every machine, so nothing would be measured; static: 0 terminates them and keeps everything else",
+                "names every machine, so nothing would be measured; set static: 0 to terminate all machines and keep the rest",
             )
 
 
@@ -213,7 +215,7 @@ def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
             yield Breach(
                 "aws.tags",
                 f"has the key {key[:20]!r}... of {len(key)} characters, whose value has {len(value)}; a key may have "
-                f"{_TAG_KEY}, a value {_TAG_VALUE}",
+                f"{_TAG_KEY} characters, a value {_TAG_VALUE}",
             )
 
 
@@ -221,6 +223,4 @@ def tag_length(wanted: Aws, _facts: Facts) -> _Breaches:
 def tag_count(wanted: Aws, _facts: Facts) -> _Breaches:
     """More tags than a resource may have beside busbar's own tags."""
     if len(wanted.tags) > _TAGS_MOST:
-        yield Breach(
-            "aws.tags", f"has {len(wanted.tags)} tags; a resource takes {_TAGS_MOST} beside those that name the cluster"
-        )
+        yield Breach("aws.tags", f"has {len(wanted.tags)} tags; a resource takes at most {_TAGS_MOST} beside busbar's own tags")

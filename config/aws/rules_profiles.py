@@ -25,7 +25,7 @@ def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
         yield Breach(
             "aws.name",
             f"is not set, and {_AT} names a profile that other stacks may have; machines and the login node's parameter are "
-            "then found by this name, so give one that no other stack of the region has",
+            "then found by aws.name, so give a name that no other stack of the region has",
         )
 
 

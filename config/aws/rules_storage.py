@@ -66,7 +66,7 @@ def lustre_efa(wanted: Aws, _facts: Facts) -> _Breaches:
             f"of {step} GiB",
         )
     if not any(one.has_efa for _, _, one in wanted.located):
-        yield Breach("aws.storage.lustre.efa", "is true, but no machine has EFA, so none could use it; set it to false")
+        yield Breach("aws.storage.lustre.efa", "is true, but no machine has EFA, so no machine could use it; set it to false")
 
 
 @rule("lustre-efa-setup", ERROR, f"{_LUSTRE} Configuring EFA clients; the archive has no version and no checksum", guard=True)
@@ -76,8 +76,8 @@ def lustre_efa_setup(wanted: Aws, _facts: Facts) -> _Breaches:
     if lustre is not None and lustre.efa and lustre.efa_setup_sha256 is None:
         yield Breach(
             "aws.storage.lustre.efaSetupSha256",
-            f"is not set, but efa is true: machines run {LUSTRE_EFA} as root, and AWS publishes no checksum of it; read what "
-            "it does and give its sha256",
+            f"is not set, but efa is true: machines run {LUSTRE_EFA} as root, and AWS publishes no checksum of this archive; "
+            "read what its scripts do, and give its sha256",
         )
 
 
@@ -111,7 +111,7 @@ def mirrors(wanted: Aws, _facts: Facts) -> _Breaches:
                 yield Breach(f"{where}[{index}].path", f"is {path}, which overlaps {other}; mirrored folders must not overlap")
         if found[index].prefix and not found[index].bucket:
             yield Breach(
-                f"{where}[{index}].prefix", f"is {found[index].prefix!r} without a bucket; name the bucket that has it"
+                f"{where}[{index}].prefix", f"is {found[index].prefix!r} without a bucket; name the bucket that has this folder"
             )
 
 

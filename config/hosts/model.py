@@ -45,7 +45,7 @@ def _device(value: str) -> str:
 def _each_once(value: tuple[str, ...]) -> tuple[str, ...]:
     twice = sorted({name for name in value if value.count(name) > 1})
     if twice:
-        raise ValueError(f"has {', '.join(twice)} twice; name each once")
+        raise ValueError(f"has {', '.join(twice)} twice; name each device once")
     return value
 
 
@@ -147,7 +147,7 @@ class Hosts(Model):
     rails: Annotated[tuple[Annotated[str, AfterValidator(_device)], ...], AfterValidator(_each_once)] = Field(
         default=(),
         description="RDMA devices of the fabric, if they cannot be detected because some devices are down, have different "
-        "rates or serve storage; empty takes all except the front end's.",
+        "rates or serve storage; empty takes all devices except the front end's.",
         examples=[["mlx5_0", "mlx5_3"]],
     )
     network: Cidr | None = Field(

@@ -38,7 +38,7 @@ def _way(value: str) -> str:
 def _nodes(value: tuple[str, ...]) -> tuple[str, ...]:
     for name in value:
         if not re.fullmatch(_NAME, name):
-            raise ValueError(f"has {name!r}, which is no name of a node; kubectl get nodes lists them")
+            raise ValueError(f"has {name!r}, which is no name of a node; kubectl get nodes lists the names")
     return value
 
 
@@ -46,7 +46,7 @@ def _namespace(value: str) -> str:
     if not re.fullmatch(_LABEL, value):
         raise ValueError(f"is {value!r}; a namespace has lower-case letters, digits and hyphens, 63 at most")
     if value == "default" or value.startswith("kube-"):
-        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so give busbar its own")
+        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so name another one")
     return value
 
 
@@ -78,7 +78,7 @@ def _path(value: str) -> str:
 def _context(value: str) -> str:
     # Names that clouds give clusters: user@cluster, arn:aws:eks:REGION:ACCOUNT:cluster/NAME, gke_PROJECT_ZONE_NAME.
     if not re.fullmatch(r"[\w.@:/+-]{1,253}", value):
-        raise ValueError(f"is {value!r}, which is no name of a context; kubectl config get-contexts lists them")
+        raise ValueError(f"is {value!r}, which is no name of a context; kubectl config get-contexts lists the names")
     return value
 
 
@@ -131,7 +131,7 @@ class Rail(Model):
     pci: Annotated[str, AfterValidator(_pci)] | None = Field(
         default=None,
         description="PCI address of the device, which must be the same on all nodes. With this key rdma-cni moves the RDMA "
-        "device into the pod together with its interface; null leaves that to you.",
+        "device into the pod together with its interface; null leaves this to you.",
         examples=["0000:14:00.0"],
     )
 
@@ -257,7 +257,7 @@ class Kubernetes(Model):
         examples=["rdma/hca"],
     )
     image: Annotated[str, AfterValidator(_image)] = Field(
-        description="Image of the pods, by tag or digest. It has Python 3, Open MPI, CUDA and NCCL's headers.",
+        description="Image of the pods, by tag or digest. It must contain Python 3, Open MPI, CUDA and NCCL's headers.",
         examples=["registry.example/nccl-tests:23.09"],
     )
     job: Literal["Job", "MPIJob"] = Field(

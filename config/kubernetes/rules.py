@@ -51,7 +51,8 @@ def kubectl_here(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if wanted.kubeconfig is not None and not Path(wanted.kubeconfig).expanduser().is_file():
         yield Breach(
             "kubernetes.kubeconfig",
-            f"is {wanted.kubeconfig}, but this machine has no such file; without kubernetes.controlPlane it must be here",
+            f"is {wanted.kubeconfig}, but this machine has no such file; without kubernetes.controlPlane, kubectl runs here "
+            "and needs the file",
         )
 
 
@@ -65,19 +66,21 @@ def rails_between(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     for key in ("interface", "device", "pci"):
         values = [value for rail in wanted.rails if (value := getattr(rail, key))]
         for value in sorted({value for value in values if values.count(value) > 1}):
-            yield Breach("kubernetes.rails", f"has {key} {value} twice; name each once")
+            yield Breach("kubernetes.rails", f"has {key} {value} twice; name each {key} once")
     for index, rail in enumerate(wanted.rails):
         path = f"kubernetes.rails[{index}]"
         if wanted.devices and not rail.device:
-            yield Breach(f"{path}.device", "is not set, but other rails have one; NCCL uses RDMA devices or sockets, not both")
+            yield Breach(
+                f"{path}.device", "is not set, but other rails have a device; NCCL uses RDMA devices or sockets, not both"
+            )
         if rail.pci and not rail.device:
-            yield Breach(f"{path}.pci", "is set, but device is not; rdma-cni moves an RDMA device, so name it")
+            yield Breach(f"{path}.pci", "is set, but device is not; rdma-cni moves an RDMA device, so name the device")
         if rail.pci and wanted.rdma == "shared":
             yield Breach(
                 f"{path}.pci", "is set, but kubernetes.rdma is shared; rdma-cni moves devices only if rdma is exclusive"
             )
     if wanted.rdma_resource and not wanted.devices:
-        yield Breach("kubernetes.rdmaResource", "is set, but no rail has a device; name the devices, or leave it out")
+        yield Breach("kubernetes.rdmaResource", "is set, but no rail has a device; name the devices, or leave this key out")
 
 
 @rule("rail-addresses", ERROR, "whereabouts: each pod gets one address of the range, but not its first or last", guard=True)
@@ -128,7 +131,7 @@ def secondary_networks(wanted: Kubernetes, _facts: None) -> Iterator[Breach]:
     if not wanted.rails:
         yield Breach(
             "kubernetes.secondaryNetworks",
-            "is set, but kubernetes.rails is empty, so no pod would use what it installs; leave it out",
+            "is set, but kubernetes.rails is empty, so no pod would use the installed software; leave the key out",
         )
     for name in sorted({name for name in asked.install if asked.install.count(name) > 1}):
         yield Breach("kubernetes.secondaryNetworks.install", f"has {name} twice; name it once")

@@ -94,7 +94,7 @@ class Login(Model):
         examples=["ocid1.image.oc1.ap-tokyo-1.aaaa"],
     )
     image_family: Family = Field(
-        default="ol9", description="Operating system of that image; first boot depends on it.", examples=["ol8"]
+        default="ol9", description="Operating system of the login node's image; first boot depends on it.", examples=["ol8"]
     )
     shape: str = Field(default="VM.Standard.E5.Flex", description="Flexible VM shape.", examples=["VM.Optimized3.Flex"])
     ocpus: int = Field(default=1, ge=1, description="OCPUs.", examples=[2])
@@ -133,7 +133,7 @@ class Network(Model):
     ingress: Literal["all", "ssh"] = Field(
         default="all",
         description="What nodes accept from the VCN: `all` traffic, which MPI and NCCL need, or only `ssh`, which shows how a "
-        "measurement fails without the rest.",
+        "measurement fails if all other traffic is blocked.",
         examples=["ssh"],
     )
     existing: ExistingNetwork | None = Field(
@@ -151,14 +151,14 @@ class Software(Model):
     """Where software is on the nodes, if it is not in the image family's usual place."""
 
     mpi: Globs | None = Field(
-        default=None, description="Folders of Open MPI; null for the image family's.", examples=[["/opt/openmpi-5.0.8"]]
+        default=None, description="Folders of Open MPI; null for the image family's folders.", examples=[["/opt/openmpi-5.0.8"]]
     )
     cuda: Globs | None = Field(
-        default=None, description="Folders of CUDA; null for the image family's.", examples=[["/usr/local/cuda-12.8"]]
+        default=None, description="Folders of CUDA; null for the image family's folders.", examples=[["/usr/local/cuda-12.8"]]
     )
     nccl: Globs | None = Field(
         default=None,
-        description="Folders of NCCL, each with include/nccl.h; null for the image family's.",
+        description="Folders of NCCL, each with include/nccl.h; null for the image family's folders.",
         examples=[["/opt/nccl"]],
     )
 
@@ -183,8 +183,8 @@ class Pool(Model):
     always_on: int = Field(default=0, ge=0, description=ALWAYS_ON, examples=[2])
     fallback_domains: tuple[str, ...] = Field(
         default=(),
-        description="Availability domains that Slurm tries, in this order, if the stack's own has no capacity for a job's "
-        "nodes; all nodes of a job start in one domain.",
+        description="Availability domains that Slurm tries, in this order, if the stack's own domain has no capacity for a "
+        "job's nodes; all nodes of a job start in one domain.",
         examples=[["Uocm:PHX-AD-2", "Uocm:PHX-AD-3"]],
     )
     queue: str = Field(
@@ -268,7 +268,7 @@ class Container(Model):
     )
     runtime: Literal["containerd"] = Field(
         default="containerd",
-        description="Container runtime inside one node. In a Slurm job, Pyxis starts the image instead.",
+        description="Container runtime inside one node. In a Slurm job, Pyxis starts the image, not this runtime.",
         examples=["containerd"],
     )
     containerd: Distribution = Field(default=Distribution(), description="Software that first boot installs to run the image.")
@@ -395,8 +395,8 @@ class Oci(Model):
     )
     availability_domain: Annotated[str, Field(min_length=1)] | None = Field(
         default=None,
-        description="Availability domain; null takes the only one that offers the shapes; if several offer them, you must "
-        "choose.",
+        description="Availability domain; null takes the only domain that offers the shapes; if several domains offer "
+        "them, you must choose.",
         examples=["Uocm:PHX-AD-1"],
     )
     access: Access = Field(description="Who may log in, and from where.")
@@ -426,8 +426,8 @@ class Oci(Model):
     )
     preflight: bool = Field(
         default=True,
-        description="Look up missing values, and check before anything is created that the account offers the shape, that the "
-        "image fits and that limits suffice.",
+        description="Look up missing values, and check, before anything is created, that the account offers the shape, that "
+        "the image fits and that limits suffice.",
         examples=[False],
     )
     suppress: tuple[str, ...] = Field(

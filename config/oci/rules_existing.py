@@ -65,7 +65,7 @@ def existing_place(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     private = named.private
     for at, pool in wanted.located:
         if private.facts.domain and pool.fallback_domains:
-            where = f"in {private.facts.domain}, and {at}.fallbackDomains has others; name a regional subnet"
+            where = f"in {private.facts.domain}, and {at}.fallbackDomains has other domains; name a regional subnet"
             yield Breach(private.path, f"is {private.ocid}, which is {where}")
 
 
@@ -89,7 +89,7 @@ def existing_routes(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         return
     path, name, public = named.public
     if not public.takes_public:
-        yield Breach(path, f"is {name}, which prohibits public addresses; the login node needs one")
+        yield Breach(path, f"is {name}, which prohibits public addresses; the login node needs a public address")
     if not (public.way_out or "").startswith(_INTERNET):
         yield Breach(
             path,
@@ -195,8 +195,8 @@ def existing_open(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if named and open_to:
         yield Breach(
             named.public.path,
-            f"is {named.public.ocid}, whose security lists allow SSH from {' and '.join(open_to)}, the whole Internet; close "
-            "it, or set oci.access.allowWorld: true if you mean it",
+            f"is {named.public.ocid}, whose security lists allow SSH from {' and '.join(open_to)}, the whole Internet; "
+            "remove that rule, or set oci.access.allowWorld: true if you want this",
         )
 
 

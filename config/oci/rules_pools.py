@@ -22,7 +22,7 @@ def pool_names(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
     seen: set[str] = set()
     for path, pool in wanted.located:
         if pool.name in seen:
-            yield Breach(f"{path}.name", f"is {pool.name!r}, like another pool; each needs its own name")
+            yield Breach(f"{path}.name", f"is {pool.name!r}, like another pool's name; every pool needs a name of its own")
         seen.add(pool.name)
 
 
@@ -33,8 +33,8 @@ def pool_nodes(wanted: Oci, _facts: Facts) -> Iterator[Breach]:
         if pool.nodes == 1 and pool.cluster_network:
             yield Breach(
                 f"{path}.nodes",
-                "is 1; a cluster network joins 2 or more, and one node has no fabric to measure: set clusterNetwork to false "
-                "for a single instance, or nodes to 0 to rent nothing yet",
+                "is 1; a cluster network joins 2 or more nodes, and one node has no fabric to measure: set clusterNetwork to "
+                "false for a single instance, or nodes to 0 to rent nothing yet",
             )
         if pool.nodes > 1 and not pool.cluster_network:
             yield Breach(
@@ -103,9 +103,9 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
-            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so it is not looked up; name it")
+            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so none is looked up; name one")
             return
-        raise NotAskedError("its availability domains")
+        raise NotAskedError("the region's availability domains")
     shapes = frozenset(pool.shape for pool in wanted.pools)
     offering = facts.offering(shapes)
     if wanted.availability_domain is None and len(offering) != 1:
@@ -156,9 +156,9 @@ def login_image(wanted: Oci, facts: Facts) -> Iterator[Breach]:
         return
     if not facts.domains:
         if not wanted.preflight:
-            yield Breach("oci.login.image", "is not set, and oci.preflight is false, so it is not looked up; give its OCID")
+            yield Breach("oci.login.image", "is not set, and oci.preflight is false, so no image is looked up; give an OCID")
             return
-        raise NotAskedError("its platform images")
+        raise NotAskedError("the region's platform images")
     if facts.login_image is None:
         family, shape = wanted.login.image_family, wanted.login.shape
         yield Breach("oci.login.image", f"is not set, and this region has no platform image of {family} that fits {shape}")
@@ -182,8 +182,8 @@ def image_import(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.image",
                 f"is {pool.image}, which the first update imports into the compartment as {IMPORTS[pool.image].name}: the "
-                "provider waits at most two hours for it, and it is billed by its size until the stack is destroyed. If you "
-                "have already imported the image, give its OCID",
+                "provider waits at most two hours for the import, and the image is billed by its size until the stack is "
+                "destroyed. If you have already imported the image, give its OCID",
             )
 
 
@@ -268,7 +268,7 @@ def limit_unknown(wanted: Oci, facts: Facts) -> Iterator[Breach]:
             yield Breach(
                 f"{path}.nodes",
                 f"is {pool.nodes}, and the service does not report what is left of the limit {name} in {here}; only the "
-                "launch will tell",
+                "launch will show whether these nodes may run",
             )
 
 
@@ -308,7 +308,7 @@ def machines_end(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     total = sum(count for _, count, _ in ends)
     if total > wanted.allow_replace:
         for path, _, text in ends:
-            yield Breach(path, f"{text}; set oci.allowReplace to {total} if you mean it (it is {wanted.allow_replace})")
+            yield Breach(path, f"{text}; to allow this, set oci.allowReplace to {total} (it is {wanted.allow_replace})")
 
 
 @rule("machines-ending", WARNING, "terminations are announced before they happen", guard=True)

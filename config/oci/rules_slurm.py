@@ -53,7 +53,7 @@ def slurm_fallback_domains(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     if not any(pool.fallback_domains for _, pool in wanted.located):
         return
     if not facts.domains:
-        raise NotAskedError("its availability domains")
+        raise NotAskedError("the region's availability domains")
     for path, pool in wanted.located:
         for name in pool.fallback_domains:
             if name not in facts.domains:

@@ -117,7 +117,7 @@ def test_machines_that_would_be_replaced_are_refused_with_their_number_price_and
         "aws.allowReplace is 0, and 3 running machines would be terminated by this update (3 x p5.48xlarge of gpu-p5, "
     )
     assert "165.12 USD an hour by list price: i-0 (10.1.0.20), i-1 (10.1.0.19), i-2 (10.1.0.18))" in said
-    assert said.endswith("Set aws.allowReplace to 3 to let them be replaced, or undo the change.")
+    assert said.endswith("Set aws.allowReplace to 3 to let these machines be replaced, or undo the change.")
 
 
 def test_the_refusal_to_replace_machines_of_another_type_says_that_their_price_is_unknown():
@@ -820,7 +820,7 @@ def test_an_elastic_address_beyond_the_quota_is_refused_and_the_stacks_own_addre
         }
 
     wanted = {"login": {"elasticIp": True}}
-    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, and the cluster then has 2 of .*, with the NAT .* 4 others"):
+    with pytest.raises(pulumi.RunError, match=r"elasticIp is true, so the cluster needs 2 of .* for the NAT .* 4 others"):
         ask(wanted, **held("a", "b", "c", "d"))
     assert ask(wanted, **held("a", "b", "c", ours=2)).made
     with pytest.raises(

@@ -79,7 +79,7 @@ def test_an_image_is_named_as_enroot_names_it(text, found):
         ({"image": "fsx/a.sqsh"}, "or the path of a .sqsh file that is on every node"),
         ({"image": "/fsx/a.tar"}, "must be the absolute path of an image"),
         ({"image": "/fsx/../etc/a.sqsh"}, "must be the absolute path of an image"),
-        ({"sha256": "1" * 64, "image": "docker://r.io#a/b:1"}, "pin its digest, REGISTRY#IMAGE@sha256:"),
+        ({"sha256": "1" * 64, "image": "docker://r.io#a/b:1"}, "pin the image's digest: REGISTRY#IMAGE@sha256:"),
         ({"sha256": "xyz", "image": "/fsx/a.sqsh"}, "aws.container.sha256 is 'xyz'; it must be 64 hexadecimal digits"),
     ],
 )

@@ -182,7 +182,8 @@ def test_a_signing_key_that_others_may_read_or_write_is_refused_and_a_private_on
     key.chmod(mode)
     records = {"certificate": {"key": str(key)}}
     if says:
-        sentence = f"records.certificate.key is '{key}', whose mode is {says}, so others may use it; type `chmod 600 {key}`."
+        sentence = f"records.certificate.key is '{key}', whose mode is {says}, so other users may use it; "
+        sentence += f"type `chmod 600 {key}`."
         assert sentence in refused(records=records)
     else:
         assert parsed(records=records).records.certificate.key == str(key)
@@ -335,12 +336,12 @@ def test_if_several_pools_have_nodes_measure_pool_must_name_one_that_has_nodes()
     second = {"name": "more", "nodes": 2, "image": IMAGE}
     pools = [*GIVEN["oci"]["pools"], second]
     (said,) = refused(oci={"pools": pools})
-    assert said.startswith("measure.pool is not set, but gpu, more of oci.pools all have nodes; name the one to measure.")
+    assert said.startswith("measure.pool is not set, but gpu, more of oci.pools all have nodes; name the pool to measure.")
     stack = parsed(oci={"pools": pools}, measure={"pool": "more"})
     assert stack.pool == "more"
     assert parsed(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}).measure.pool is None
     (said,) = refused(oci={"pools": [GIVEN["oci"]["pools"][0], second | {"nodes": 0}]}, measure={"pool": "more"})
-    assert said.startswith("measure.pool is 'more', which has no nodes; those with nodes: gpu")
+    assert said.startswith("measure.pool is 'more', which has no nodes; these have nodes: gpu")
 
 
 def test_a_stack_may_have_a_pool_without_nodes():

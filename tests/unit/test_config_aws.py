@@ -153,7 +153,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"login": {"elasticIp": True}},
             replace(FACTS, elastic_ips={"ap-northeast-1": ElasticIps(5, 4, 0)}),
-            "aws.login.elasticIp is true, and the cluster then has 2 of the account's Elastic IP addresses, with the NAT",
+            "aws.login.elasticIp is true, so the cluster needs 2 of the account's Elastic IP addresses, one of them for",
         ),
     ],
     "profile-instead": [
@@ -225,12 +225,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             EXISTING,
             also(NODES, *rules_of("0.0.0.0/0"), less=[NODES], out=True),
-            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic out to itself, in rules that name its id",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic out to itself by rules that name its id",
         ),
         (
             EXISTING,
             also(NODES, *rules_of("172.16.0.0/16"), less=[NODES]),
-            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic in from itself and out to itself, in rules that",
+            f"{OWN}.groups.nodes is sg-1, which does not allow all traffic in from itself and out to itself by rules that",
         ),
     ],
     "existing-reach": [
@@ -318,12 +318,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
     "provider-region": [
         ({}, replace(FACTS, region="us-east-1"), f"aws.zone is {ZONE}, and aws:region of this stack is us-east-1")
     ],
-    "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, but m5.xlarge has none; types with EFA are p3dn")],
+    "efa-unsupported": [(nodes(type="m5.xlarge"), FACTS, f"{P5}.efa is true, but m5.xlarge has no EFA; types with EFA are p3")],
     "efa-cards": [
         (
             nodes(efa=False),
             FACTS,
-            f"{P5}.efa is false, but p5.48xlarge has 32 network cards, and NCCL over TCP sends through the first one only",
+            f"{P5}.efa is false, but p5.48xlarge has 32 network cards, and NCCL over TCP sends only through the first card",
         ),
         (nodes(type="hpc6id.32xlarge", efa=False), FACTS, f"{P5}.efa is false, but hpc6id.32xlarge has 2 network cards"),
     ],
@@ -363,7 +363,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"container": {"image": "docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8"}},
             FACTS,
-            "aws.container.image is docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8, and by its tag the EFA",
+            "aws.container.image is docker://r.io#tests:efa1.28.0-ofi1.7.4-nccl2.18.5-1-tests2.13.8, and according to its",
         )
     ],
     "container-file": [
@@ -377,7 +377,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"container": {"image": "docker://r.io#a/b:1", "sha256": "1" * 64}},
             FACTS,
-            "aws.container.sha256 is the checksum of a file on the nodes, and image is docker://r.io#a/b:1",
+            "aws.container.sha256 is the checksum of a file on the nodes, but image is docker://r.io#a/b:1",
         )
     ],
     "group-without-reservation": [
@@ -483,7 +483,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("capacity-block", reservation="cr-1"),
             reserved(replace(BLOCK, state="scheduled", start="2026-12-01T11:30:00Z")),
-            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits at most",
+            f"{P5}.purchase.reservation is cr-1, which begins at 2026-12-01T11:30:00Z; the update waits for",
         ),
         (
             merged(bought("capacity-block", reservation="cr-1"), on_demand(alwaysOn=4)),
@@ -607,7 +607,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             replace(FACTS, machines={"p5.48xlarge": machine("p5.48xlarge", strategies=frozenset({"spread"}))}),
-            f"{P5}.placement is managed, and the account says that p5.48xlarge takes no cluster placement group",
+            f"{P5}.placement is managed, but according to the account p5.48xlarge takes no cluster placement group",
         ),
     ],
     "quota": [
@@ -703,10 +703,10 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (nodes(type="trn1.32xlarge"), FACTS, f"{P5}.type is trn1.32xlarge, which has Neuron devices; NCCL needs NVIDIA GPUs")
     ],
     "names": [
-        ({"name": "Busbar"}, FACTS, "aws.name is 'Busbar'; it must be lower-case letters, digits and hyphens"),
-        ({"queues": [{"name": "GPU"}]}, FACTS, "aws.queues[0].name is 'GPU'; it must be lower-case letters"),
+        ({"name": "Busbar"}, FACTS, "aws.name is 'Busbar'; it must be at most 40 lower-case letters, digits and hyphens"),
+        ({"queues": [{"name": "GPU"}]}, FACTS, "aws.queues[0].name is 'GPU'; it must be at most 25 lower-case letters"),
         ({"queues": [{"name": "default"}]}, FACTS, "aws.queues[0].name is 'default'; it must be"),
-        (nodes(name="gpu-st-x"), FACTS, f"{P5}.name is 'gpu-st-x'; -st- and -dy- tell static machines from dynamic ones"),
+        (nodes(name="gpu-st-x"), FACTS, f"{P5}.name is 'gpu-st-x'; -st- and -dy- mark static and dynamic machines"),
         (
             {"queues": [{"machines": [{}, {"name": "p5", "static": 0}]}]},
             FACTS,
@@ -721,7 +721,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             nodes(static=3, leaveOut=[1, 4, 3]),
             FACTS,
-            f"{P5}.leaveOut names 3, 4, but the machines have only the indexes 0 to 2; remove the others",
+            f"{P5}.leaveOut names 3, 4, but the machines have only the indexes 0 to 2; remove the other indexes",
         ),
         (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, so nothing would be measured"),
     ],
@@ -746,7 +746,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             lustre(efa=True, efaSetupSha256="e" * 64, size="4800 GiB", throughput="1000 MB/s") | nodes(efa=False),
             FACTS,
-            "aws.storage.lustre.efa is true, but no machine has EFA, so none could use it",
+            "aws.storage.lustre.efa is true, but no machine has EFA, so no machine could use it",
         ),
     ],
     "lustre-efa-setup": [
@@ -790,7 +790,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             lustre(mirrors=[{"path": "/a", "prefix": "x"}]),
             FACTS,
-            "aws.storage.lustre.mirrors[0].prefix is 'x' without a bucket; name the bucket that has it",
+            "aws.storage.lustre.mirrors[0].prefix is 'x' without a bucket; name the bucket that has this folder",
         ),
     ],
     "backups": [

@@ -96,7 +96,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"gpus": 0}, "kubernetes.gpus is 0; it must be "),
     ({"gpuResource": "gpu"}, "kubernetes.gpuResource is 'gpu'; an extended resource is called domain/name"),
     ({"rails": []}, "kubernetes.rails is empty, but 2 nodes are measured; name the interfaces of the fabric"),
-    ({"rails": [RAIL, RAIL | {"range": "10.9.0.0/24"}]}, "kubernetes.rails has interface ens192 twice; name each once"),
+    ({"rails": [RAIL, RAIL | {"range": "10.9.0.0/24"}]}, "kubernetes.rails has interface ens192 twice; name each interface"),
     (
         {"rails": [RAIL | {"range": "10.100.100.1/30"}]},
         "kubernetes.rails[0].range is '10.100.100.1/30', which is no IPv4 network",

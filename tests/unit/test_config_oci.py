@@ -283,7 +283,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
     "pool-names": [
         (
             {"pools": [{}, {"name": "gpu", "nodes": 0, "image": IMAGE}]},
-            "oci.pools[1].name is 'gpu', like another pool; each needs its own name",
+            "oci.pools[1].name is 'gpu', like another pool's name; every pool needs a name",
         )
     ],
     "pool-nodes": [
@@ -478,7 +478,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             on_demand(fallbackDomains=["AD-2"]) | OWN,
             own(PRIVATE, domain="AD-1"),
-            f"{AT}.privateSubnet is {PRIVATE}, which is in AD-1, and oci.pools[0].fallbackDomains has others; name a regional",
+            f"{AT}.privateSubnet is {PRIVATE}, which is in AD-1, and oci.pools[0].fallbackDomains has other domains",
         ),
         (
             OWN,
@@ -620,7 +620,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(running={"gpu": 2}, made={"gpu": "other"}),
-            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}; set oci.allowReplace to 2 if you mean it (it is 0)",
+            f"{OTHERS}: 2 running nodes would be terminated{UNPRICED}; to allow this, set oci.allowReplace to 2 (it is 0)",
         ),
         (
             {"allowReplace": 1},

@@ -140,7 +140,7 @@ def without_digest(head: Head) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (without_nerdctl, f"the node has no nerdctl, but ranks are to run in {IMAGE}; first boot installs it on new machines"),
+        (without_nerdctl, f"the node has no nerdctl, but ranks are to run in {IMAGE}; first boot installs nerdctl on new"),
         (without_image, f"containerd did not pull {IMAGE}: failed to resolve reference {IMAGE}: not found"),
         (without_gpus, "unresolvable CDI devices nvidia.com/gpu=all"),
         (with_one_gpu, f"nvidia-smi in {IMAGE}: sees 1 of the node's 2 GPUs; containers get GPUs from the CDI specification"),

@@ -142,7 +142,7 @@ def test_the_folder_of_images_is_private_and_a_writable_or_linked_folder_is_refu
     images.chmod(0o777)
     why = refused(head, run_id="build2")
     assert f"{images} is not a folder that only the login user can write to" in why
-    assert why.endswith("remove it; nothing was started")
+    assert why.endswith("remove the folder; nothing was started")
     images.chmod(0o700)
     images.parent.rename(images.parent.with_name("theirs"))
     images.parent.symlink_to(images.parent.with_name("theirs"))
@@ -195,7 +195,7 @@ def test_a_pinned_file_must_match_its_checksum(head):
         ({"container": {"uri": "", "path": "/nowhere/a.sqsh"}}, "but the head node has no such file"),
         (
             {"container": {"homes": {"MPI_HOME": ["/"], "CUDA_HOME": ["/nowhere"], "NCCL_HOME": ["/"]}}},
-            "the image has no MPI_HOME: no folder like / in it contains include/mpi.h",
+            "the image has no MPI_HOME: no folder of the image like / contains include/mpi.h",
         ),
         ({"mpi": "mpirun (Open MPI) 5.0.3"}, "has 'mpirun (Open MPI) 5.0.3'; both must have the same major version"),
         ({"homes": {"MPI_HOME": ["/nowhere"]}}, "the head node has no MPI_HOME"),

@@ -78,7 +78,7 @@ def test_two_machines_pass_with_one_partner_each():
 def test_a_machine_that_was_tried_with_only_one_of_two_others_has_not_passed():
     found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 24.0)), 20.0)
     assert set(found.bad) == {"gpu-1", "gpu-3"}
-    assert found.bad["gpu-1"].endswith("it was tried with 1 of 2 others")
+    assert found.bad["gpu-1"].endswith("this node was tried with only 1 of 2 partners")
 
 
 def test_a_machine_of_which_no_pair_was_measured_has_not_passed_even_if_the_search_blames_nothing():

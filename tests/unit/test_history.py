@@ -250,7 +250,7 @@ def test_changes_show_verdict_busbw_latency_and_every_version():
 
 def test_changes_name_what_is_different_in_the_plan():
     assert changes(made(1), made(2, plan=PLAN | {"iterations": "5"})) == (
-        "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the two numbers are not compared",
+        "iterations of the plan went from 20 to 5 since 2025-11-01T04:49:00Z: the numbers of the two runs are not compared",
     )
     assert changes(made(1, plan={}), made(2)) == ()
 
@@ -368,7 +368,7 @@ def test_old_records_without_a_plan_are_compared_and_the_limit_says_so(folder):
         assert store.store(folder).add(made(day).name(), json.dumps(document).encode())
     past = load(folder, KEY, made(9).order)
     assert [len(past.records), past.warnings] == [5, ()]
-    assert required(list(past.records)).since == "some of those passes do not state their plan and launcher"
+    assert required(list(past.records)).since == "some of the earlier passes do not state their plan and launcher"
 
 
 def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_another_nccl_are():

@@ -146,7 +146,7 @@ def test_waiting_stops_300_s_after_twice_the_given_timeout_or_twice_the_requests
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(Refusal) as refused:
             jobs.wait("r1", given)
-    assert str(refused.value) == f"run r1 is still running, although it may wait and run for {bound} s each"
+    assert str(refused.value) == f"run r1 is still running, although its limit is {bound} s of waiting and {bound} s of work"
     assert 2 * bound + 300 < clock.now - 1000 <= 2 * bound + 350
 
 

@@ -391,7 +391,7 @@ def test_without_a_published_busbw_for_nvls_the_check_is_skipped_and_preview_and
     judged_line = judge(json.dumps(line), asked)
     (check,) = [one for one in judged_line.checks if one.name == "nvls"]
     assert (check.state, judged_line.verdict) == ("skipped", "pass")
-    words = f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches where its NVLink switch reduces"
+    words = f"nobody publishes what a healthy machine of {shape.gpus} x {shape.gpu} reaches if its NVLink switch reduces"
     assert words in check.why[0]
     assert "is unknown" in check.why[0]
     assert words in summary.table(judged_line, {})
@@ -403,7 +403,7 @@ def test_the_preview_of_one_machine_shows_the_busbw_that_nvls_must_reach():
     assert "NVLS:     448.5 GB/s: 0.93 of the 482.3 that machines reach if their switch reduces" in said
     assert "NVLS" not in expectation(Asked(PLAN, H200, 2), None, rents=False)
     small = expectation(Asked(a_plan(end_bytes=GIB, begin_bytes=1024**2), H200, 1), None, rents=False)
-    assert "NVLS:     unknown: nobody publishes what such a machine reaches below 4 GiB" in small
+    assert "NVLS:     unknown: nobody publishes what a healthy machine of 8 x NVIDIA H200 reaches below 4 GiB" in small
 
 
 @pytest.mark.parametrize("changes", [{"exports": {"NCCL_NVLS_ENABLE": "0"}}, {"exports": {"NCCL_ALGO": "Ring"}}])

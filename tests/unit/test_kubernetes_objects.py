@@ -40,7 +40,8 @@ def test_the_objects_are_applied_server_side_without_force_and_the_line_lists_th
     ]
 
 
-FOREIGN = "kubernetes.namespace is busbar, where objects of other owners have the names of this stack's objects, and were not changed: "
+FOREIGN = "kubernetes.namespace is busbar, where objects of other owners have the names of this stack's objects, and were not "
+FOREIGN += "changed: "
 #: Fault -> the function that plants it in the cluster, and the beginning of the refusal.
 FAULTS: dict[str, tuple[Any, str]] = {
     "another cluster": (

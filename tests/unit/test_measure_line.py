@@ -115,7 +115,7 @@ def test_an_interface_that_is_down_is_named_and_nccl_may_choose_another(cluster)
     cluster.runs = {"all": run(row(8, 1.0))}
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": False, "tx_bytes": 1, "mtu": 4200}}
     found = cluster.line(DECIDING)
-    assert found["inventory"]["differences"][0] == "b has no interface ib0 that is up, so NCCL chose one itself"
+    assert found["inventory"]["differences"][0] == "b has no interface ib0 that is up, so NCCL chose an interface itself"
     assert "NCCL_SOCKET_IFNAME==eth0" not in cluster.ran[-1].argv
     assert "NCCL_DEBUG=INFO" in cluster.ran[-1].argv
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": True, "tx_bytes": 1, "mtu": 4200}}

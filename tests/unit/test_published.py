@@ -106,7 +106,7 @@ def test_a_published_run_over_tcp_is_short_because_nccl_used_an_interface(row):
         sent.update(dict.fromkeys(row.shape.rdma.hca, 0), eth0=moved)
     found = judged(line, row)
     assert found.verdict == "short"
-    assert any("so NCCL used it" in reason for reason in found.reasons)
+    assert any("so NCCL used eth0" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
@@ -210,5 +210,5 @@ def test_a_rack_is_short_if_its_switches_do_not_reduce_or_if_it_uses_its_rails(r
     assert [reason for reason in slow.reasons if "nvidia-imex" in reason] == []
     (reason,) = split.reasons
     assert f"over NVLink between nodes {row.collective} reached" in reason
-    assert "check nvidia-imex, and that all are in one rack" in reason
+    assert "check nvidia-imex, and whether all nodes are in one rack" in reason
     assert over_nvlink(row, 2000.0).verdict == "unknown"

@@ -104,7 +104,7 @@ def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_measured_aga
     assert fallen.verdict == "unknown"
     (reason,) = fallen.reasons
     assert "all_reduce reached 0.045 GB/s; the history of 6 passes" in reason
-    assert "since then nccl went from 2.28.3 to 2.31.2); to accept that, add it to allowSkipped" in reason
+    assert "since then nccl went from 2.28.3 to 2.31.2); to accept that, add upgrade to allowSkipped" in reason
     assert retest.steps_of(fallen, ASKED) == ()
     accepted = replace(ASKED, accept=Accept(allow_skipped=("upgrade",)))
     assert stages(json.dumps(dated(9, 0.9) | {"versions": NEW_NCCL}), keeping, asked=accepted).judged.verdict == "pass"

@@ -122,7 +122,7 @@ def test_the_transcript_of_a_retest_that_did_not_count_is_requested_too(tmp_path
     assert found["evidence"].endswith(f"/{first['sha256']}.txt.gz")
     assert again["path"] in (ssh / "said").read_text()
     (warning,) = found["warnings"]
-    assert warning.startswith(f"the transcript is on the head node only ({again['path']}): its sha256 is not the one")
+    assert warning.startswith(f"the transcript is on the head node only ({again['path']}): its sha256 is not the sha256")
 
 
 @pytest.mark.usefixtures("ssh")

@@ -247,7 +247,7 @@ def test_bytes_over_the_front_end_are_a_fallback_however_high_the_number(netdevs
         counted.update(dict.fromkeys(GPU4.rdma.hca, 0), eth0=moved)
     judged = judge(json.dumps(found), ASKED)
     assert judged.verdict == "short"
-    assert "so NCCL used it" in judged.reasons[0]
+    assert "so NCCL used eth0" in judged.reasons[0]
     assert "eth0" in judged.reasons[0]
 
 
