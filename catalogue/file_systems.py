@@ -29,7 +29,8 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
         if not _PATH.fullmatch(mount) or {".", ".."} & set(mount.split("/")) or str(path) in _TOPS or _within(path, _WHOLE):
             yield (
                 key,
-                f"is {mount}; it must be an absolute path of letters, digits and ._- that the system does not use, as /shared",
+                f"is {mount}; it must be an absolute path of letters, digits and ._-, such as /shared, that the system does "
+                "not use",
             )
         for other in taken:
             if overlap(mount, other):

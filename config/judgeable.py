@@ -64,9 +64,11 @@ def exports(measure: Measure, accept: Accept) -> Iterator[Breach]:
     path = "measure.exports"
     for name, value in measure.exports.items():
         if name.startswith("NCCL_TESTS_"):
-            yield Breach(path, f"has {name}, which changes what nccl-tests measures; only the keys of measure may decide that")
+            yield Breach(path, f"has {name}, which changes what nccl-tests measures; only the keys of measure may do this")
         if name == "NCCL_IB_DISABLE" and value != "0":
-            yield Breach(path, f"has {name}={value}, which disables the rails, but the gate is for the rails; remove it")
+            yield Breach(
+                path, f"has {name}={value}, which disables the rails, but the gate is for the rails; remove the variable"
+            )
         if name in _OTHER_WAYS and value != _OTHER_WAYS[name] and accept.gate_gb_s is None:
             yield Breach(
                 path,

@@ -86,7 +86,7 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
         return
     most = max((one.dynamic for one in entries), default=0)
     if slurm.test_nodes == 1:
-        yield Breach(f"{where}.testNodes", "is 1; one node has no fabric to measure, so it must be at least 2")
+        yield Breach(f"{where}.testNodes", "is 1; one node has no fabric to measure, so set 2 or more")
     elif most and slurm.test_nodes > most:
         yield Breach(f"{where}.testNodes", f"is {slurm.test_nodes}, but no entry has more than {most} dynamic nodes")
 

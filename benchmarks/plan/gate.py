@@ -110,7 +110,7 @@ def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate
     own = limit.busbw_gb_s / scale
     notes = []
     if bound is not None and own > bound:
-        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: no fabric can meet it")
+        notes.append(f"the limit of {own:.4g} GB/s is above the ceiling of {bound:.4g} GB/s: no fabric reaches it")
     if bound is not None and own < _LAX * bound:
         notes.append(f"the limit of {own:.4g} GB/s is below half the ceiling of {bound:.4g} GB/s: half a fabric would pass")
     scaled = f", scaled by 1/{scale}" if scale != 1 else ""

@@ -175,7 +175,7 @@ def _unpack(data: bytes, target: str) -> str:
             for member in archive.getmembers():
                 inside = os.path.realpath(os.path.join(target, member.name)).startswith(os.path.realpath(target) + os.sep)
                 if not (member.isfile() or member.isdir()) or not (inside or member.name in (".", "./")):
-                    raise Refusal(f"the nccl-tests archive contains {member.name!r}, which is not a plain file inside it")
+                    raise Refusal(f"the nccl-tests archive contains {member.name!r}, which is no plain file inside the archive")
             archive.extractall(target)  # noqa: S202 - every member was checked above
     except tarfile.TarError as error:
         raise Refusal(f"the nccl-tests archive cannot be read: {error}") from None

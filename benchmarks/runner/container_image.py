@@ -130,7 +130,8 @@ def _given(wanted: Image) -> Tuple[str, str]:
     path = str(wanted.path)
     if not os.path.isfile(path):
         raise Refusal(
-            f"container is {path}, but the head node has no such file; import the image there, or name it in its registry"
+            f"container is {path}, but the head node has no such file; import the image to that file, or name the image "
+            "in its registry"
         )
     digest = _sha256(path)
     if wanted.sha256 and digest != wanted.sha256:

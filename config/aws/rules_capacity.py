@@ -260,8 +260,8 @@ def dynamic_unstarted(wanted: Aws, _facts: Facts) -> _Breaches:
         if one.dynamic and wanted.slurm is None:
             yield Breach(
                 f"{path}.dynamic",
-                f"is {one.dynamic}, and aws.slurm is not set: only a scheduler of your own can start them, from the entry's "
-                "launch template. These machines count in the check of addresses, but not in the check of the quota, and are "
+                f"is {one.dynamic}, and aws.slurm is not set: only a scheduler of your own can start these machines, from "
+                "the entry's launch template. They count in the check of addresses, but not in the check of the quota, and are "
                 "never measured",
             )
 
@@ -311,8 +311,8 @@ def type_offered(wanted: Aws, facts: Facts) -> _Breaches:
     for path, kind in types:
         offered = known(facts.zones, kind, "zones that offer")
         if wanted.zone not in offered:
-            where = f"it is in {', '.join(offered)}" if offered else f"{wanted.region} does not offer it at all"
-            yield Breach(path, f"is {kind}, and {wanted.zone} does not offer it; {where}")
+            where = f"{', '.join(offered)} offer it" if offered else f"no zone of {wanted.region} offers it"
+            yield Breach(path, f"is {kind}, and {wanted.zone} does not offer this type; {where}")
 
 
 @rule("catalogue-current", ERROR, "EC2 API, DescribeInstanceTypes: NetworkInfo", number=24)

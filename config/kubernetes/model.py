@@ -46,7 +46,7 @@ def _namespace(value: str) -> str:
     if not re.fullmatch(_LABEL, value):
         raise ValueError(f"is {value!r}; a namespace has lower-case letters, digits and hyphens, 63 at most")
     if value == "default" or value.startswith("kube-"):
-        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so name another one")
+        raise ValueError(f"is {value!r}, which the cluster uses itself; destroy removes the namespace, so name another")
     return value
 
 

@@ -103,7 +103,7 @@ def domain(wanted: Oci, facts: Facts) -> Iterator[Breach]:
     """
     if not facts.domains:
         if wanted.availability_domain is None and not wanted.preflight:
-            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so none is looked up; name one")
+            yield Breach("oci.availabilityDomain", "is not set, and oci.preflight is false, so no domain is looked up; name it")
             return
         raise NotAskedError("the region's availability domains")
     shapes = frozenset(pool.shape for pool in wanted.pools)

@@ -590,12 +590,12 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             replace(FACTS, zones={"m5.8xlarge": (ZONE,), "p5.48xlarge": (OTHER,)}),
-            f"{P5}.type is p5.48xlarge, and {ZONE} does not offer it; it is in {OTHER}",
+            f"{P5}.type is p5.48xlarge, and {ZONE} does not offer this type; {OTHER} offer it",
         ),
         (
             {},
             replace(FACTS, zones={"m5.8xlarge": (), "p5.48xlarge": (ZONE,)}),
-            f"aws.login.type is m5.8xlarge, and {ZONE} does not offer it; ap-northeast-1 does not offer it at all",
+            f"aws.login.type is m5.8xlarge, and {ZONE} does not offer this type; no zone of ap-northeast-1 offers it",
         ),
     ],
     "catalogue-current": [

@@ -85,7 +85,7 @@ def test_an_archive_that_escapes_its_folder_is_refused(head):
     request["source"]["sha256"] = hashlib.sha256(packed.getvalue()).hexdigest()
     status, _, err = head.run(request)
     assert status == 1
-    assert "which is not a plain file inside it" in err
+    assert "which is no plain file inside the archive" in err
 
 
 def test_programs_that_changed_since_the_build_are_not_run(head):
