@@ -27,11 +27,8 @@ def misplaced(mounts: Mapping[str, str], taken: Sequence[str] = ()) -> Iterator[
     for key, mount in mounts.items():
         path = PurePosixPath(mount)
         if not _PATH.fullmatch(mount) or {".", ".."} & set(mount.split("/")) or str(path) in _TOPS or _within(path, _WHOLE):
-            yield (
-                key,
-                f"is {mount}; it must be an absolute path of letters, digits and ._-, such as /shared, that the system does "
-                "not use",
-            )
+            valid = "an absolute path of letters, digits and ._-, such as /shared, that the system does not use"
+            yield key, f"is {mount}; it must be {valid}"
         for other in taken:
             if overlap(mount, other):
                 yield key, f"is {mount}, but the nodes have their own folder {other}; neither folder may hide the other"

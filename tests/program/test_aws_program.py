@@ -824,7 +824,8 @@ def test_an_elastic_address_beyond_the_quota_is_refused_and_the_stacks_own_addre
         ask(wanted, **held("a", "b", "c", "d"))
     assert ask(wanted, **held("a", "b", "c", ours=2)).made
     with pytest.raises(
-        pulumi.RunError, match=r"then has 1 of the account's Elastic IP addresses; the account has 5 others in ap-northeast-1"
+        pulumi.RunError,
+        match=r"so the cluster needs 1 of the account's Elastic IP addresses; the account has 5 others in ap-northeast-1",
     ):
         owned(existing() | wanted, **held(*"abcde"))
     assert "getEips" not in {token.rpartition(":")[2] for token, _ in ask().asked}
@@ -1355,7 +1356,7 @@ def test_if_running_machines_cannot_be_listed_the_update_stops_and_names_the_mis
 def test_a_missing_reservation_or_group_is_reported_in_a_sentence():
     with pytest.raises(pulumi.RunError, match=r"reservation is cr-1, which is not in ap-northeast-1, or"):
         ask(bought("targeted-odcr", reservation="cr-1"), **controlled())
-    with pytest.raises(pulumi.RunError, match=r"which is not a group of type .* \[reservation-pool\]"):
+    with pytest.raises(pulumi.RunError, match=r"which is no group of type .* \[reservation-pool\]"):
         ask(bought("odcr-group", reservation=GROUP), **controlled())
 
 

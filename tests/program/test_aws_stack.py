@@ -118,9 +118,9 @@ def test_the_preview_shows_the_price_or_the_key_for_an_unknown_price(monkeypatch
     cards = [{"index": n, "maximumInterfaces": most} for n, most in enumerate(row.cards)]
     other = {"getInstanceType": kind | {"efaMaximumInterfaces": row.efa, "networkCards": cards}}
     p5en = {"aws": {"queues": [{"machines": [{"type": "p5en.48xlarge"}]}]}, "answers": other}
-    assert told().startswith("110.08 USD an hour for real ones, ")
+    assert told().startswith("110.08 USD an hour for real machines, ")
     assert told(**p5en) == "unknown; set records.pricePerNodeHour to include it"
-    assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour for real ones, ")
+    assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour for real machines, ")
 
 
 def test_a_healthy_efa_run_passes_and_names_provider_and_devices(monkeypatch):

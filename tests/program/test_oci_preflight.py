@@ -84,8 +84,8 @@ def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_is_named(ask
     answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
     engine, refused = asked(account(**answers))
     assert (
-        "the vendor terminates the oldest nodes first: 1 running nodes would be terminated (price unknown): inst-b; "
-        "set oci.allowReplace to 1" in refused
+        "the vendor terminates the oldest nodes first: 1 running nodes would be terminated (price unknown): inst-b; to "
+        "allow this, set oci.allowReplace to 1" in refused
     )
     (question,) = [args for token, args in engine.invokes if token.endswith(":getClusterNetworkInstances")]
     assert question["clusterNetworkId"] == "cn"
@@ -102,7 +102,7 @@ def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refuse
     engine, refused = asked(account(**answers))
     assert (
         f"oci.pools[0] needs new machines in {HERE}, because its machines run in {ELSEWHERE}: 2 running nodes would be "
-        "terminated (price unknown); set oci.allowReplace to 2" in refused
+        "terminated (price unknown); to allow this, set oci.allowReplace to 2" in refused
     )
     assert not engine.of("ClusterNetwork")
     _, refused = asked(account(**answers), allowReplace=2)

@@ -131,7 +131,7 @@ def test_a_fallback_of_nccl_to_tcp_gets_the_verdict_short_however_fast_it_is(thr
     assert found.status != 0
     measured = stage.outputs()["measured"]
     assert measured["verdict"] == "short"
-    assert any("so NCCL used eth0" in reason for reason in measured["reasons"])
+    assert any("so NCCL used " in reason for reason in measured["reasons"])
 
 
 def test_wrong_values_are_counted_and_a_port_at_half_its_rate_is_named_before_any_search(three):

@@ -198,7 +198,7 @@ def test_existing_subnets_are_looked_up_and_their_faults_are_reported_before_any
     )
     right = refused("public", "private")
     assert "oci.network.existing." not in right
-    assert "2 running nodes would be terminated (price unknown); set oci.allowReplace to 2" in right, (
+    assert "2 running nodes would be terminated (price unknown); to allow this, set oci.allowReplace to 2" in right, (
         "another subnet means other machines"
     )
 

@@ -234,7 +234,7 @@ def test_a_boot_of_an_image_without_a_lustre_client_fails_in_the_step_lustre_cli
     (tmp_path / "bin" / "mount.lustre").unlink()
     done = run(tmp_path, body.replace("command -v mount.lustre", f"test -x {tmp_path}/bin/mount.lustre"))
     assert json.loads((tmp_path / "boot.json").read_text()) == {"status": "failed", "step": "lustre-client"}
-    assert "this image has no Lustre client" in done.stdout
+    assert "the image has no Lustre client" in done.stdout
 
 
 def test_with_shared_homes_the_login_users_home_stays_on_the_machine():

@@ -384,7 +384,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             bought("targeted-odcr", reservation="cr-1", placement="existing") | {},
             FACTS,
-            f"{P5}.placementGroup is mine, and cr-1 was created in none",
+            f"{P5}.placementGroup is mine, and cr-1 was created in no group",
         )
     ],
     "group-beside-reservation": [
@@ -460,7 +460,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             POOLED,
             replace(FACTS, groups={GROUP: None}),
-            f"{P5}.purchase.reservation is {GROUP}, which is not a group of type AWS::EC2",
+            f"{P5}.purchase.reservation is {GROUP}, which is no group of type AWS::EC2",
         ),
         (
             POOLED,
@@ -726,7 +726,7 @@ CASES: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (nodes(static=2, leaveOut=[1, 0]), FACTS, f"{P5}.leaveOut names every machine, so nothing would be measured"),
     ],
     "key-type": [({"access": {"publicKey": RSA}}, FACTS, "aws.access.publicKey is ssh-rsa, which ubuntu2204 refuses; create")],
-    "tag-count": [({"tags": TAGS}, FACTS, "aws.tags has 42 tags; a resource takes 40")],
+    "tag-count": [({"tags": TAGS}, FACTS, "aws.tags has 42 tags; a resource takes at most 40")],
     "lustre-size": [
         (lustre(size="3600 GiB"), FACTS, "aws.storage.lustre.size is 3600 GiB; it must be 1200 GiB or a multiple of 2400")
     ],

@@ -362,7 +362,7 @@ CASES: dict[str, list[tuple[dict[str, Any], str]]] = {
             storage(home={"mount": "/data"}, lustre={"mount": "/data/l"}),
             "oci.storage.lustre.mount is /data/l, and oci.storage.home.mount is /data; neither folder may hide the other",
         ),
-        (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, but the nodes have /mnt/localdisk of their own"),
+        (storage(lustre={"mount": "/mnt"}), "oci.storage.lustre.mount is /mnt, but the nodes have their own folder /mnt/"),
         (storage(lustre={"mount": "/home"}), "oci.storage.lustre.mount is /home, which overlaps /home/opc, the folder with"),
         (storage(home={"mount": "/home/opc"}), "oci.storage.home.mount is /home/opc, which overlaps /home/opc, the folder"),
     ],
@@ -625,7 +625,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {"allowReplace": 1},
             facts(running={"gpu": 4}),
-            f"{OLDEST}: 2 running nodes would be terminated{UNPRICED}; set",
+            f"{OLDEST}: 2 running nodes would be terminated{UNPRICED}; to",
         ),
         (
             {"availabilityDomain": "AD-2"},
@@ -645,7 +645,7 @@ ASKED: dict[str, list[tuple[dict[str, Any], Facts, str]]] = {
         (
             {},
             facts(strays={"busbar-old": 3}),
-            "oci.pools has no pool for busbar-old any more: 3 running nodes would be terminated; set oci.allowReplace to 3",
+            "oci.pools has no pool for busbar-old any more: 3 running nodes would be terminated; to allow this, set",
         ),
         (
             {},

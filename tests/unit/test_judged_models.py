@@ -335,7 +335,7 @@ def test_a_run_by_switches_without_a_published_number_is_unknown_unless_the_user
     asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
     found = judged(reduced(asked, 220), asked)
     assert found.verdict == "unknown"
-    assert "no source publishes what a healthy run on HGX-A100-80GB.8 reaches there" in found.reasons[0]
+    assert "no source publishes what a healthy run on HGX-A100-80GB.8 reaches in this way" in found.reasons[0]
     own = dataclasses.replace(asked, accept=Accept(gate_gb_s=175.0))
     assert judged(reduced(own, 220), own).verdict == "pass"
 

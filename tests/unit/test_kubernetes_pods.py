@@ -250,7 +250,7 @@ def test_a_pod_that_an_eviction_deleted_is_reported_although_its_replacement_run
     run(monkeypatch, REQUEST, 143, evict)
     why = requests.refused(capsys.readouterr().out)
     assert why.startswith(
-        "the pod on gpu0 is gone: busbar-ranks-0-x ended (EvictionByEvictionAPI: Eviction API: evicting); make "
+        "the pod on gpu0 is gone: busbar-ranks-0-x ended (EvictionByEvictionAPI: Eviction API: evicting); raise measure.run "
     )
 
 
