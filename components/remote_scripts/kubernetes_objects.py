@@ -184,9 +184,8 @@ def _line(pod: Dict[str, Any], node: str, ask: Dict[str, Any]) -> Dict[str, Any]
     if lacking:
         sys.exit(
             "{} on {} runs without {}, which Multus did not attach. This happens if the node's /etc/cni/net.d had no "
-            "configuration of Multus when the pod started, as after a reboot; restart the node's Multus, delete the pod".format(
-                name, node, ", ".join(lacking)
-            )
+            "configuration of Multus when the pod started, as after a reboot; restart Multus on the node, and delete the "
+            "pod".format(name, node, ", ".join(lacking))
         )
     rails = [held[one] for one in ask["rails"]]
     return {"name": name, "node": node, "address": pod["status"]["podIP"], "uid": pod["metadata"]["uid"], "rails": rails}
