@@ -88,7 +88,7 @@ _NAME_CHARACTERS = 90
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add options of this suite."""
-    parser.addoption("--no-skips", action="store_true", help="fail where a test is skipped")
+    parser.addoption("--no-skips", action="store_true", help="fail if a test is skipped for a reason that is not in MAY_LACK")
     parser.addoption("--coverage", action="store_true", help="measure which product code the tests run, in .busbar/coverage")
     parser.addoption("--write-golden", action="store_true", help="write reviewed texts anew instead of comparing with them")
 
@@ -155,12 +155,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marked = [name for name in NOT_PURE if item.get_closest_marker(name)]
         if not marked and item.path.parent.name not in {"unit", "program"}:
             raise pytest.UsageError(
-                f"{item.nodeid} is a pure test, and tools/test looks for those in tests/unit and tests/program"
+                f"{item.nodeid} is a pure test, but tools/test looks for pure tests only in tests/unit and tests/program"
             )
         if marked and item.path.parent.name != "rehearsal" and not any(f"mark.{name}" in _text(item.path) for name in NOT_PURE):
             raise pytest.UsageError(f"{item.path} has tests marked {marked[0]}, but its text has no marker for tools/test")
     if os.geteuid() != 0:
-        lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which takes root")
+        lacking = pytest.mark.skip(reason="the rehearsal makes network namespaces and mounts, which only root can do")
         for item in items:
             if item.get_closest_marker("rehearsal") or item.get_closest_marker("kubernetes"):
                 item.add_marker(lacking)
@@ -174,7 +174,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     reporter: Any = session.config.pluginmanager.get_plugin("terminalreporter")
     skipped = {report.nodeid for report in reporter.stats.get("skipped", []) if not str(report.longrepr[2]).endswith(MAY_LACK)}
     if skipped:
-        reporter.write_line(f"skipped, and a full run may not skip: {', '.join(sorted(skipped))}", red=True)
+        reporter.write_line(f"a full run may not skip these tests: {', '.join(sorted(skipped))}", red=True)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
@@ -396,7 +396,7 @@ def reviewed(request: pytest.FixtureRequest) -> Callable[[Path, str], None]:
     def compare(path: Path, text: str) -> None:
         if request.config.getoption("--write-golden"):
             path.write_text(text)
-        assert path.read_text() == text, "`make golden` rewrites it"
+        assert path.read_text() == text, "`make golden` rewrites the reviewed file"
 
     return compare
 

@@ -225,7 +225,7 @@ def a_whole_cycle(head: Head) -> None:
         started=head.cloud.started - head.started,
         launches=head.cloud.calls.count("launch"),
     )
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
     tell(left=len(head.cloud.running), waiting=waiting())
 
@@ -309,7 +309,7 @@ def by_ssh(head: Head) -> Path:
         if machine not in on:
             on.add(machine)
             head.cloud.power_on(machine, head.folder)
-            return "it is just booting"
+            return "the machine is still booting"
         return over_ssh(node, machine, *where)
 
     head.cloud.boot = boot  # type: ignore[method-assign]
@@ -322,7 +322,7 @@ def nodes_by_ssh(head: Head) -> None:
     head.until(lambda: finished(number), "a job has run on nodes that joined by SSH", 90)
     tell(ran=sorted(Path(out).read_text().split()), pinned=sorted({line.split()[0] for line in known.read_text().splitlines()}))
     tell(machines=sorted(head.cloud.running))
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
     head.cloud.boot = own  # type: ignore[method-assign]
 
@@ -343,7 +343,7 @@ def the_head_reboots_while_nodes_start(head: Head) -> None:
     head.restart()
     head.until(lambda: finished(number), "a job of 2 nodes has run", 90)
     tell(ran=sorted(Path(out).read_text().split())[:9], machines=head.cloud.started - head.started)
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
     head.cloud.boot = own  # type: ignore[method-assign]
 
@@ -374,7 +374,7 @@ def sixty_four(head: Head) -> None:
     head.until(lambda: finished(number), "a job of 64 nodes has run", 180)
     tell(ran=len(set(Path(out).read_text().split())), launches=head.cloud.calls.count("launch") - before)
     ends = head.cloud.calls.count("terminate")
-    head.until(lambda: not head.cloud.running, "idle nodes have ended", 90)
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended", 90)
     tell(left=len(head.cloud.running), terminates=head.cloud.calls.count("terminate") - ends)
 
 
@@ -405,7 +405,7 @@ def a_test_before_the_first_job(head: Head) -> None:
     shown = run("scontrol", "--oneliner", "show", "node", machines[0][0])
     tell(ran=len(Path(out).read_text().split()), again=[node for node, _, _ in machines], shown=shown)
     head.ahead_s += 601
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
     head.settings = own
 
@@ -418,7 +418,7 @@ def two_always_run(head: Head) -> None:
     conf.write_text(text.replace("ResumeProgram=", f"SuspendExcNodes={','.join(kept)}\nResumeProgram="))
     run("scontrol", "reconfigure")
     head.settings = own._replace(sets={"gpu/p5": own.sets["gpu/p5"]._replace(always_on=2)})
-    head.until(lambda: states(kept) == {"idle"}, "both run without any job")
+    head.until(lambda: states(kept) == {"idle"}, "both nodes run without any job")
     tell(started=head.cloud.started - before)
     end = time.monotonic() + 20
     while time.monotonic() < end:  # the loop takes longer than SuspendTime
@@ -435,7 +435,7 @@ def two_always_run(head: Head) -> None:
     conf.write_text(text)
     run("scontrol", "reconfigure")
     head.settings = own
-    head.until(lambda: not head.cloud.running, "nodes that need not run any more end when idle")
+    head.until(lambda: not head.cloud.running, "nodes that no longer always run are terminated when idle")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")
 
 
@@ -458,7 +458,7 @@ def jobs_near_each_other(head: Head) -> None:
         ran=[sorted(Path(out).read_text().split()) for _, out in jobs],
         switches=[line.split(" ")[::3] for line in shown if "Level=0" in line],
     )
-    head.until(lambda: not head.cloud.running, "idle nodes have ended")
+    head.until(lambda: not head.cloud.running, "the machines of idle nodes have ended")
     head.ahead_s += 61
     head.until(lambda: "nn_a" not in run("scontrol", "show", "topology"), "Slurm has forgotten the switches")
     head.until(lambda: states(head.names) == {"idle~"}, "all nodes are idle~")

@@ -21,4 +21,4 @@ def until(stage: Stage, command: str, holds: Callable[[str], bool], what: str) -
             return said
         time.sleep(1)
     shown = stage.on_host("sinfo -R; sinfo -N -l; squeue; sudo tail -n 20 /var/log/slurm/slurmctld.log")
-    pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} says {said!r}\n{shown}")
+    pytest.fail(f"not within {PATIENCE_S} s: {what}; {command!r} prints {said!r}\n{shown}")

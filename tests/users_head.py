@@ -398,7 +398,7 @@ def a_new_controller(world: World) -> None:
     world.head.cluster("user", "add", "dave")
     first.sh("sss_cache -E; kill -USR2 $(cat /run/pid-sssd)")
     look = "id dave; grep -c 'ldap_install_tls failed' /var/log/sssd/sssd_busbar.log"
-    until(lambda: first.sh(look).stdout.strip() not in {"", "0"}, "sssd breaks the connection to the new controller off", 40)
+    until(lambda: first.sh(look).stdout.strip() not in {"", "0"}, "sssd breaks off the connection to the new controller", 40)
     ask = f"LDAPTLS_CACERT={client.CERTIFICATE} ldapsearch -x -LLL -H ldaps://{HEAD} -b dc=local uid=dave uid"
     tell(dave_before=first.sh("id dave").returncode, asked_before=first.sh(ask).returncode)
     world.join("cpu-st-small-1")

@@ -112,7 +112,8 @@ def _unasked(said: dict[str, Any], asked: str | None) -> str:
     """Return why the certificate is not for the request `asked`; empty if it is."""
     if asked is None or said.get("asked") == asked:
         return ""
-    return f"it is for the request {said.get('asked', 'that it does not name')}, not for {asked}"
+    named = f"the request {said['asked']}" if "asked" in said else "an unnamed request"
+    return f"it is for {named}, not for {asked}"
 
 
 def _skipped(said: dict[str, Any], allowed: frozenset[str]) -> str:

@@ -209,7 +209,7 @@ def test_after_a_pass_and_this_fault_nothing_reports_a_pass_for_a_request_withou
     fault = FAULTS[name]
     after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
     measured = after["measured"]
-    assert ok == (fault.is_answered and fault.verdict == "pass"), "an update without a pass of its own fails"
+    assert ok == (fault.is_answered and fault.verdict == "pass"), "an update succeeds only with a pass of its own"
     assert measured["verdict"] == fault.verdict
     assert measured["asked"] == request(2 if fault.is_answered else 1), "the record says which request it answers"
     assert measured["run"] == ("run2" if fault.is_answered else "run1")
@@ -250,7 +250,7 @@ def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_measures_aga
     assert ok
     assert (again["measured"]["attempt"], again["measured"]["refused"]) == (1, False)
     after, _ = update(folder, again, run=2)
-    assert after["measured"]["attempt"] == 1, "what was answered is not asked again"
+    assert after["measured"]["attempt"] == 1, "a request that was answered is not sent again"
 
 
 def test_a_refused_search_leaves_the_short_result_and_marks_it_as_refused(folder, passed):

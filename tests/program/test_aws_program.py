@@ -340,7 +340,7 @@ def test_without_static_machines_there_is_a_template_but_no_node():
     found, seen = program(nodes(static=0, dynamic=4))
     assert (seen["cluster"].planned[0].nodes, seen["cluster"].planned[0].dynamic, seen["nodes"]) == (0, 4, ())
     assert found.of("LaunchTemplate")
-    assert len(found.of("Instance")) == 1, "the login node"
+    assert len(found.of("Instance")) == 1, "the login node is the only instance"
 
 
 def test_every_queue_has_its_own_template_and_machines():
@@ -352,7 +352,7 @@ def test_every_queue_has_its_own_template_and_machines():
     assert sorted(one["instanceType"] for one in found.of("LaunchTemplate")) == ["p4d.24xlarge", "p5.48xlarge"]
 
 
-def test_equal_entries_of_two_queues_belong_each_to_its_own_queue():
+def test_each_of_two_equal_entries_belongs_to_its_own_queue():
     queues = [
         {"name": name, "machines": [GPU | {"type": "p5.48xlarge", "static": 0, "dynamic": 4}]} for name in ("gpu", "test")
     ]
@@ -678,12 +678,12 @@ def test_a_scheduler_may_start_and_terminate_only_machines_of_its_cluster():
     assert by_action['"iam:PassRole"']["Resource"] == "arn:aws:iam::111122223333:role/node"
     assert by_action['"resource-groups:ListGroupResources"']["Resource"] == [GROUP]
     assert all(one["Resource"] != "*" or one["Action"].startswith("ec2:Describe") for one in policy(found))
-    assert ":*:" not in json.dumps(policy(found)), "nothing of another account"
+    assert ":*:" not in json.dumps(policy(found)), "no ARN covers all accounts or all regions"
     called = set(re.findall(r'_call\(\s*"(\w+)"', (ROOT / "scheduler" / "elastic" / "aws.py").read_text()))
     granted = {one["Action"] for one in policy(found)} - {"ec2:CreateTags"}
     for_blocks = {"ec2:DescribeCapacityReservations"}
     wanted = {f"ec2:{call}" for call in called} - for_blocks
-    assert wanted == {one for one in granted if one.startswith("ec2:")}, "no other call is permitted"
+    assert wanted == {one for one in granted if one.startswith("ec2:")}, "only the controller's own calls are permitted"
     assert set(seen["templates"]) == {"gpu-p5", "gpu-more"}
     tags = [spec["tags"]["busbar:cluster"] for made in found.of("LaunchTemplate") for spec in made["tagSpecifications"]]
     assert tags == ["training"] * 4
@@ -698,7 +698,7 @@ def test_existing_instance_profiles_are_used_unchanged_and_no_role_is_created():
     assert template(found)["iamInstanceProfile"] == {"name": "gpu-nodes"}
     assert found.named("cluster-login-instance")["iamInstanceProfile"] == "gpu-login"
     assert found.one("Parameter")["name"] == "/busbar/training/host-key"
-    assert template(found)["namePrefix"] != template(program()[0])["namePrefix"], "machines keep the role that they were given"
+    assert template(found)["namePrefix"] != template(program()[0])["namePrefix"], "another profile needs new machines"
     by_half = program({"profiles": {"existing": {"nodes": "gpu-nodes"}}})[0]
     assert [one["role"] for one in by_half.of("InstanceProfile")] == ["cluster-iam-login"]
 
@@ -710,7 +710,7 @@ def test_existing_instance_profiles_are_used_unchanged_and_no_role_is_created():
         ({"image": "ami-2", "name": "renamed"}, {}, OWN_PROFILES),
         ({}, {PROFILE: MINE}, {}),
     ],
-    ids=["another image", "another name, too", "a profile of its own before"],
+    ids=["another image", "another image and another name", "the stack's own profile before"],
 )
 def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_stack(changes, tags, before):
     launched = program(before | nodes(static=2))[0]
@@ -724,7 +724,7 @@ def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_
     with pytest.raises(pulumi.RunError, match="2 running machines would be terminated") as refused:
         program(OWN_PROFILES | changes, running=mine | others)
     assert "i-9" not in str(refused.value)
-    assert program(before, running=mine | others)[0].made, "with the settings of their launch, machines stay"
+    assert program(before, running=mine | others)[0].made, "machines stay if their settings are those of their launch"
 
 
 def test_with_a_shared_instance_profile_login_nodes_do_not_count_as_machines_to_terminate():
@@ -1324,7 +1324,7 @@ def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_
     asked.clear()
     assert ask(getInstances=lambda args: asked.append(args) or {"ids": [], "privateIps": []}).made
     assert len([1 for one in asked if "instance-type" in str(one) and "tag:" not in str(one)]) == 3, (
-        "an idle account is asked three times"
+        "if no machine runs, the account is asked three times"
     )
 
 

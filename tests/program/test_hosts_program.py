@@ -87,7 +87,7 @@ def test_with_slurm_the_same_steps_run_in_jobs_and_only_the_launcher_differs(hos
     assert queued["measure"]["launch"] == plain["measure"]["launch"] | {"kind": "slurm", "queue": "gpus"}
     assert queued["measure"]["run_id"] != plain["measure"]["run_id"]
     existing = requests(slurm={"queue": "gpus", "existing": True})
-    assert sorted(existing) == ["build", "measure"], "a cluster that is there already is used as it is"
+    assert sorted(existing) == ["build", "measure"], "an existing Slurm cluster needs no set-up"
     assert existing["measure"] == queued["measure"]
 
 

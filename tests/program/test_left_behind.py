@@ -100,7 +100,7 @@ def test_a_preview_also_refuses_and_writes_the_id_for_the_tool_that_imports_it(a
     assert json.loads((tmp_path / "note").read_text()) == [URN, NETWORK["id"]]
     account.append(NETWORK | {"id": "ocid1.clusternetwork.oc1..another"})
     asked(hook)
-    assert len((tmp_path / "note").read_text().splitlines()) == 1, "with two, nobody knows which one the update created"
+    assert len((tmp_path / "note").read_text().splitlines()) == 1, "of two networks, nobody knows which one the update created"
 
 
 def test_without_preflight_only_an_update_asks_the_account_for_machines_left_behind(account):
@@ -186,7 +186,7 @@ def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
     assert left_behind.ids_in_state() == {"x"}
     assert (tmp_path / "tries").read_text().count("x") == 4
     assert len(pauses) == 3
-    assert min(pauses) >= 0.5, "the engine can take that long to write the state"
+    assert min(pauses) >= 0.5, "the engine may need half a second to write the state"
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")

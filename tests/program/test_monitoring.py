@@ -110,7 +110,7 @@ def test_the_exporter_is_installed_on_replaced_machines_but_not_again_for_a_new_
         exporters(run_program(LINES, monitoring={"exporter": True}, measure=measure)) for measure in ({}, {"iterations": 3})
     )
     assert command == same
-    assert len(command["triggers"]) == 1, "the identity of the machines"
+    assert len(command["triggers"]) == 1, "the only trigger is the identity of the machines"
 
 
 def test_monitoring_of_only_dcgm_runs_nothing_on_the_nodes():
@@ -169,7 +169,7 @@ def test_prometheus_finds_the_pods_of_the_stack_and_no_other_pods():
         assert kept(rdma, discovered(0, **other)) is None
     exporter = {"label_app": "nvidia-dcgm-exporter", "ip": "10.244.9.9"}
     assert kept(dcgm, discovered(1, **exporter)) == {"__address__": "10.244.9.9:9400", "node": "gpu1", "pool": "kubernetes"}
-    assert kept(dcgm, discovered(7, **exporter)) is None, "a node of somebody else"
+    assert kept(dcgm, discovered(7, **exporter)) is None, "a pod on somebody else's node is no target"
 
 
 def test_collectors_of_switches_are_scraped_on_every_target():
@@ -318,4 +318,4 @@ def test_the_dashboard_has_the_fields_that_grafana_requires():
 
 def test_the_dashboard_file_is_what_the_program_makes():
     assert dashboard.FILE == ROOT / "docs" / "grafana" / "busbar.json"
-    assert dashboard.FILE.read_text() == dashboard.text(), "python -m tools.dashboard writes it anew"
+    assert dashboard.FILE.read_text() == dashboard.text(), "python -m tools.dashboard writes the file anew"

@@ -110,7 +110,7 @@ def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refuse
 
 
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
-def test_nodes_of_the_same_name_in_another_stack_are_not_counted_as_the_stacks_own(asked, stack, refuses):
+def test_nodes_of_another_stack_do_not_count_as_this_stacks_nodes_although_they_have_the_same_name(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
         {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
@@ -294,7 +294,7 @@ def test_an_image_in_object_storage_is_imported_once_for_the_shapes_of_its_pools
     source, row = image["imageSourceDetails"], IMPORTS["ol9-nv580"]
     assert (source["sourceType"], source["sourceUri"], image["displayName"]) == ("objectStorageUri", row.url, row.name)
     assert (source["operatingSystem"], source["operatingSystemVersion"]) == ("Oracle Linux", "9")
-    assert "sourceImageType" not in source, "the vendor's own format is none of the foreign ones"
+    assert "sourceImageType" not in source, "sourceImageType is only for foreign formats"
     (added,) = engine.of("ShapeManagement")
     assert added["shapeName"] == SHAPE
     (configuration,) = engine.of("InstanceConfiguration")

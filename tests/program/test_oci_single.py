@@ -150,7 +150,7 @@ def test_a_running_instance_survives_another_time_zone_and_needs_no_free_room(si
         ({"pools": [SINGLE | {"name": "other", "nodes": 0}]}, "oci.pools has no pool for busbar-gpu any more"),
         ({"pools": [SINGLE | {"clusterNetwork": True, "nodes": 2}]}, "oci.pools[0] needs new machines"),
     ],
-    ids=["volume", "none", "another pool", "a cluster network"],
+    ids=["another boot volume", "no node", "another pool", "a cluster network"],
 )
 def test_a_change_that_terminates_the_instance_is_refused_until_the_stack_file_allows_it(single, changes, path):
     answers = there(instance(single()[0])) | {"getResourceAvailability": {"available": "64"}}

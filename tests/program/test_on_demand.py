@@ -131,7 +131,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     sent = json.loads(given(contained, "cluster-slurm-install")["stdin"])
     (line,) = [line for line in sent["files"]["plugstack.conf"].splitlines() if not line.startswith("#")]
     assert line == "required /usr/local/lib/slurm/spank_pyxis.so container_scope=job"
-    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries the same line"
+    assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
 
 
 def test_with_accounting_only_the_controller_has_the_database_and_nodes_reach_it(on_demand):
@@ -319,7 +319,7 @@ def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_wri
     sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
     (one,) = sent["settings"]["sets"].values()
     assert (one["entry_script"], one["entry_timeout_s"]) == ("/home/.busbar/entry-test-gpu.sh", 1200)
-    assert "ResumeTimeout=3060\n" in sent["files"]["slurm.conf"], "slurmd starts after the test"
+    assert "ResumeTimeout=3060\n" in sent["files"]["slurm.conf"], "slurmd starts only after the entry test"
     wrote = given(engine, "acceptance-job-entry-gpu")
     assert "mv /home/.busbar/entry-test-gpu.sh.new /home/.busbar/entry-test-gpu.sh" in wrote["create"]
     test = load(EntryTest, json.loads(wrote["stdin"]))
@@ -346,11 +346,12 @@ def test_nodes_that_always_run_are_left_running_by_slurm_and_started_by_the_cont
     sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
     conf = sent["files"]["slurm.conf"]
     assert "SuspendExcNodes=compute-dy-gpu-[1-2]\n" in conf
-    assert re.search(r"NodeName=compute-dy-gpu-\[1-2\] .* State=CLOUD Weight=1 Feature=static,", conf), "jobs take them first"
+    first = r"NodeName=compute-dy-gpu-\[1-2\] .* State=CLOUD Weight=1 Feature=static,"
+    assert re.search(first, conf), "jobs first take the nodes that always run"
     assert re.search(r"NodeName=compute-dy-gpu-\[3-4\] .* State=CLOUD Weight=1000 Feature=dynamic,", conf)
     (one,) = sent["settings"]["sets"].values()
     assert one["always_on"] == 2
-    assert not engine.of("ClusterNetwork"), "the update rents none itself"
+    assert not engine.of("ClusterNetwork"), "the update itself rents no node"
 
 
 def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_long_as_it_may_take():
@@ -358,7 +359,7 @@ def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_lo
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read
     (limit_s,) = re.findall(r"date \+%s\) \+ (\d+)\)", read)
-    assert int(limit_s) > 1800 + 1800, "startTimeout, the build and measure.timeout together"
+    assert int(limit_s) > 1800 + 1800, "the limit covers startTimeout, the build and measure.timeout"
     assert subprocess.run(["sh", "-n"], input=read, text=True, check=False).returncode == 0
     assert found["measured"]["verdict"] == "pass"
     assert "#SBATCH --nodes=2" in given(engine, "acceptance-job-script")["create"]
@@ -404,7 +405,7 @@ def test_the_controller_sets_up_the_other_login_nodes_which_accept_its_key_and_h
         for which in ("", "-1")
     ]
     assert ["slapd" in boot or "openldap-servers" in boot for boot in boots] == [True, False], (
-        "the directory is the controller's"
+        "only the controller has the directory"
     )
     assert all("10.0.0.0/24" in boot for boot in boots), "the firewall accepts the public subnet"
     (group,) = engine.of("DynamicGroup")
@@ -426,4 +427,6 @@ def test_without_other_login_nodes_the_controller_accepts_no_connections_from_it
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert not [one for one in rules if one["source"] == "10.0.0.0/24"]
     more = given(program(slurm={"loginNodes": 1}), "cluster-login-instance")
-    assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], "another first boot would replace it"
+    assert more["metadata"] == given(on_demand, "cluster-login-instance")["metadata"], (
+        "another first boot would replace the controller"
+    )

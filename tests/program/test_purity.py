@@ -129,7 +129,7 @@ def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, mo
     (tmp_path / "kept").mkdir()
     monkeypatch.chdir(ROOT)
     run(records(tmp_path / "kept"), share=share)
-    assert watched.calls > 20, "the program computes outputs"
+    assert watched.calls > 20, "the watched program computes outputs"
     assert watched.seen == []
 
 

@@ -481,7 +481,7 @@ def test_creation_takes_the_requested_fraction_of_the_vendors_time(fakes: Fakes,
     monkeypatch.setenv("BUSBAR_PACE", "0.5")
     stack = Stack(Cloud(fakes.world)).network().rules()
     stack.make("LustreFileSystem", "lustre", **lustre(stack.ids))
-    assert 300 in waited, "half of ten minutes"
+    assert 300 in waited, "Lustre takes half of the vendor's ten minutes"
     monkeypatch.setenv("BUSBAR_PACE", "2")
     with pytest.raises(ValueError, match="a number from 0 to 1"):
         Cloud(fakes.world)

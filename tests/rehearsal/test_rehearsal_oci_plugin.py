@@ -120,7 +120,7 @@ def test_an_existing_network_is_shown_with_its_routes_its_addresses_and_its_rule
     ways = [(rule["destination"], rule["destinationType"], rule["networkEntityId"]) for rule in tables[found["routeTableId"]]]
     assert ways == [("0.0.0.0/0", "CIDR_BLOCK", ids["nat"]), (SERVICE_CIDR, "SERVICE_CIDR_BLOCK", ids["sgw"])]
     lists = {one["id"]: one for one in asked(furnished, "getSecurityLists")["securityLists"]}
-    assert len(lists) == 3, "two of the stack, and the VCN's default list"
+    assert len(lists) == 3, "two lists of the stack, and the VCN's default list"
     (inside,) = lists[found["securityListIds"][0]]["ingressSecurityRules"]
     assert (inside["protocol"], inside["source"], inside["sourceType"], inside["tcpOptions"]) == (
         *("all", "10.0.0.0/16", "CIDR_BLOCK"),

@@ -257,7 +257,7 @@ def test_a_run_that_breaks_or_hangs_is_reported_with_its_cause_and_its_transcrip
 
 
 def started(stage) -> float:
-    """Return when the measurement that the stack's state records was started, in seconds since the epoch."""
+    """Return the start of the measurement in the stack's state, in seconds since the epoch."""
     for resource in stage.resources():
         if resource["urn"].endswith("::acceptance-measure"):
             text = json.loads(resource["outputs"]["stdout"])["started"]

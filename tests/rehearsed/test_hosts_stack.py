@@ -226,7 +226,7 @@ def test_the_munge_key_is_the_same_on_all_machines_and_in_no_state_output_or_fil
     read = "sudo base64 -w 0 /etc/munge/munge.key"
     first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()
     assert first == second
-    assert len(first) == 1368, "1024 bytes"
+    assert len(first) == 1368, "1024 bytes have 1368 characters in base64"
     assert first not in json.dumps(stage.resources()) + found.text
     assert stage.on_host(f"grep -rlF {first[:64]} ~/.busbar || echo none").strip() == "none"
 

@@ -143,7 +143,9 @@ def test_changed_tags_time_zone_exporter_and_login_image_replace_only_the_login_
     for target in re.findall(r'targets: \["([\d.:]+)"\]', stage.outputs()["monitoring"]):
         ask = f"from urllib.request import urlopen; print(urlopen('http://{target}/metrics', timeout=5).read().decode())"
         heard = stage.on_host(f'python3 -IS -c "{ask}"', login)
-        assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, "the new login node may read them"
+        assert len(re.findall(r"busbar_rdma_hw_tx_bytes_total\{\S+ [1-9]", heard)) == 32, (
+            "the new login node may read the counters"
+        )
 
 
 def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_imported_into_the_state(built):
@@ -288,7 +290,7 @@ def test_a_destroy_refuses_to_delete_data_unless_allowed_and_still_terminates_ma
     assert refused == set(HOLDERS), found
     left = {each["type"].rpartition(":")[2] for each in stage.resources()}
     assert left >= set(HOLDERS)
-    assert not left & {"Fleet", "Instance"}, "machines, which cost most, end all the same"
+    assert not left & {"Fleet", "Instance"}, "machines, which cost most, are terminated anyway"
 
 
 def test_a_retained_file_system_is_kept_with_its_network_and_the_other_file_system_is_deleted(built):

@@ -131,11 +131,11 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"server": "https://10.20.0.9:6443"},
         "kubernetes.server is https://10.20.0.9:6443, but the kubeconfig on the control plane's host leads to https://10.20",
     ),
-    "a node that is not there": (
+    "a node that does not exist": (
         {"nodes": ["gpu0", "gpu9"]},
         "kubernetes.nodes has gpu9, but the cluster has no such node; it has gpu0, gpu1",
     ),
-    "more GPUs than there are": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, but kubernetes.gpus is 2"),
+    "more GPUs than a node has": ({"gpus": 2}, "which offers 1 of nvidia.com/gpu to pods, but kubernetes.gpus is 2"),
 }
 
 

@@ -76,7 +76,7 @@ def taken(stage: Stage, node: str) -> Iterator[None]:
 
 
 class Beside:
-    """An update that runs in parallel to the test."""
+    """An update that runs in parallel with the test."""
 
     def __init__(self, work: Callable[[], Finished]) -> None:
         self._found: list[Finished] = []

@@ -122,7 +122,7 @@ def test_a_destroy_deletes_data_only_if_the_stack_file_says_so_and_keeps_the_net
     assert refused == HOLDERS, found
     left = {each["type"].rpartition(":")[2] for each in stage.resources()}
     assert left >= HOLDERS
-    assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, end all the same"
+    assert not left & {"ClusterNetwork", "Instance", "Export", "MountTarget"}, "nodes, which cost most, are terminated anyway"
 
     # No machine has to be rented to change what a destroy does.
     storage = {"home": {"mount": "/home", "onDestroy": "delete"}, "lustre": {"onDestroy": "retain"}}

@@ -147,7 +147,8 @@ def test_a_user_submits_jobs_on_a_login_node_without_the_controllers_rights(buil
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
     there = f"{operator}@{own['address']}"
-    assert stage.on_host("cat /etc/ssh/ssh_host_ed25519_key.pub", there).startswith(own["host_key"]), "the key in the outputs"
+    key = stage.on_host("cat /etc/ssh/ssh_host_ed25519_key.pub", there)
+    assert key.startswith(own["host_key"]), "the outputs have the login node's own host key"
     (inside,) = [one["outputs"]["privateIp"] for one in stage.resources() if one["urn"].endswith("::cluster-login-1-instance")]
     asks = SUBMITS.format(nodes=NODES[cloud], node=NODES[cloud].replace("[1-2]", "1"))
     said = stage.on_host(f"ssh -q -o StrictHostKeyChecking=no -i alice alice@{inside} {quote(asks)} 2>&1")

@@ -341,7 +341,7 @@ def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_previe
     assert found.status == 0, found
     after = stage.outputs()
     assert after["nodes"] == before["nodes"], "the machines are the same, with the same names and addresses"
-    assert after["ssh"] != before["ssh"], "another login node"
+    assert after["ssh"] != before["ssh"], "the login node was replaced"
     assert after["measured"]["verdict"] == "pass"
 
 

@@ -147,7 +147,7 @@ def test_a_late_mount_is_waited_for_and_a_mount_that_keeps_failing_ends_after_te
     assert failed.returncode == 1
     assert len((tmp_path / "m").read_text().split()) == 10
     assert run(tmp_path, never.replace(">> m", ">> k") + "most=5 again aws ssm put-parameter").returncode == 1
-    assert len((tmp_path / "k").read_text().split()) == 5, "only five tries for the login node's key, for which an update waits"
+    assert len((tmp_path / "k").read_text().split()) == 5, "an update waits for the login node's key, so five tries are enough"
     assert "\nmost=5 again aws ssm put-parameter" in script("aws-login-ubuntu2204")
 
 

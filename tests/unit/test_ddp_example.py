@@ -51,7 +51,7 @@ def test_accuracies_on_generated_images_are_not_compared_with_the_articles_accur
     assert found.networks == ("Socket",)
     said = read_log.sentences(found)
     assert "accuracy 0.8916 after 10 epochs" in said
-    assert said[-1] == "the images were generated: compare no accuracy with CIFAR-10's"
+    assert said[-1] == "the images were generated: do not compare their accuracy with CIFAR-10's"
 
 
 def test_gradients_that_differ_or_are_not_in_the_log_are_not_called_averaged(read_log):

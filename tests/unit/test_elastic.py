@@ -406,7 +406,7 @@ def test_the_lock_is_released_when_its_holder_is_killed(tmp_path):
     holder.wait()
     assert Path(path).read_text() == f"{holder.pid}\n"
     with only_one(path) as mine:
-        assert mine, "the lock of a dead holder is stale"
+        assert mine, "the lock of a killed run is free"
 
 
 def test_a_half_written_request_is_not_read_and_requests_are_read_in_order(tmp_path):

@@ -74,7 +74,7 @@ def test_if_one_machine_of_a_job_fails_its_test_the_whole_launch_is_terminated_a
         second: f"entry test: terminated with {first}, which did not pass",
     }
     head.run(2, seconds=LOST_S)
-    assert set(head.slurm.reasons()) == {first}, "the healthy node's name is usable soon, the bad node's after the pause"
+    assert set(head.slurm.reasons()) == {first}, "the healthy node is usable soon, the bad node only after the pause"
     head.run(2, seconds=PAUSE_S)
     assert not head.slurm.reasons()
 

@@ -107,7 +107,7 @@ def test_slurm_does_not_read_topology_conf_while_nodes_start(head):
 def test_a_cloud_that_does_not_know_a_place_yet_is_asked_again_for_ten_minutes(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(24)
-    assert head.cloud.calls.count("places") == 2, "once a minute"
+    assert head.cloud.calls.count("places") == 2, "the cloud is asked once a minute"
     assert not head.state().places
     head.run(110)
     assert head.state().places == {"i-0001": []}

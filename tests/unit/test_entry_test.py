@@ -151,7 +151,7 @@ def test_the_program_restarts_itself_with_a_shell_for_the_other_machines_and_kee
         runner.main(["entry", str(home / "entry.json")])
     environment = seen[0][2]
     shell = Path(environment["BUSBAR_REMOTE_SHELL"])
-    assert shell.parent == home / "entry/a1", "in the folder of entry.json, which all machines share"
+    assert shell.parent == home / "entry/a1", "the shell is in entry.json's folder, which all machines share"
     assert environment["SSH_AUTH_SOCK"] == "/run/agent"
     assert (shell.stat().st_mode & 0o777, shell.parent.stat().st_mode & 0o777) == (0o700, 0o700)
     assert (shell.parent / "known_hosts").read_text() == "10.0.1.4 ssh-ed25519 AAA\n"
@@ -234,7 +234,7 @@ def test_the_scale_is_read_from_the_first_pair_that_runs(monkeypatch, test):
     request = search_run.Search("a1", 600, NODES, 60, None, test.trials)
     assert search_run.scale(request, test.trials, "/x") == 4000
     assert tried == ["first0", "first1"]
-    assert search_run.scale(request._replace(nodes=NODES[:2]), test.trials, "/x") == 1, "no pair runs"
+    assert search_run.scale(request._replace(nodes=NODES[:2]), test.trials, "/x") == 1, "no pair runs, so no scale is read"
 
 
 def test_a_search_that_cannot_continue_returns_the_reason(monkeypatch, test):

@@ -45,7 +45,7 @@ def aws(*resources):
 
 @pytest.fixture
 def left_out(tmp_path):
-    """Return a function. It leaves a node out of a stack and returns the commands that ran and the reason of a refusal."""
+    """Return a function that leaves a node out of a stack, and returns the commands that ran and the reason of a refusal."""
 
     def commands(exported, name, text, listed=()):
         (tmp_path / "stack.yaml").write_text(text)
@@ -73,7 +73,7 @@ def test_on_oci_the_node_is_terminated_its_pool_shrinks_and_the_stack_file_has_o
     assert config == ["pulumi", "config", "set", "--path", "busbar:oci.pools[1].nodes", "2", *place]
 
 
-@pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first", "one more"])
+@pytest.mark.parametrize(("already", "place"), [("", 0), (", leaveOut: [0]", 1)], ids=["the first index", "a further index"])
 def test_on_aws_the_stack_file_lists_the_index_of_the_node_and_only_the_update_terminates_it(left_out, already, place):
     (config,), why = left_out(aws(*NUMBERED), "gpu-3", AWS.replace("pu, static: 4", f"pu, static: 4{already}"))
     assert why == ""
@@ -99,7 +99,17 @@ def test_an_existing_machine_is_removed_from_the_stack_file_and_nothing_else_hap
         (state("hosts"), "gpu-3", HOSTS.replace("      gpu-2: 10.0.1.2\n", ""), "is the only machine"),
         (state("hosts"), "gpu-3", "config: {busbar:hosts: {inventory: machines.ini}}", "is named in machines.ini"),
     ],
-    ids=["another name", "two", "by itself", "another pool", "two left", "no machines", "no instance", "one", "inventory"],
+    ids=[
+        "an unknown name",
+        "a network of two nodes",
+        "the only node",
+        "another pool",
+        "two machines are left",
+        "another entry",
+        "no instance",
+        "the only machine",
+        "an inventory",
+    ],
 )
 def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_is_terminated(left_out, exported, name, text, says):
     ran, why = left_out(exported, name, text)

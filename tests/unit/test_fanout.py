@@ -157,7 +157,7 @@ def test_a_retest_refers_to_the_first_measurement_and_its_saved_result_is_not_me
     (cluster.folder / ".busbar/runs/r1/second.json").unlink()
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 4.5))}
     retest_run.retest(request, cluster.said.append)
-    assert cluster.line(DECIDING, LOOKS)["earlier_looks"] == [3.5, 4.5], "looks of a retest are kept beside the earlier ones"
+    assert cluster.line(DECIDING, LOOKS)["earlier_looks"] == [3.5, 4.5], "looks of a retest are kept beside earlier looks"
 
 
 def test_a_retest_that_could_not_run_says_why_and_is_tried_again(cluster):

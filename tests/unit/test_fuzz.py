@@ -30,7 +30,7 @@ def test_inputs_that_once_crashed_or_passed_wrongly_get_the_verdict_short_or_unk
     case = read(path)
     base = BASES[case.base]
     assert case.failure in {CRASH, FALSE_PASS}
-    assert applied(list(case.edits), base.documents) not in (None, base.documents), "nothing is damaged any more"
+    assert applied(list(case.edits), base.documents) not in (None, base.documents), "the edits no longer damage anything"
     found = tried(base, case.edits)
     assert found.verdict in {"short", "unknown"}
 
@@ -76,7 +76,7 @@ def test_a_broken_search_result_does_not_change_the_verdict_of_a_short_line_or_o
 def test_a_failure_is_kept_once_and_without_unneeded_edits(tmp_path):
     case = Case("a real server", (Edit("frame", 0, "{", "["),), CRASH, "ValueError at 7")
     assert keep(case, tmp_path)
-    assert not keep(case, tmp_path), "one file for each reason"
+    assert not keep(case, tmp_path), "only one file is kept for each reason"
     (path,) = tmp_path.iterdir()
     assert read(path) == case
     needless = [Edit("all_reduce.txt", 0, "#", "##"), Edit(SEARCH, 0, "", "x")]

@@ -56,7 +56,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
         lambda its: setattr(its, "readiness", Answer(1, "", "Error from server (InternalError): etcd failed")),
         "the API server https://10.138.61.49:6443 is not ready: ",
     ),
-    "a node that is not there": (
+    "a node that does not exist": (
         lambda its: its.nodes.pop(),
         "kubernetes.nodes has gpu1, but the cluster has no such node; it has gpu0, master0",
     ),
@@ -84,7 +84,7 @@ FAULTS: dict[str, tuple[Any, str]] = {
         lambda its: its.denied.update({"patch jobs.batch", "create pods/exec"}),
         "the kubeconfig's user may not create pods/exec, patch jobs.batch in namespace busbar (RBAC); nothing was changed",
     ),
-    "no permission for what rails need": (
+    "no permission for network definitions": (
         lambda its: its.denied.add("patch network-attachment-definitions.k8s.cni.cncf.io"),
         "the kubeconfig's user may not patch network-attachment-definitions.k8s.cni.cncf.io in namespace busbar (RBAC)",
     ),

@@ -75,7 +75,7 @@ def test_a_rehearsed_busbw_is_computed_because_two_printed_decimals_are_too_few(
         (step("node", known=Pace(1.75, 300.0, 0.1), stage="node"), [BANNER, HEADER, row(8 << 20, 12000.0, "1.22")]),
         (step(), [HEADER, row(8 << 20, 90.0, "170.00")]),
     ],
-    ids=["latency decides", "memory in place of NVLink", "no wire is known"],
+    ids=["latency decides", "memory in place of NVLink", "no line rate is known"],
 )
 def test_no_share_of_the_line_rate_is_shown_for_small_sizes_rehearsed_nvlink_or_an_unknown_rate(which, lines):
     assert "%" not in said([which], *lines)[-1]

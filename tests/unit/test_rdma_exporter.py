@@ -45,7 +45,7 @@ def read(body: bytes) -> tuple[list[Sample], dict[str, str]]:
     for line in text[:-1].split("\n"):
         if line.startswith("# HELP "):
             name = line.split(" ")[2]
-            assert name not in helped, f"{name} is explained twice"
+            assert name not in helped, f"{name} has two HELP lines"
             assert re.fullmatch(r"(?:[^\\]|\\[\\n])*", line)
             helped.add(name)
             continue
@@ -64,7 +64,7 @@ def read(body: bytes) -> tuple[list[Sample], dict[str, str]]:
             assert name not in ended, f"the lines of {name} are not together"
             ended.add(last)
             last = name
-        assert line.rpartition(" ")[0] not in series, f"{line} is there twice"
+        assert line.rpartition(" ")[0] not in series, f"{line} occurs twice"
         series.add(line.rpartition(" ")[0])
         assert types[name] == "gauge" or name.endswith("_total")
         labels = {

@@ -59,7 +59,7 @@ def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_may_termi
         (state("aws"), "gpu-2", "the state has no instance at 10.0.1.2"),
         (state("oci", POOL), "gpu-2", "gpu-2 is not in its pool any more"),
     ],
-    ids=["another name", "no nodes", "hosts", "kubernetes", "no instance", "gone"],
+    ids=["an unknown name", "no nodes", "hosts", "kubernetes", "no instance", "a node that is gone"],
 )
 def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_is_terminated(exported, name, says):
     commands = []

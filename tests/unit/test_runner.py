@@ -131,7 +131,7 @@ def test_the_result_of_a_measurement_is_one_line_with_every_row_and_the_evidence
 def kept(head: Head) -> bytes:
     """Return all files that the runner keeps on its node, unpacked."""
     files = [path for path in (head.home / ".busbar").rglob("*") if path.is_file()]
-    assert [path for path in files if path.suffix == ".gz"], "the evidence is among them"
+    assert [path for path in files if path.suffix == ".gz"], "the evidence is among the files"
     return b"".join(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files)
 
 

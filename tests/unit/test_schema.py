@@ -17,13 +17,13 @@ LEAVES = [(group, path, info) for group in GROUPS for path, info in schema.leave
 
 
 def test_the_schema_file_matches_the_models():
-    assert json.loads(schema.SCHEMA.read_text()) == schema.stack_schema(), "python -m config.schema writes it anew"
+    assert json.loads(schema.SCHEMA.read_text()) == schema.stack_schema(), "python -m config.schema writes the schema anew"
 
 
 @pytest.mark.parametrize("name", schema.PAGES)
 def test_a_pages_tables_match_the_models(name):
     text = (ROOT / "docs" / name).read_text()
-    assert text == schema.page(text, name), "python -m config.schema writes them anew"
+    assert text == schema.page(text, name), "python -m config.schema writes the tables anew"
     assert all(f"<!-- keys of {group}, by python -m config.schema -->\n| key |" in text for group in schema.PAGES[name])
 
 

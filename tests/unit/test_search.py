@@ -98,7 +98,7 @@ def test_two_nodes_that_are_slow_only_together_blame_their_link(nodes):
     found, finding = named(Fabric(nodes, 4, (Fault("link", (1, 2), (), 0.5),)))
     assert found == [("link", (1, 2), ())]
     fine = [sample for sample in finding.culprits[0].evidence if sample.trial.nodes != (1, 2)]
-    assert {node for sample in fine for node in sample.trial.nodes} >= {1, 2}, "both ends were fine with others"
+    assert {node for sample in fine for node in sample.trial.nodes} >= {1, 2}, "both ends were fine with other partners"
 
 
 @pytest.mark.parametrize("disturbed", [(node, end) for end in (2, 3) for node in (0, 1, 4, 5, 6, 7)])
@@ -551,7 +551,7 @@ def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fi
         search.record([*whole, *(Sample(trial, 6.0 * (len(trial.rails) or 4), "") for trial in slow)])
     (found,) = search.finding().culprits
     assert (found.kind, found.nodes, found.rails, found.flapping) == ("link", (2, 3), (1,), True)
-    assert ran == 5, "two runs agree"
+    assert ran == 5, "the search ends when two faulty runs agree"
 
 
 @pytest.mark.parametrize(("nodes", "ends"), [(8, (0, 3)), (16, (0, 5)), (17, (4, 11)), (64, (20, 57))])

@@ -56,7 +56,7 @@ def test_the_ssh_key_of_the_controller_is_made_once_and_only_its_public_half_is_
 
 
 def test_on_aws_the_metadata_service_is_not_asked_for_a_region(machine):
-    assert controller.identity("aws", lambda *_: pytest.fail("the metadata service is asked"))["region"] == ""
+    assert controller.identity("aws", lambda *_: pytest.fail("the metadata service was asked"))["region"] == ""
     assert machine
 
 
@@ -110,7 +110,7 @@ def test_installing_writes_programs_files_and_timer_and_prints_no_key(machine, c
     assert stat.S_IMODE(Path(settings.CONFIGURATION).stat().st_mode) == 0o600
     calls.clear()
     controller.install(document(machine), str(own))
-    assert calls == timers, "nothing has changed"
+    assert calls == timers, "a second installation changes nothing"
 
 
 def test_nothing_is_installed_on_a_login_node_without_the_plugin_that_slurm_would_load(machine, monkeypatch):

@@ -85,7 +85,7 @@ def test_every_call_with_an_option_that_the_stand_in_does_not_know_fails(tmp_pat
     place = data.draw(st.integers(first, len(words)))
     done = run(tmp_path, program, (*words[:place], option, *words[place:]))
     assert done.returncode != 0, done
-    assert done.stderr + done.stdout, "it says why"
+    assert done.stderr + done.stdout, "the stand-in says why it failed"
     assert "Traceback" not in done.stderr
 
 

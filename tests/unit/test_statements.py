@@ -21,7 +21,7 @@ BLOCKS = [(page, text) for text, pages in FOUND.items() if "\n" in text for page
 def test_every_statement_is_in_one_list_and_the_lists_contain_only_statements_from_pages():
     listed = [*LISTS.run, *LISTS.recorded, *LISTS.not_run]
     assert len(listed) == len(set(listed))
-    assert set(FOUND) == set(listed), "name in tools/statements.json the test that runs it, or why none can"
+    assert set(FOUND) == set(listed), "tools/statements.json must name each command's test, or say why it has none"
 
 
 @pytest.mark.parametrize("node", sorted({*LISTS.run.values(), *LISTS.recorded.values()}))

@@ -71,7 +71,9 @@ def generated(count: int, seed: int) -> TensorDataset:
 def data_sets(folder: str, count: int) -> tuple[Dataset[Any], Dataset[Any]]:
     """Return the images to train with, and the images to test with."""
     if not Path(folder, "cifar-10-batches-py").is_dir():
-        logger.warning("No CIFAR-10 in %s: training on %d generated images; compare no accuracy with CIFAR-10's", folder, count)
+        logger.warning(
+            "No CIFAR-10 in %s: training on %d generated images; do not compare their accuracy with CIFAR-10's", folder, count
+        )
         return generated(count, seed=1), generated(max(count // 4, 1), seed=2)
     both = [transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)]
     varied = transforms.Compose([transforms.RandomCrop(EDGE, padding=4), transforms.RandomHorizontalFlip(), *both])

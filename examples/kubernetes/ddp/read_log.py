@@ -72,8 +72,8 @@ def sentences(log: Log) -> list[str]:
     for epoch, accuracy in log.accuracies.items():
         beside = f"; the article has {ARTICLE[epoch]:g}" if epoch in ARTICLE and not log.generated else ""
         lines.append(f"accuracy {accuracy:g} after {epoch} epochs{beside}")
-    return lines + (["the images were generated: compare no accuracy with CIFAR-10's"] if log.generated else [])
+    return lines + (["the images were generated: do not compare their accuracy with CIFAR-10's"] if log.generated else [])
 
 
 if __name__ == "__main__":
-    print("\n".join(sentences(read(sys.stdin.read()))))  # noqa: T201 - what it is for
+    print("\n".join(sentences(read(sys.stdin.read()))))  # noqa: T201 - the program's purpose
