@@ -183,7 +183,7 @@ def _launch(asked: Asked, wanted: Launch) -> Iterator[Problem]:
         yield refused(
             _SPECIFICATION,
             "InvalidLaunchTemplate",
-            "A fleet uses reservations only by their group's ARN, but the template targets one by its id, as for RunInstances.",
+            "A fleet uses reservations only by their group's ARN, but its template has a reservation id, as for RunInstances.",
         )
     kind = wanted.type
     market = str(asked.known("targetCapacitySpecification.defaultTargetCapacityType") or "on-demand")

@@ -59,7 +59,7 @@ def broken(path: str, document: str, *, trust: bool) -> Iterator[Problem]:
         elif not ({"Action", "NotAction"} & set(one)):
             yield _malformed(path, "Policy statement must contain actions.")
         elif trust and "Principal" not in one:
-            yield _malformed(path, "AssumeRolepolicy contains an invalid principal: a trust policy names one.")
+            yield _malformed(path, "AssumeRolepolicy contains an invalid principal: a trust policy must name a principal.")
         elif trust and {"Resource", "NotResource"} & set(one):
             yield _malformed(path, "Has prohibited field Resource")
         elif not trust and "Principal" in one:

@@ -43,7 +43,9 @@ def _machine(launch: Launch, database: Database, region: str) -> Iterator[Proble
     name, kind, image = launch.known("instanceType"), launch.type, launch.image
     ami = launch.known("ami")
     if ami is not None and image is None:
-        yield refused("ami", "InvalidAMIID.NotFound", f"The image id '[{ami}]' does not exist; these do: {', '.join(IMAGES)}.")
+        yield refused(
+            "ami", "InvalidAMIID.NotFound", f"The image id '[{ami}]' does not exist; the rehearsal has {', '.join(IMAGES)}."
+        )
     if launch.inputs.get("ami") is None:
         yield refused("ami", "MissingParameter", "The request must contain the parameter ImageId")
     if launch.inputs.get("instanceType") is None:

@@ -123,7 +123,7 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
     # If the API takes a string, the provider converts numbers and booleans to strings; so does this check.
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if "enum" in model and text not in model["enum"]:
-        return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "one that the service lists"  # noqa: PLR2004
+        return f"one of {', '.join(model['enum'])}" if len(model["enum"]) < 60 else "a value that the service lists"  # noqa: PLR2004
     low, high = model.get("min", 0), model.get("max")
     if len(text) < low or (high is not None and len(text) > high):
         return f"{low} to {high} characters"

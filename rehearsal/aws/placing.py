@@ -118,7 +118,11 @@ def _default_subnet() -> Record:
         ServiceError: always.
     """
     raise ServiceError(
-        refused("subnetId", "MissingInput", "No subnets found for the default VPC: there is no such VPC; name a subnet."),
+        refused(
+            "subnetId",
+            "MissingInput",
+            "No subnets found for the default VPC: the account has no default VPC, so name a subnet.",
+        ),
         "EC2",
         "RunInstances",
     )

@@ -26,7 +26,7 @@ _ID = string.ascii_uppercase + "234567"
 
 @dataclass(frozen=True)
 class Session:
-    """Issued credentials: the instance, the role's name, the secret, and the time at which they expire (Unix time)."""
+    """Issued credentials: the instance, the role's name, the secret, and when the credentials expire (Unix time)."""
 
     instance: str
     role: str

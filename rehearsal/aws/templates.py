@@ -37,7 +37,7 @@ def too_long(path: str, size: int) -> Problem | None:
     """Return why EC2 refuses user data of `size` bytes, or None."""
     if size <= USER_DATA_BYTES:
         return None
-    return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, but this has {size}.")
+    return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, but {size} bytes are given.")
 
 
 class LaunchTemplate(Named):

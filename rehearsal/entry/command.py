@@ -61,7 +61,7 @@ def _machine_lacks() -> str:
     missing = [name for name in PACKAGES if not shutil.which(name)]
     if missing:
         packages = " ".join(sorted({PACKAGES[name] for name in missing}))
-        return f"the rehearsal lacks {', '.join(missing)}; on Debian, apt-get install {packages} brings it."
+        return f"the rehearsal lacks {', '.join(missing)}; on Debian, run apt-get install {packages}."
     tried = subprocess.run(["unshare", "-m", "-n", "-p", "-f", "true"], capture_output=True, text=True, check=False)
     if tried.returncode != 0:
         return f"the rehearsal needs to make namespaces, but the machine refuses: {tried.stderr.strip()}."

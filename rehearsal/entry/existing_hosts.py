@@ -81,8 +81,8 @@ class Site:
             raise ValueError(f"{file} must be a JSON object that describes existing hosts: {problem}.") from None
         if not isinstance(given, dict) or not {"shape", "image", "hosts"} <= given.keys() <= KEYS:
             raise ValueError(
-                f"{file} must have shape, image and hosts; besides, it may have only jump, kubernetes, rails, scale and "
-                "secondaryNetworks."
+                f"{file} must have shape, image and hosts; it may also have jump, kubernetes, rails, scale and "
+                "secondaryNetworks, but nothing else."
             )
         shape = (SHAPES | MACHINES)[given["shape"]]
         rails, control_plane = given.get("rails", True), given.get("kubernetes")
@@ -93,7 +93,7 @@ class Site:
         inside = PRIVATE if site.jump else PUBLIC_RANGE
         for address in site.hosts.values():
             if ip_address(address) not in ip_network(inside):
-                raise ValueError(f"{file} has a host at {address}, but its hosts must have addresses in {inside}.")
+                raise ValueError(f"{file} has a host at {address}, but every host must have an address in {inside}.")
         return site
 
     @property

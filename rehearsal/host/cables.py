@@ -73,7 +73,9 @@ def plug_rails(world: World, spec: HostSpec, name: str) -> None:
     if not spec.rails:
         return
     if spec.fabric_id is None:
-        raise ValueError(f"host {spec.id} has {len(spec.rails)} rails but no fabric; apply_fabric makes one to plug them into.")
+        raise ValueError(
+            f"host {spec.id} has {len(spec.rails)} rails but no fabric; apply_fabric makes a fabric to plug rails into."
+        )
     fabric, ends = network.fabric_namespace(world, spec.fabric_id), [f"h{spec.id}r{at}" for at in range(len(spec.rails))]
     add, join = [], []
     for at, (rail, end) in enumerate(zip(spec.rails, ends, strict=True)):

@@ -66,11 +66,9 @@ class FileSystem:
         if self.kind not in KINDS:
             raise ValueError(f"file system {self.id} is of kind {self.kind!r}; the kind must be one of {', '.join(KINDS)}.")
         if not self.id or "/" in self.id or self.id.startswith("."):
-            raise ValueError(
-                f"a file system has the id {self.id!r}, but it must be a plain file name, because a folder is named after it."
-            )
+            raise ValueError(f"file system id {self.id!r} must be a plain file name, because a folder is named after the id.")
         if ipaddress.ip_address(self.address) not in ipaddress.ip_network(self.subnet_cidr):
-            raise ValueError(f"file system {self.id} is at {self.address}, which must be in its subnet {self.subnet_cidr}.")
+            raise ValueError(f"file system {self.id} is at {self.address}, which is not in its subnet {self.subnet_cidr}.")
 
     @property
     def source(self) -> str:

@@ -43,7 +43,7 @@ cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete.
 #: as the FSx for Lustre user guide says in "Configuring EFA clients": the first and the last device. For GPUDirect Storage,
 #: the script chooses all devices, or eight devices if there are 16 or 32.
 _EFA_LUSTRE = """#!/bin/bash
-# The rehearsal's setup of Lustre over EFA: LNet gets the devices; what they carry for Lustre is not rehearsed.
+# The rehearsal's setup of Lustre over EFA: LNet gets the devices, but no Lustre traffic is rehearsed.
 declare -a devices=() chosen=()
 for one in "$@"; do
   [[ $one == --optimized-for-gds ]] || { echo "setup.sh: unknown option $one" >&2; exit 1; }
@@ -148,7 +148,7 @@ def _zip(files: dict[str, str]) -> bytes:
 
 #: An example of a user's own script.
 NOTE = """#!/bin/bash
-# Notes who ran it, and with what.
+# Notes the user who runs this script, and the arguments.
 printf '%s\\n' "$(id -un)" "$@" >> /var/lib/note
 """
 _FILES: dict[str, Callable[[], bytes]] = {

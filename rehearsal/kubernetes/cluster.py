@@ -38,14 +38,14 @@ def programs() -> Path:
     """Return the folder in the user's cache that tools/setup fills.
 
     Raises:
-        RuntimeError: a program is missing there.
+        RuntimeError: a program is missing in that folder.
     """
     # A test has its own cache, but programs that take long to build are in the user's cache.
     caches = [Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"), Path.home() / ".cache"]
     folders = [cache / "busbar" / f"kubernetes-{VERSION}" for cache in caches]
     found = [folder for folder in folders if all((folder / name).is_file() for name in _NEEDED)]
     if not found:
-        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; run `tools/setup kubernetes`, which builds them all")
+        raise RuntimeError(f"{folders[0]} lacks a program of Kubernetes; `tools/setup kubernetes` builds all these programs")
     return found[0]
 
 

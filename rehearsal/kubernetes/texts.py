@@ -98,7 +98,7 @@ def _resource(group: str, version: str, kind: str, plural: str) -> dict[str, Any
     }
 
 
-#: Resource kinds that Multus and whereabouts add to a cluster (in a real one, the deployments of both programs define them).
+#: Resource kinds that Multus and whereabouts add to a cluster (in a real cluster, both deployments define the kinds).
 RESOURCES = json.dumps(
     {
         "apiVersion": "v1",

@@ -37,7 +37,7 @@ _ALL_OUT: dict[str, Any] = {"protocol": "all", "destination": "0.0.0.0/0"}
 
 def malformed(path: str, text: str) -> Problem:
     """Return the refusal of an invalid CIDR."""
-    return Problem(path, f"{path} is {text!r} and must be an IPv4 CIDR without host bits, such as 10.0.0.0/16.")
+    return Problem(path, f"{path} is {text!r}, but must be an IPv4 CIDR without host bits, such as 10.0.0.0/16.")
 
 
 class InVcn(Kind):
@@ -65,10 +65,8 @@ class Vcn(Kind):
         yield from super().problems(asked)
         given = [name for name in ("cidrBlock", "cidrBlocks") if asked.inputs.get(name) is not None]
         if len(given) != 1:
-            yield Problem(
-                "cidrBlocks",
-                f"The VCN has {' and '.join(given) or 'neither'} but needs exactly one of cidrBlocks and cidrBlock.",
-            )
+            named = "cidrBlocks and cidrBlock are both" if given else "neither cidrBlocks nor cidrBlock is"
+            yield Problem("cidrBlocks", f"{named} given, but a VCN needs exactly one of these properties.")
         seen: list[IPv4Network] = []
         for path, text in [*each(asked.inputs, "cidrBlock"), *each(asked.inputs, "cidrBlocks[]")]:
             block = cidr(text)
@@ -76,11 +74,11 @@ class Vcn(Kind):
                 yield malformed(path, text)
                 continue
             if not _WIDEST <= block.prefixlen <= _NARROWEST:
-                yield Problem(path, f"{path} is {text} and a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
+                yield Problem(path, f"{path} is {text}, but a VCN's range must be from /{_WIDEST} to /{_NARROWEST}.")
             if any(block.overlaps(one) for one in _RESERVED):
                 yield Problem(path, f"{path} is {text}, which the service keeps for itself or the Internet does not route.")
             if any(block.overlaps(one) for one in seen):
-                yield Problem(path, f"{path} is {text} and overlaps another range of the same VCN.")
+                yield Problem(path, f"{path} is {text}, which overlaps another range of the same VCN.")
             seen.append(block)
 
     @override

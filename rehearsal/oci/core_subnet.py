@@ -90,7 +90,7 @@ class Subnet(InVcn):
         vcn = asked.known("vcnId")
         lists = each(asked.inputs, "securityListIds[]")
         if len(lists) > _MOST_LISTS:
-            yield Problem("securityListIds", f"securityListIds has {len(lists)} entries and may have {_MOST_LISTS}.")
+            yield Problem("securityListIds", f"securityListIds has {len(lists)} entries, but may have at most {_MOST_LISTS}.")
         for path, ocid in lists:
             if asked.database.find(ocid, SECURITY_LIST) is None:
                 yield not_found(path, ocid)
@@ -147,7 +147,7 @@ class RouteTable(InVcn):
         yield from super().problems(asked)
         rules = each(asked.inputs, "routeRules[]")
         if len(rules) > _MOST_RULES:
-            yield Problem("routeRules", f"routeRules has {len(rules)} entries and may have {_MOST_RULES}.")
+            yield Problem("routeRules", f"routeRules has {len(rules)} entries, but may have at most {_MOST_RULES}.")
         seen = set()
         for path, rule in rules:
             yield from self._rule(asked, path, rule)
@@ -200,7 +200,7 @@ class SecurityList(InVcn):
         for name, peer in (("ingressSecurityRules", "source"), ("egressSecurityRules", "destination")):
             rules = each(asked.inputs, f"{name}[]")
             if len(rules) > _MOST_RULES:
-                yield Problem(name, f"{name} has {len(rules)} entries and may have {_MOST_RULES}.")
+                yield Problem(name, f"{name} has {len(rules)} entries, but may have at most {_MOST_RULES}.")
             for path, rule in rules:
                 where = known(rule.get(peer))
                 to_service = _to_service(rule, f"{peer}Type")
@@ -241,7 +241,7 @@ def _to_service(rule: Mapping[str, Any], name: str) -> bool | None:
 
 def _peer(path: str, text: str, *, to_service: bool) -> Iterator[Problem]:
     if to_service and text not in _SERVICE_NAMES:
-        yield Problem(path, f"{path} is {text!r} and must be one of {', '.join(sorted(_SERVICE_NAMES))}.")
+        yield Problem(path, f"{path} is {text!r}, but must be one of {', '.join(sorted(_SERVICE_NAMES))}.")
     elif not to_service and cidr(text) is None:
         yield malformed(path, text)
 

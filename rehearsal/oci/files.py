@@ -193,10 +193,11 @@ class Export(Kind):
                 yield malformed(f"{path}.source", source)
             # The service's default for identitySquash is ROOT.
             for name, default, played in (("access", "READ_WRITE", "READ_WRITE"), ("identitySquash", "ROOT", "NONE")):
-                if known(option.get(name, default)) not in {played, None}:
+                value = known(option.get(name, default))
+                if value not in {played, None}:
                     yield Problem(
                         f"{path}.{name}",
-                        f"{path}.{name} is not {played}, but the rehearsal simulates nothing else.",
+                        f"{path}.{name} is {value}, but the rehearsal supports only {played}.",
                         501,
                         "NotRehearsed",
                     )

@@ -80,7 +80,8 @@ class DynamicGroup(Kind):
         compartment, name = asked.known("compartmentId"), asked.known("name")
         if compartment is not None and compartment != TENANCY:
             yield Problem(
-                "compartmentId", f"compartmentId is {compartment} and must be the tenancy's: dynamic groups exist only there."
+                "compartmentId",
+                f"compartmentId is {compartment}, but must be the tenancy's, because dynamic groups exist only in the tenancy.",
             )
         if asked.inputs.get("name") is None:
             yield Problem("name", "name is missing, but a dynamic group needs one.", code="MissingParameter")
@@ -114,7 +115,7 @@ class Policy(Kind):
             yield Problem("name", f"Policy {name} already exists.", 409, "PolicyAlreadyExists")
         statements = asked.known("statements")
         if isinstance(statements, list) and not 1 <= len(statements) <= _MOST_STATEMENTS:
-            yield Problem("statements", f"statements has {len(statements)} entries and may have 1 to {_MOST_STATEMENTS}.")
+            yield Problem("statements", f"statements has {len(statements)} entries, but must have 1 to {_MOST_STATEMENTS}.")
         for path, statement in each(asked.inputs, "statements[]"):
             yield from self._statement(asked, path, statement)
 

@@ -124,7 +124,7 @@ def _shape(details: Details) -> Iterator[Problem]:
 def _image(details: Details) -> Iterator[Problem]:
     kind = details.at("sourceDetails.sourceType")
     if kind == "bootVolume":
-        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots only images.", 501, "NotRehearsed")
+        yield details.refuse("sourceDetails.sourceType", "The rehearsal boots instances only from images.", 501, "NotRehearsed")
     ocid, image, shape = details.at(details.image_path), details.image, details.shape
     if ocid is not None and image is None:
         yield not_found(f"{details.prefix}{details.image_path}", ocid)

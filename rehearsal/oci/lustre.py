@@ -40,7 +40,7 @@ class Lustre(Served):
         yield from super().problems(asked)
         size, before = asked.known("capacityInGbs"), asked.database.find(asked.itself)
         if size is not None and (size < _LEAST_GB or size % _STEP_GB):
-            yield Problem("capacityInGbs", f"capacityInGbs is {size} and must be at least {_LEAST_GB}, in steps of {_STEP_GB}.")
+            yield Problem("capacityInGbs", f"capacityInGbs is {size}; it must be at least {_LEAST_GB}, in steps of {_STEP_GB}.")
         elif size is not None and before is not None:
             yield from _growth(int(before.inputs["capacityInGbs"]), size)
         squash = asked.inputs.get("rootSquashConfiguration")

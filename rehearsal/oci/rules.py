@@ -216,7 +216,7 @@ def broken(token: str, inputs: Mapping[str, Any]) -> Iterator[Problem]:
         for path, value in each(inputs, pattern):
             allowed = rule.refuses(value)
             if allowed is not None:
-                yield Problem(path, f"{path} is {value!r} and must be {allowed}.")
+                yield Problem(path, f"{path} is {value!r}, but must be {allowed}.")
     for pattern in NOT_PLAYED.get(token, ()):
         for path, value in each(inputs, pattern):
             if value is not False:

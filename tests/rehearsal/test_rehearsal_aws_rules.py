@@ -114,7 +114,7 @@ REFUSED = [
     ("SecurityGroupIngressRule", "ssh", "cidrIpv4", "198.51.100.1/24", "not a valid CIDR block"),
     # Roles.
     ("Role", "role", "assumeRolePolicy", "{", "contains invalid Json"),
-    ("Role", "role", "assumeRolePolicy", document(), "a trust policy names one"),
+    ("Role", "role", "assumeRolePolicy", document(), "a trust policy must name a principal"),
     ("RolePolicy", "policy", "policy", TRUST, "should not specify a principal"),
     ("RolePolicy", "policy", "policy", document(Action="PutParameter"), "must be prefaced by a vendor"),
     ("RolePolicy", "policy", "policy", document(Effect="Maybe"), "Effect Allow or Deny"),

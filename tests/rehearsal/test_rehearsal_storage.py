@@ -219,7 +219,7 @@ def test_an_nfs_client_on_oci_also_needs_the_ports_of_the_port_mapper_and_the_mo
     ("change", "why"),
     [
         ({"kind": "efs"}, "must be one of lustre, nfs"),
-        ({"address": "10.9.9.9"}, "must be in its subnet"),
+        ({"address": "10.9.9.9"}, "is not in its subnet"),
         ({"system": "../x"}, "plain file"),
     ],
 )

@@ -146,7 +146,7 @@ class Launches:
             try:
                 with self._cloud.working(record):
                     compute.boot(self._cloud, record)
-            except Exception:  # a failed boot, whatever the reason, leaves no machine; its future keeps the error
+            except Exception:  # a failed boot, whatever the reason, leaves no machine; the boot's future keeps the error
                 self._bury(record, "Server.InternalError")
                 raise
 

@@ -52,7 +52,8 @@ def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
         why = "The parameter instanceIds cannot be used with the parameter maxResults"
         raise ServiceError(combination("MaxResults", why), "EC2", call.action)
     if len(ids) > _MOST or len(groups) > _MOST or (limit is not None and not 1 <= limit <= _MOST):
-        raise ServiceError(invalid("MaxResults", f"From 1 to {_MOST} may be requested."), "EC2", call.action)
+        why = f"MaxResults must be from 1 to {_MOST}; at most {_MOST} instance ids or group names may be requested."
+        raise ServiceError(invalid("MaxResults", why), "EC2", call.action)
     found = [_shown(one) for one in records if (ids or _LAYERS.get(one.private["type"])) and _is_asked(one, groups)]
     for one in asked.get("Filters") or []:
         if one["Name"] not in _FILTERS:

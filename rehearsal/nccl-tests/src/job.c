@@ -106,7 +106,7 @@ static void move_host(struct job *job, int fd, int host, char (*bank)[RECORD_BYT
 
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all)
 {
-    if (bytes > RECORD_BYTES) FAIL(RESULT_INTERNAL, "a record of %zu bytes exceeds %d", bytes, RECORD_BYTES);
+    if (bytes > RECORD_BYTES) FAIL(RESULT_INTERNAL, "a record of %zu bytes exceeds the limit of %d bytes", bytes, RECORD_BYTES);
     char(*bank)[RECORD_BYTES] = control->banks[exchanges++ % 2];
     memcpy(bank[job->at.rank], mine, bytes);
     job_local_barrier(job, RANKS_MAX, job->at.local_size, 0, 0);

@@ -246,7 +246,7 @@ static void connect_links(struct rails *rails, struct group *group, const int *l
             if (incoming[c].revents && accepted(rails, group, listeners[c], c)) left--;
         for (int i = 0; i < rails->link_count && wait <= -3; i++) // by now, a host that cannot dial has named the rail
             if (rails->links[i].fd < 0)
-                FAIL(RESULT_NCCL, "%s did not connect to %s on every rail", group_host_name(group, rails->links[i].host),
+                FAIL(RESULT_NCCL, "%s did not connect to %s on at least one rail", group_host_name(group, rails->links[i].host),
                      fail_host());
     }
     free(polls);

@@ -146,7 +146,7 @@ void report_transport(struct report *report, const struct transport *transport)
     else if (transport->over_sockets == transport->across) printf("# busbar rehearsal: NET/Socket\n");
     else printf("# busbar rehearsal: NET/%s rails=%d\n", transport->network, transport->rails);
     if (transport->over_sockets > 0 && transport->over_sockets < transport->across)
-        printf("# busbar rehearsal: groups over NET/Socket, because no rail near them is on all their hosts: %d\n",
+        printf("# busbar rehearsal: groups that use NET/Socket, because no rail near their ranks is on all their hosts: %d\n",
                transport->over_sockets);
     if (transport->missing > 0)
         printf("# busbar rehearsal: rails left out, because some host has no active port with an address there: %d\n",

@@ -110,7 +110,7 @@ def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificat
                 warnings.simplefilter("ignore", UserWarning)
                 units = [str(one.value) for one in leaf.subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)]
             return next(unit.removeprefix(_INSTANCE) for unit in units if unit.startswith(_INSTANCE))
-    raise ValueError("this tenancy's authority did not issue the certificate, or it has expired.")
+    raise ValueError("this tenancy's authority did not issue the certificate, or the certificate has expired.")
 
 
 def main(host_id: str) -> None:

@@ -22,7 +22,7 @@ def page(found: Sequence[Mapping[str, Any]], query: Mapping[str, str]) -> Answer
     """
     text = query.get("limit", str(_USUAL))
     if not text.isdecimal() or not 1 <= int(text) <= _MOST:
-        raise ServiceError(Problem("limit", f"limit is {text!r} and must be a number from 1 to {_MOST}."), "Core", "")
+        raise ServiceError(Problem("limit", f"limit is {text!r}, but must be a number from 1 to {_MOST}."), "Core", "")
     start, limit = _start(query.get("page", "")), int(text)
     more = {"opc-next-page": _token(start + limit)} if start + limit < len(found) else {}
     return Answer(200, list(found[start : start + limit]), more)
