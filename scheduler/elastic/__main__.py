@@ -66,7 +66,8 @@ def _sweep(cloud: Cloud, lock: str) -> int:
         pass
     with only_one(lock, _RUN_ENDS_S) as mine:
         if not mine:
-            print(f"machines that Slurm started may still run: another run has not ended within {_RUN_ENDS_S} s")
+            why = f"another run of `reconcile` or `sweep` has not ended within {_RUN_ENDS_S} s"
+            print(f"machines that Slurm started may still run, because {why}")
             return 1
         return sweep.all_machines(cloud, known=_started())
 

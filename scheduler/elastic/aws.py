@@ -230,7 +230,7 @@ def _closed(one: ET.Element, now: float) -> str:
         return f"Capacity Block {its} is {state}" + (f" and ends at {ends}" if ends else "")
     margin_s = _ULTRASERVER_ENDS_S if _text(one, "instanceType").startswith("p6e-") else _BLOCK_ENDS_S
     if ends and now >= calendar.timegm(time.strptime(ends[:19], "%Y-%m-%dT%H:%M:%S")) - margin_s:
-        return f"Capacity Block {its} ends at {ends}, and EC2 terminates its machines {margin_s // 60} minutes before"
+        return f"Capacity Block {its} ends at {ends}, and EC2 terminates its machines {margin_s // 60} minutes earlier"
     return ""
 
 

@@ -62,7 +62,7 @@ def identity(cloud: str, send: http_client.Http = http_client.send) -> Dict[str,
             sys.exit(f"{unknown}: {error}")
         region = answer.body.decode().strip()
         if answer.status != 200 or not region:  # noqa: PLR2004 - success
-            sys.exit(f"{unknown}: it answers {answer.status} to {url}")
+            sys.exit(f"{unknown}: the service answers {answer.status} to {url}")
     return {"public_key": public, "facts": facts, "region": region}
 
 
@@ -78,7 +78,7 @@ def install(text: str, own: str) -> None:
     """
     given = json.loads(text)
     if "plugstack.conf" in given["files"] and not os.path.exists(plugins.PYXIS):
-        sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it no srun would start anything")
+        sys.exit(f"the login node has no {plugins.PYXIS}, which its first boot builds; without it, srun would start nothing")
     with open(own, "rb") as source:
         node_setup.put(programs.ARCHIVE, source.read(), 0o755, "root")
     for path, body in programs.wrappers().items():

@@ -193,7 +193,7 @@ def over_ssh(known: Settings) -> Callable[[str, str, List[Tuple[str, str, str]]]
     def run(token: str, node_set: str, machines: List[Tuple[str, str, str]]) -> Outcome:
         launch_set = known.sets.get(node_set)
         if launch_set is None:
-            return Outcome("its set is no longer in the cluster", {}, {})
+            return Outcome("the set of these machines is no longer in the cluster", {}, {})
         nodes = [[node, address] for node, _, address in machines]
         request = {"token": token, "nodes": nodes, "known_hosts": host_keys(known.join["known_hosts"], machines)}
         _, machine, address = machines[0]

@@ -35,7 +35,7 @@ def look(work: Work) -> None:
     try:
         found = work.cloud.listing()
     except CloudError as error:
-        work.say(f"the cloud does not list its machines, so nothing is concluded: {error}")
+        work.say(f"the cloud does not list the cluster's machines, so nothing is concluded: {error}")
         return
     state.listed_at = now
     _failed(work, found)
@@ -75,7 +75,7 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
     start in the first zone belong to no node and are terminated.
     """
     if batch.beside:  # the machines in that network are not affected, and the set may still start elsewhere
-        work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the others: {error}")
+        work.say(f"{batch.node_set}: {', '.join(batch.nodes)} cannot join the earlier launch's network: {error}")
         work.fail(list(batch.nodes), str(error), PAUSE_S)
         return
     if isinstance(error, CapacityError):

@@ -83,7 +83,7 @@ def parser() -> argparse.ArgumentParser:
         default=directory.PRIVILEGE_GID,
         help="group ID of the primary group (default %(default)s, privilege)",
     )
-    one.add_argument("--uid", type=int, help="user ID (default: the next one, from 10001)")
+    one.add_argument("--uid", type=int, help="user ID (default: one above the largest user ID, at least 10001)")
     one.add_argument("--name", dest="full_name", default="", help="full name")
     one.add_argument("--shell", default="/bin/bash", help="login shell (default %(default)s)")
     one.add_argument(
@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
     group = rooms.add_parser("group", help="groups").add_subparsers(metavar="add|list|delete|join|leave")
     one = _verb(group, "add", _add_group, "add a group")
     one.add_argument("name", metavar="NAME")
-    one.add_argument("--gid", type=int, help="group ID (default: the next one)")
+    one.add_argument("--gid", type=int, help="group ID (default: one above the largest group ID, at least 10001)")
     _verb(group, "list", _list_groups, "list the groups", changes=False)
     _verb(group, "delete", _delete_group, "delete a group").add_argument("name", metavar="NAME")
     for verb, run, text in (("join", _join, "add users to a group"), ("leave", _leave, "remove users from a group")):
@@ -139,7 +139,7 @@ def _delete_user(given: argparse.Namespace) -> None:
     kept = (
         "the home is deleted, too"
         if given.purge_home
-        else f"the home {user.home} stays, and new users get its uid only with --uid"
+        else f"the home {user.home} stays, and a new user gets uid {user.uid} only with --uid"
     )
     sys.stdout.write(f"user {user.name} is deleted; {kept}\n")
 

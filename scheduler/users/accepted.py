@@ -27,7 +27,7 @@ def refused_name(name: str) -> str:
 def refused_number(number: int) -> str:
     """Return why a user or group cannot have the id `number`; empty if it can."""
     if not LEAST <= number <= MOST:
-        return f"an id is from {LEAST} to {MOST}; others belong to the system (/etc/login.defs)"
+        return f"an id is from {LEAST} to {MOST}; other ids belong to the system (/etc/login.defs)"
     return ""
 
 

@@ -131,7 +131,9 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
     gids = {one.gid: one.name for one in groups.existing().values()}
     if wanted.gid not in gids:
         shown = ", ".join(f"{gid} ({name})" for gid, name in sorted(gids.items()))
-        raise RefusalError(f"--gid {wanted.gid}: no group has that gid; there are {shown}; `cluster group add` makes others")
+        raise RefusalError(
+            f"--gid {wanted.gid}: no group has that gid; the groups are {shown}; `cluster group add` adds a group"
+        )
 
 
 def _next_uid(known: Dict[str, User], homes: str) -> int:
@@ -139,7 +141,7 @@ def _next_uid(known: Dict[str, User], homes: str) -> int:
     used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"--uid: no uid up to {accepted.MOST} is above all used ones; give a free one")
+        raise RefusalError(f"--uid: no uid up to {accepted.MOST} is above all used uids; give a free uid")
     return number
 
 

@@ -38,7 +38,7 @@ def add(name: str, gid: Optional[int]) -> Group:
         raise RefusalError(f"--gid {gid}: it is the gid of group {taken[gid]}")
     number = gid if gid is not None else max([accepted.FIRST_UID - 1, *(one for one in taken if one <= accepted.MOST)]) + 1
     if accepted.refused_number(number):
-        raise RefusalError(f"group {name}: no gid up to {accepted.MOST} is above all used ones; give a free one with --gid")
+        raise RefusalError(f"group {name}: no gid up to {accepted.MOST} is above all used gids; give a free gid with --gid")
     ldap.add([directory.group_entry(name, number)])
     return Group(name, number, [])
 

@@ -270,4 +270,4 @@ def test_neither_program_fails_if_the_other_program_removes_or_renames_a_file_me
 
 
 def test_a_set_that_is_gone_is_not_tested(known):
-    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "its set is no longer in the cluster"
+    assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "the set of these machines is no longer in the cluster"

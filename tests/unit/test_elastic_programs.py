@@ -139,7 +139,7 @@ def test_a_sweep_fails_if_another_run_does_not_end_and_says_that_machines_may_st
     monkeypatch.setattr(program, "_RUN_ENDS_S", 0)
     with only_one(str(tmp_path / "lock")):
         assert head.run("sweep") == 1
-    assert capsys.readouterr().out.startswith("machines that Slurm started may still run: another run has not ended within")
+    assert capsys.readouterr().out.startswith("machines that Slurm started may still run, because another run of ")
     assert not head.cloud.calls
 
 

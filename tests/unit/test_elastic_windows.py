@@ -55,7 +55,7 @@ def test_when_a_capacity_block_begins_its_nodes_are_usable_and_always_on_nodes_s
 def test_shortly_before_a_capacity_block_ends_its_machines_are_terminated_and_its_nodes_show_the_reason(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
-    ends = "Capacity Block cr-1 ends at 2026-12-08T11:30:00.000Z, and EC2 terminates its machines 30 minutes before"
+    ends = "Capacity Block cr-1 ends at 2026-12-08T11:30:00.000Z, and EC2 terminates its machines 30 minutes earlier"
     closed(head, ends)
     assert head.cloud.running == []
     assert head.slurm.reasons() == dict.fromkeys(head.nodes(8), ends)

@@ -61,7 +61,7 @@ def test_on_aws_the_metadata_service_is_not_asked_for_a_region(machine):
 
 
 def test_a_metadata_service_that_answers_with_an_error_is_reported_and_its_text_is_no_region(machine):
-    with pytest.raises(SystemExit, match="does not say which region this is: it answers 404 to http"):
+    with pytest.raises(SystemExit, match="does not say which region this is: the service answers 404 to http"):
         controller.identity("oci", lambda *_: Answer(404, b"<html>Not Found</html>", {}))
     assert machine
 

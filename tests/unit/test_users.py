@@ -278,7 +278,7 @@ def test_the_uid_of_a_deleted_user_whose_home_stays_is_not_assigned_to_another_u
 
 def test_no_uid_above_the_range_for_people_is_assigned(cluster):
     cluster.add("alice", uid=60000)
-    assert refusal(cluster.add, "bob") == "--uid: no uid up to 60000 is above all used ones; give a free one"
+    assert refusal(cluster.add, "bob") == "--uid: no uid up to 60000 is above all used uids; give a free uid"
     assert cluster.add("bob", uid=10001).uid == 10001
 
 
@@ -366,7 +366,7 @@ def test_a_user_is_kept_even_if_slurms_database_refuses_it(cluster, monkeypatch)
         ({"uid": 10001}, "--uid 10001: it is the uid of user bob"),
         ({"uid": 1000}, "--uid 1000: it is the uid of user opc"),
         ({"uid": 0}, "--uid 0: an id is from 1000 to 60000; "),
-        ({"gid": 1000}, "--gid 1000: no group has that gid; there are 9876 (privilege); `cluster group add` makes others"),
+        ({"gid": 1000}, "--gid 1000: no group has that gid; the groups are 9876 (privilege); `cluster group add` adds a group"),
         ({"gid": 0}, "--gid 0: an id is from 1000 to 60000; "),
         ({"shell": "sh"}, "--shell sh: there is no such program on this machine; "),
         ({"shell": "/etc/passwd"}, "--shell /etc/passwd: there is no such program on this machine; "),
