@@ -86,7 +86,7 @@ def _pool(config: dict[str, Any], node: dict[str, str]) -> list[str]:
             if pool["nodes"] <= 2:  # noqa: PLR2004 - a cluster network has at least two nodes
                 raise RefusedError(
                     f"{node['pool']} has {pool['nodes']} nodes, and a cluster network needs at least 2; "
-                    "make replace recreates one"
+                    "make replace recreates a node"
                 )
             return ["set", "--path", f"busbar:oci.pools[{index}].nodes", str(pool["nodes"] - 1)]
     raise RefusedError(f"the stack file has no pool {node['pool']}; it has {', '.join(pool['name'] for pool in pools)}")

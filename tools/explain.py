@@ -66,9 +66,9 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) 
         said += f", more than a ring can carry over the rails ({ring:.4g}): switches between the nodes reduced (CollNet)"
         share = fraction(end, in_network(shape))
         if share is None:
-            return f"{said}; no source publishes what a healthy run reaches then"
-        word = "as fast as a healthy one" if reached >= share * most else "short"
-        return f"{said}: {word}; {share:g} of what rails and NVLink allow then ({most:.4g}) is required"
+            return f"{said}; no source publishes what a healthy run reaches in this case"
+        word = "as fast as a healthy run" if reached >= share * most else "short"
+        return f"{said}: {word}; {share:g} of what rails and NVLink allow in this case ({most:.4g}) is required"
     if ring is not None and nodes > 1 and reached > ceiling.ABOVE * ring:
         return (
             f"{said}, more than a ring can carry over the rails ({ring:.4g}): NCCL chose a tree or the bytes went another way, "
@@ -76,7 +76,7 @@ def _sentence(row: Row, name: str, shape: Shape, nodes: int, *, switches: bool) 
         )
     if bound.limit_gb_s is None:
         return f"{said}; there is no gate: {bound.why}"
-    word = "as fast as a healthy one" if reached >= bound.limit_gb_s else "short"
+    word = "as fast as a healthy run" if reached >= bound.limit_gb_s else "short"
     return f"{said}: {word}; the gate requires {bound.limit_gb_s:.4g}, {bound.why}"
 
 

@@ -58,7 +58,7 @@ def lines(state: dict[str, Any]) -> list[str]:
             for one in found
         ),
         *_sum(found),
-        "to end all of it, data included: make release DATA=delete",
+        "to delete all these resources, data included: make release DATA=delete",
     ]
 
 
@@ -106,7 +106,7 @@ def _sum(found: list[dict[str, Any]]) -> list[str]:
     known, unknown = [usd for usd in prices if usd is not None], prices.count(None)
     more = f"{unknown} at an unknown price: see your bill" if unknown else ""
     total = f"about {sum(known):.3g} USD an hour (list prices in us-east-1)" if known else ""
-    return [f"in all: {', and '.join(filter(None, [total, more]))}"] if prices else ["none of it is billed"]
+    return [f"in all: {', and '.join(filter(None, [total, more]))}"] if prices else ["none of these resources is billed"]
 
 
 def release(state: dict[str, Any], where: list[str], run: Run) -> None:

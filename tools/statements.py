@@ -35,7 +35,7 @@ def statements(text: str) -> Iterator[str]:
             lines = [line.strip() for line in block.splitlines() if line.strip()]
             yield from (line for line in lines if _TYPED.fullmatch(line) or language == "sh" or re.match(r"export \w+=", line))
         elif language not in _DRAWN:
-            raise ValueError(f"a block of {language}: say in {__name__} whether that is typed")
+            raise ValueError(f"a block of {language}: say in {__name__} whether readers type such a block")
 
 
 def found() -> dict[str, list[str]]:

@@ -41,14 +41,16 @@ def dead(lock: dict[str, Any]) -> str:
     """
     who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
     if lock["hostname"] != socket.gethostname():
-        raise RefusedError(f"the lock belongs to {who}; look on that machine, and type `pulumi cancel` if it has ended")
+        raise RefusedError(
+            f"the lock belongs to {who}; look on that machine, and type `pulumi cancel` if the process has ended"
+        )
     try:
         name, _, state = Path(f"/proc/{int(lock['pid'])}/stat").read_text().rpartition(") ")
     except OSError:
         name = state = ""
     runs = "pulumi" in name and state[:1] != "Z"  # a zombie has exited, too
     if runs:
-        raise RefusedError(f"an update is at work: {who}; end it with Ctrl-C, and it lifts its own lock")
+        raise RefusedError(f"an update is at work: {who}; end the update with Ctrl-C, and the update lifts its lock")
     return f"the lock is lifted, because its owner is gone: {who}"
 
 

@@ -388,7 +388,7 @@ def test_a_node_is_left_out_with_the_documented_command_and_the_others_pass(buil
     assert stage.ever_booted() == booted
     refused = stage.exclude(outputs["nodes"][0]["name"])
     assert refused.status != 0
-    assert "has 2 nodes, and a cluster network needs at least 2; make replace recreates one" in refused.text
+    assert "has 2 nodes, and a cluster network needs at least 2; make replace recreates a node" in refused.text
 
 
 def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_only_if_the_stack_file_allows_it(built):

@@ -36,9 +36,9 @@ def test_a_busbw_above_the_rings_ceiling_is_explained_by_a_tree_or_another_path(
     [
         (
             INSTANCES["p5.48xlarge"].shape(),
-            "as fast as a healthy one; 0.53 of what rails and NVLink allow then (750) is required",
+            "as fast as a healthy run; 0.53 of what rails and NVLink allow in this case (750) is required",
         ),
-        (SHAPES["BM.GPU.B200.8"], "no source publishes what a healthy run reaches then"),
+        (SHAPES["BM.GPU.B200.8"], "no source publishes what a healthy run reaches in this case"),
     ],
 )
 def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_connected_to_them(shape, expected):

@@ -83,7 +83,7 @@ def test_resources_billed_by_the_hour_are_shown_with_a_price_and_free_resources_
 @pytest.mark.parametrize(
     ("found", "says"),
     [
-        ([NETWORK], "none of it is billed"),
+        ([NETWORK], "none of these resources is billed"),
         ([NETWORK, GATEWAY, LUSTRE], "in all: about 0.283 USD an hour (list prices in us-east-1)"),
         (
             [GATEWAY, DATA, DATA],

@@ -37,13 +37,13 @@ def run(checkout: Path, *words: str, **environment: str) -> subprocess.Completed
 def test_offline_the_missing_engine_is_named_with_where_to_put_it(checkout):
     found = run(checkout, "--offline", "engine")
     assert found.returncode == 1
-    assert "offline, but the engine is missing: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
+    assert "offline, so the engine cannot be fetched: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
 
 
 def test_offline_the_missing_python_packages_are_named(checkout):
     found = run(checkout, "--offline", "python")
     assert found.returncode == 1
-    assert "offline, but what tools/requirements/rehearsal.txt locks is missing" in found.stderr
+    assert "offline, so the packages of tools/requirements/rehearsal.txt cannot be fetched" in found.stderr
 
 
 def test_an_engine_on_path_is_used_if_it_is_new_enough(checkout):
