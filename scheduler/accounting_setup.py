@@ -46,7 +46,7 @@ def _mariadb(text: str, client: str) -> None:
     """Start MariaDB with these settings, and create the database."""
     folder = next((path for path in _MARIADB_CONF if os.path.isdir(path)), "")
     if not folder:
-        sys.exit("{} are missing, but MariaDB's package creates one of these folders".format(" and ".join(_MARIADB_CONF)))
+        sys.exit("neither {} exists, but MariaDB's package creates one of these folders".format(" nor ".join(_MARIADB_CONF)))
     path = os.path.join(folder, "90-busbar.cnf")
     wrote = node_setup.put(path, text.encode(), 0o644, "root")
     node_setup.daemon("mariadb", wrote)

@@ -63,11 +63,11 @@ def questions(target: str, home: Path, environ: Mapping[str, str]) -> list[Quest
             Question("server", "API server, as kubectl cluster-info shows it, such as https://10.138.61.49:6443"),
             Question("machines", "nodes with GPUs, separated by commas, such as gpu0,gpu1"),
             Question("gpus", "GPUs of each node", "8"),
-            Question("rails", "rails as interface:device:range with commas between, such as ens192:irdma0:10.100.100.0/24"),
+            Question("rails", "rails as interface:device:range, separated by commas, such as ens192:irdma0:10.100.100.0/24"),
             Question("image", "image with MPI, CUDA and NCCL, such as registry.example/pytorch:23.09-py3"),
         ]
     return [
-        Question("machines", "machines as name=address with commas between, such as gpu-1=10.20.1.11,gpu-2=10.20.1.12"),
+        Question("machines", "machines as name=address, separated by commas, such as gpu-1=10.20.1.11,gpu-2=10.20.1.12"),
         Question("user", "login user on the machines", "ubuntu"),
         Question("jump", "jump host as user@address, or - for none", "-"),
     ]

@@ -35,7 +35,7 @@ not name a machine's rails, the machine has only one row, for one node. `python 
 | machine | nodes | ceiling | 1 MiB | 64 MiB | 1 GiB | 8 GiB | gate | published |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
-_TAIL = "\nFor these machines the model expects nothing. A preview refuses them or shows no gate:\n\n"
+_TAIL = "\nThe model has no expectation for these machines, so a preview refuses the machine or shows no gate:\n\n"
 
 
 def machines() -> Iterator[Shape]:

@@ -98,7 +98,7 @@ def _say(text: str) -> None:
 def main(commits: Sequence[str]) -> int:
     """Set up the commits, time them in turn, and print the table."""
     if not commits:
-        raise SystemExit('COMMITS is empty; it names the older commits, such as COMMITS="8471989 d7aa662"')
+        raise SystemExit('COMMITS is empty, but must name the older commits, such as COMMITS="8471989 d7aa662"')
     with tempfile.TemporaryDirectory(prefix="busbar-older-") as place:
         folders = [Path(place, commit) for commit in (*commits, "HEAD")]
         for folder in folders:

@@ -46,7 +46,7 @@ measures the rails, and the run `nvl` measures NVLink between the nodes. Rows of
 GPU's NVLink rate: 0.85 for all-reduce, 0.63 for all-gather and 0.59 for all-to-all.
 
 **If switches between the nodes reduce (SHARP)**, the rails carry half of a ring's bytes, so rails at half of their rate would
-still pass the ring's gate. NCCL's log and the byte counters show such a run. It must also reach 0.53 of what the rails and
+still pass the ring's gate. NCCL's log and the byte counters show such a run. The run must also reach 0.53 of what the rails and
 NVLink allow in this case (H100: 418 GB/s on 8 nodes).
 
 **On two nodes** NCCL's own choice is a tree, which sends fewer bytes over the rails than a ring does. The busbw of a tree can

@@ -27,7 +27,7 @@ def locks(backend: str, stack: str) -> list[dict[str, Any]]:
     scheme, _, folder = backend.partition("://")
     if scheme != "file":
         raise RefusedError(
-            f"the backend {scheme} is not a folder of this machine; type `pulumi cancel --stack {stack}` once nobody updates it"
+            f"the backend {scheme} is not a folder of this machine; once no update runs, type `pulumi cancel --stack {stack}`"
         )
     found = Path(folder).expanduser().glob(f".pulumi/locks/organization/*/{stack}/*.json")
     return [json.loads(path.read_text()) for path in sorted(found)]

@@ -120,7 +120,7 @@ def start(world: World, file: Path) -> None:
     text = file.read_text()
     if record.exists() and record.read_text() != text:
         raise ValueError(
-            f"this world has existing hosts other than those of {file}; to end them, run `rehearsal/enter --clear-hosts true`."
+            f"this world's existing hosts do not match {file}; `rehearsal/enter --clear-hosts true` ends these hosts."
         )
     specs = _specs(world, site)
     if record.exists() and all(hosts.alive(world, spec.id) for spec in specs):

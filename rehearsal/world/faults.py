@@ -83,7 +83,7 @@ def _rail(fault: dict[str, object]) -> int:
 def _command(fault: dict[str, object]) -> str:
     command = fault.get("command")
     if not isinstance(command, str) or not command or "/" in command:
-        raise ValueError(f"the fault {fault} must have command, the bare name of a program on that host, such as mount.")
+        raise ValueError(f"the fault {fault} must have command, the bare name of a program on the host, such as mount.")
     return command
 
 

@@ -123,7 +123,7 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
     if wanted.name in known:
         raise RefusalError(f"user {wanted.name}: there is a user of that name already, with uid {known[wanted.name].uid}")
     if wanted.name in local.users():
-        raise RefusalError(f"user {wanted.name}: this machine has a user of that name itself (/etc/passwd)")
+        raise RefusalError(f"user {wanted.name}: this machine has a local user of that name (/etc/passwd)")
     taken = {one.uid: one.name for one in known.values()}
     taken.update({number: name for name, number in local.users().items()})
     if wanted.uid in taken:

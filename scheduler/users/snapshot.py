@@ -60,6 +60,6 @@ def _refuse_others(path: str) -> None:
     its = os.lstat(path)
     if its.st_uid != _ROOT or its.st_mode & (stat.S_IWGRP | stat.S_IWOTH) or stat.S_ISLNK(its.st_mode):
         raise RefusalError(
-            f"{path} does not belong to root only, so no users are kept in it or taken from it; check it, then let only root "
-            "own and write it"
+            f"{path} does not belong to root only, so no users are saved to it or read from it; check its content, then let "
+            "only root own and write it"
         )

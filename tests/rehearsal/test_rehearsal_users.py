@@ -123,7 +123,7 @@ def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_an
     {
         "name": "user Alice: a name has 1 to 32 lower-case letters, digits, - and _, and begins with a letter or _",
         "taken": "user alice: there is a user of that name already, with uid 10001",
-        "local": "user slurm: this machine has a user of that name itself (/etc/passwd)",
+        "local": "user slurm: this machine has a local user of that name (/etc/passwd)",
         "uid": "--uid 10001: it is the uid of user alice",
         "root_uid": "--uid 0: an id is from 1000 to 60000; other ids belong to the system (/etc/login.defs)",
         "gid": "--gid 12345: no group has that gid; the groups are 9876 (privilege); `cluster group add` adds a group",
@@ -243,8 +243,8 @@ def test_a_node_that_joins_again_restarts_no_daemon(facts):
 def test_no_users_are_restored_from_a_copy_that_users_without_root_could_have_written(facts):
     seen = facts["unsafe_copies"]
     assert seen["refused"] == (
-        "/home/.busbar-users/directory.ldif does not belong to root only, so no users are kept in it or taken from it; "
-        "check it, then let only root own and write it"
+        "/home/.busbar-users/directory.ldif does not belong to root only, so no users are saved to it or read from it; "
+        "check its content, then let only root own and write it"
     )
     assert [line.split()[0] for line in seen["users"]] == ["former", "carol", "dave"]
 

@@ -361,7 +361,7 @@ def test_a_user_is_kept_even_if_slurms_database_refuses_it(cluster, monkeypatch)
     ("changes", "sentence"),
     [
         ({"name": "Alice"}, "user Alice: a name has 1 to 32 "),
-        ({"name": "opc"}, "user opc: this machine has a user of that name itself (/etc/passwd)"),
+        ({"name": "opc"}, "user opc: this machine has a local user of that name (/etc/passwd)"),
         ({"name": "bob"}, "user bob: there is a user of that name already, with uid 10001"),
         ({"uid": 10001}, "--uid 10001: it is the uid of user bob"),
         ({"uid": 1000}, "--uid 1000: it is the uid of user opc"),

@@ -25,7 +25,7 @@ from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
 #: Slurm refuses a node that booted before Slurm requested the node, and compares the two times rounded up to whole seconds. No
-#: real machine boots in less than this time.
+#: real machine boots in less time than this constant.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another operation is running."
