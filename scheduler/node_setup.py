@@ -75,7 +75,7 @@ def await_first_boot(path: str) -> None:
 def _own_key(conf: str, mark: str) -> bytes:
     """Return munge's key for this controller: the existing key of this cluster, or a new key.
 
-    A key that a package created at installation may come from an image, so others may know it.
+    A key that a package created at installation may come from an image, so other people may know the key.
     """
     path = os.path.join(conf, "slurm.conf")
     if os.path.exists(path) and os.path.exists(_KEY):

@@ -111,7 +111,7 @@ class Stage:
         self.command(sys.executable, "tools/nccl_tests_archive.py", ".busbar/build/nccl-tests.tar")
 
     def faults(self, *faults: dict[str, Any]) -> None:
-        """Plant faults for machines created from now on; they replace those planted before."""
+        """Plant faults for machines created from now on; the faults replace all faults planted before."""
         if faults:
             self.world.mkdir(parents=True, exist_ok=True)  # an empty world is removed when a command finishes
             (self.world / "faults.json").write_text(json.dumps(faults))
@@ -119,7 +119,7 @@ class Stage:
             (self.world / "faults.json").unlink(missing_ok=True)
 
     def refault(self, *faults: dict[str, Any]) -> None:
-        """Plant faults on running hosts; they replace those planted before."""
+        """Plant faults on running hosts; the faults replace all faults planted before."""
         self.faults(*faults)
         for host in self._hosts():
             cables.refault(World.at(self.world, self.scale), host)

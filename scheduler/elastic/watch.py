@@ -94,7 +94,7 @@ def refused(work: Work, batch: Batch, error: CloudError) -> None:
 def zone(work: Work, batch: Batch) -> str:
     """Return the zone for a launch: the first zone that was not out of capacity for this launch."""
     zones = _zones(work, batch)
-    return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have removed the others
+    return next((one for one in zones if one not in batch.refused), zones[0])  # an update may have removed the other zones
 
 
 def _zones(work: Work, batch: Batch) -> Sequence[str]:

@@ -179,7 +179,7 @@ def ring_factor(nodes: tuple[int, ...], rails: tuple[int, ...], faults: Iterable
 def planted(dice: random.Random, fabric: Fabric, count: int, kinds: Iterable[str], active: float = 1.0) -> Fabric:
     """Return `fabric` with `count` random faults of `kinds` at different nodes, each leaving 0.3 to 0.85 of the rate.
 
-    Of two faults at one node, the larger one would hide the smaller one until it is repaired.
+    Of two faults at one node, the larger fault would hide the smaller fault until the larger fault is repaired.
     """
     kinds = sorted(kinds)
     found: list[Fault] = []

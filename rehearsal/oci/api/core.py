@@ -60,7 +60,7 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise a service error if a compartment does not exist or does not allow the operation; both errors are equal.
+        """Raise the same service error if a compartment does not exist and if it does not allow the operation.
 
         Raises:
             ServiceError: no policy allows the operation, or there is no such compartment.
