@@ -400,7 +400,7 @@ def test_a_full_subnet_takes_no_more_instances(stack: Stack) -> None:
     ("changed", "words"),
     [
         ({"instanceMarketOptions": {"marketType": "spot"}}, "InstanceMarketOptions must not be in its template"),
-        ({"capacityReservationSpecification": target(account.POOLED[0])}, "targets one by its id"),
+        ({"capacityReservationSpecification": target(account.POOLED[0])}, "has a reservation id"),
     ],
 )
 def test_a_fleet_refuses_a_template_that_sets_the_market_or_targets_a_reservation_by_id(
