@@ -66,7 +66,7 @@ def never_twice(
         except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
             raise pulumi.RunError(
                 f"Whether a machine already runs for {name} could not be looked up: {reason(error)}. The look-up needs valid "
-                f"credentials and the right to {right}. Nothing is created without the look-up, because a machine that a "
+                f"credentials and this permission: {right}. Nothing is created without the look-up, because a machine that a "
                 "killed update left running would be billed in addition to the new machine."
             ) from None
         known = await asyncio.to_thread(ids_in_state) if found else frozenset()

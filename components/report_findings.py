@@ -42,7 +42,7 @@ def look_up(cloud: str, what: str, right: str, ask: Callable[[], _T]) -> _T:
     except Exception as error:  # noqa: BLE001 - the SDKs raise no narrower class
         raise pulumi.RunError(
             f"{cloud}.preflight is true, but {what} could not be looked up: {reason(error)}. The look-up needs valid "
-            f"credentials and the right to {right}; set {cloud}.preflight: false to skip such look-ups."
+            f"credentials and this permission: {right}. To skip such look-ups, set {cloud}.preflight: false."
         ) from None
 
 

@@ -1,7 +1,10 @@
-"""Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the family, by its SSM parameter.
+"""Looks up the AMIs that the stack file does not name: AWS's newest Deep Learning AMI of the stack file's `imageFamily`.
 
-The result is used only for new launch templates and new login nodes. Running machines keep their AMI, and a launch template
-keeps its AMI for new machines, too (`components.aws.compute`, `login_node`).
+AWS publishes the id of that AMI as a public parameter of SSM.
+
+The result is used only for new launch templates and new login nodes. Running machines keep their AMI. An existing launch
+template also keeps its AMI, so machines that are launched from it later get the same AMI (`components.aws.compute`,
+`login_node`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,6 @@ def _named(path: str, family: MachineImage, kind: str) -> str:
     except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         raise pulumi.RunError(
             f"{path} is not set, and AWS's public parameter {name} could not be read: {reason(error)}. The look-up needs the "
-            f"right ssm:GetParameter; if you set {path} to the id of an image, nothing is looked up."
+            f"permission ssm:GetParameter; if you set {path} to the id of an image, nothing is looked up."
         ) from None
     return str(found.insecure_value or found.value)

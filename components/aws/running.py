@@ -137,8 +137,8 @@ def _both(some: Machines, others: Container[str]) -> Machines:
 
 def _unseen(error: Exception) -> NoReturn:
     raise pulumi.RunError(
-        f"the running nodes of this stack could not be looked up: {reason(error)}. The look-up needs the right "
-        "ec2:DescribeInstances; without it, nobody knows which machines an update would terminate."
+        f"the running nodes of this stack could not be looked up: {reason(error)}. The look-up needs the "
+        "permission ec2:DescribeInstances; without it, nobody knows which machines an update would terminate."
     ) from None
 
 

@@ -77,6 +77,6 @@ def _asked(what: str, noun: str, question: Callable[[], _T]) -> _T:
     except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         rights = " and ".join(LOOKUPS[f"ec2/{noun}:{noun}"])
         raise pulumi.RunError(
-            f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the right {rights}; "
-            "if you set aws.zone, nothing is looked up."
+            f"aws.zone is not set, and {what} could not be looked up: {reason(error)}. The look-up needs the "
+            f"permission {rights}; if you set aws.zone, nothing is looked up."
         ) from None

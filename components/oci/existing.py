@@ -58,7 +58,7 @@ def _subnet(key: str, name: str) -> core.GetSubnetResult:
     except Exception as error:  # noqa: BLE001 - the SDK raises no narrower class
         raise pulumi.RunError(
             f"oci.network.existing.{key} is {name}, which could not be looked up: {reason(error)}. Is the subnet in this "
-            f"region? The look-up needs the right to {_RIGHT}."
+            f"region? The look-up needs this permission: {_RIGHT}."
         ) from None
 
 

@@ -1273,8 +1273,8 @@ def test_a_failed_look_up_on_aws_names_the_question_the_permission_and_the_key_t
     assert said.startswith(f"aws.preflight is true, but {what}")
     words = "Throttling: Rate exceeded" if refusal is Throttled else "UnauthorizedOperation: You are not authorized"
     assert f"could not be looked up: {words}" in said
-    assert f"the right to {right}" in said
-    assert said.endswith("set aws.preflight: false to skip such look-ups.")
+    assert f"this permission: {right}" in said
+    assert said.endswith("To skip such look-ups, set aws.preflight: false.")
 
 
 class Unheard(Refused):
@@ -1348,7 +1348,7 @@ def test_if_running_machines_cannot_be_listed_the_update_stops_and_names_the_mis
         raise Denied
 
     with pytest.raises(
-        pulumi.RunError, match=r"^the running nodes of this stack could not be looked up: Unauthorized.* the right "
+        pulumi.RunError, match=r"^the running nodes of this stack could not be looked up: Unauthorized.* the permission "
     ):
         program(answers=account(getInstances=refuse))
 

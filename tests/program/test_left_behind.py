@@ -134,7 +134,7 @@ def test_an_account_that_does_not_answer_is_reported_and_nothing_is_created(monk
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
     said = str(refused.value)
     assert said.startswith("Whether a machine already runs for cluster-pool-gpu-nodes could not be looked up: ")
-    assert "The look-up needs valid credentials and the right to inspect instances and cluster networks" in said
+    assert "The look-up needs valid credentials and this permission: inspect instances and cluster networks" in said
     assert "\n" not in said
 
 

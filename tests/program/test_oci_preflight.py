@@ -205,8 +205,8 @@ def test_a_failed_look_up_names_the_question_the_right_and_the_key_that_avoids_i
     _, refused = asked(account(**{noun: denied}), **changes)
     assert refused.startswith(f"oci.preflight is true, but {what}")
     assert "could not be looked up: 401-NotAuthenticated, The required information to complete authentication" in refused
-    assert f"the right to {right}" in refused
-    assert refused.endswith("set oci.preflight: false to skip such look-ups.")
+    assert f"this permission: {right}" in refused
+    assert refused.endswith("To skip such look-ups, set oci.preflight: false.")
     assert "Traceback" not in refused
 
 
@@ -397,5 +397,5 @@ def test_a_subnet_that_cannot_be_read_is_named_with_its_key_and_the_right_to_rea
 
     engine, refused = asked(account(**network_of(getSubnet=refuse)), **OWN)
     assert refused.startswith(f"oci.network.existing.publicSubnet is {PUBLIC}, which could not be looked up: ")
-    assert refused.endswith("The look-up needs the right to read virtual-network-family in the subnet's compartment.")
+    assert refused.endswith("The look-up needs this permission: read virtual-network-family in the subnet's compartment.")
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
