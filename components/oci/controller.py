@@ -79,7 +79,7 @@ def _statement(group: str, right: str, compartment: str) -> str:
     return f"Allow dynamic-group {group} to {right} in {place}"
 
 
-def started(  # noqa: PLR0913 - what a cluster is made of, by name
+def started(  # noqa: PLR0913 - each part of a cluster is an argument
     name: str,
     controller: Controller,
     wanted: Oci,

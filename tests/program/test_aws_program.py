@@ -244,7 +244,7 @@ def test_if_no_image_is_set_new_machines_get_the_newest_image_and_running_machin
     program({"image": None} | nodes(static=3), running=again)
 
 
-def test_if_an_image_cannot_be_looked_up_the_key_that_names_an_image_is_shown():
+def test_a_failed_look_up_of_an_image_names_the_key_that_takes_an_image_id():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused("api error AccessDeniedException: not authorized to perform ssm:GetParameter")
 
@@ -526,7 +526,7 @@ def test_a_missing_subnet_or_security_group_is_refused_before_anything_is_regist
         owned(existing(groups=OWN_GROUPS), getSecurityGroup=none)
 
 
-def test_running_machines_need_no_free_addresses_and_another_subnet_or_group_replaces_them():
+def test_running_machines_need_no_free_addresses_and_are_replaced_if_the_subnet_or_group_changes():
     few = {"vpcId": "vpc-1", "availabilityZone": ZONE, "cidrBlock": "172.16.1.0/24", "availableIpAddressCount": 1}
     with pytest.raises(pulumi.RunError, match="which has 1 free addresses, and the machines to be launched need 2"):
         owned(existing(), getSubnet=few)
@@ -710,7 +710,7 @@ def test_existing_instance_profiles_are_used_unchanged_and_no_role_is_created():
         ({"image": "ami-2", "name": "renamed"}, {}, OWN_PROFILES),
         ({}, {PROFILE: MINE}, {}),
     ],
-    ids=["another image", "another image and another name", "the stack's own profile before"],
+    ids=["another image", "another image and another name", "machines launched with the stack's own profile"],
 )
 def test_machines_with_a_shared_instance_profile_are_found_by_the_tags_of_their_stack(changes, tags, before):
     launched = program(before | nodes(static=2))[0]
@@ -1262,7 +1262,9 @@ class Denied(Refused):
         ("getResource", Denied, "AWS::EC2::CapacityReservation cr-1", "cloudformation:GetResource"),
     ],
 )
-def test_a_failed_look_up_on_aws_names_the_question_the_permission_and_the_key_that_avoids_it(noun, refusal, what, right):
+def test_a_failed_look_up_on_aws_says_what_was_looked_up_and_which_permission_it_needs_and_how_to_skip_it(
+    noun, refusal, what, right
+):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise refusal
 
@@ -1343,7 +1345,7 @@ def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_it():
     assert questions(ask({"queues": [{"machines": [GPU, spot]}]})).count("getServiceQuota") == 2, "spot has its own quota"
 
 
-def test_if_running_machines_cannot_be_listed_the_update_stops_and_names_the_missing_right():
+def test_if_running_machines_cannot_be_listed_the_update_stops_and_names_the_missing_permission():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 

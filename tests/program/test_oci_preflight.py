@@ -197,7 +197,7 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
     ],
 )
-def test_a_failed_look_up_names_the_question_the_right_and_the_key_that_avoids_it(asked, noun, what, right):
+def test_a_failed_look_up_says_what_was_looked_up_and_which_permission_it_needs_and_how_to_skip_it(asked, noun, what, right):
     def denied(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 
