@@ -244,7 +244,7 @@ def test_if_no_image_is_set_new_machines_get_the_newest_image_and_running_machin
     program({"image": None} | nodes(static=3), running=again)
 
 
-def test_a_failed_look_up_of_an_image_names_the_key_that_takes_an_image_id():
+def test_if_an_image_cannot_be_looked_up_the_error_says_to_set_aws_image():
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused("api error AccessDeniedException: not authorized to perform ssm:GetParameter")
 
