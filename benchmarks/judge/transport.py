@@ -170,8 +170,9 @@ def _node(  # noqa: PLR0913, PLR0917 - one sentence's parts
     if total < _ENOUGH * least:
         others = {name: value for name, value in sent.items() if name not in apart and _number(value) is not None}
         busiest = max(others, key=lambda name: others[name], default=None)
-        other = busiest and others[busiest] > total
-        instead = f"; {busiest} sent {_gb(others[busiest])}, so NCCL used {busiest}" if busiest and other else ""
+        instead = ""
+        if busiest and others[busiest] > total:
+            instead = f"; {busiest} sent {_gb(others[busiest])}, so NCCL used {busiest}"
         yield f"{node}: its {what} ({_some(rails)}) sent {_gb(total)} of the {_gb(least)} that had to leave the node{instead}"
         return
     top = max(rails.values())
