@@ -54,8 +54,8 @@ def never_twice(
 ) -> pulumi.ResourceHookBinding:
     """Return the hook that refuses to create the resource `name` while `find` returns machines that the state lacks.
 
-    `find` needs the permission `right`. An update always queries the account. If `preflight` is false, a preview does so only
-    if tools/take_in.py started the preview.
+    `find` needs the permission `right`. An update always queries the account. If `preflight` is false, a preview queries the
+    account only if tools/take_in.py started the preview.
     """
 
     async def look(args: pulumi.ResourceHookArgs) -> None:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _MIB = 1024**2
 #: Runs are judged at these sizes and above. On real machines, latency dominates below the first size. In a rehearsal, each wire
 #: is a token bucket, whose burst carries much of a run below the second size. Before the comparison, a rehearsed size is
-#: multiplied by the rehearsal's scale: rehearsed wires are slower than real wires by this scale, but latencies are no longer.
+#: multiplied by the rehearsal's scale: a rehearsal divides line rates by this scale, but does not multiply latencies.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
 #: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
 #: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.

@@ -88,7 +88,7 @@ def is_final(looks: Looks) -> bool:
 
 
 def carry(slow: int, of: int) -> float:
-    """Return the evidence of slowness that an earlier run's looks carry over: at least 0, at most enough to refuse a run."""
+    """Return the evidence of slowness that an earlier run's looks carry over: from 0 to what is enough to refuse a fabric."""
     return min(_REFUSE, max(0.0, slow * _SLOW + (of - slow) * _FINE))
 
 

@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 #: How far each counter may grow from the start of the measurement to the end of the deciding run. Congestion counters (CNP,
-#: ECN, pauses) are not errors and are left out. The limits are this project's; the meanings of the counters are from these
-#: sources: InfiniBand Architecture, PortCounters (the first four show that a link was lost or retrained; some symbol errors are
-#: normal, because forward error correction repairs them); NVIDIA, "Understanding mlx5 ethtool counters" (a timeout stalls a
-#: queue for milliseconds, too many retries break it); EC2 user guide, "Monitor an EFA" (a connection without a response is
-#: dropped).
+#: ECN, pauses) are not errors and are left out. The limits are this project's. The meanings of the counters are from:
+#: - InfiniBand Architecture, PortCounters: the first four counters show that a link was lost or retrained; some symbol errors
+#:   are normal, because forward error correction repairs them.
+#: - NVIDIA, "Understanding mlx5 ethtool counters": a timeout stalls a queue for milliseconds; too many retries break the queue.
+#: - EC2 user guide, "Monitor an EFA": a connection without a response is dropped.
 ALLOWED = {
     "link_downed": 0,
     "link_error_recovery": 0,

@@ -1,4 +1,4 @@
-"""Judges the run over NVLink between the nodes of a rack: NVLink switches may reduce, and rails carry none of its bytes."""
+"""Judges the run over NVLink between the nodes of a rack: NVLink switches may reduce, and rails carry no bytes of this run."""
 
 from __future__ import annotations
 

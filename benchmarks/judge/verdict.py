@@ -194,7 +194,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run with NCCL's own algorithm on one machine whose NVLink switches can reduce; in a ring, no switch reduces."""
+    """Judge the run whose algorithm NCCL chose, on one machine whose NVLink switches can reduce (in a ring, they cannot)."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:

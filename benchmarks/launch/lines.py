@@ -94,7 +94,7 @@ class Differences(NamedTuple):
 
 
 class NvlinkBytes(NamedTuple):
-    """Bytes sent over NVLink by the node that sent fewest, and the number of nodes that have a counter for them."""
+    """The smallest number of bytes that any node sent over NVLink, and the number of nodes that count bytes over NVLink."""
 
     least: int
     nodes: int

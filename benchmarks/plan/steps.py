@@ -102,9 +102,10 @@ def steps(plan: Measure, shape: Shape, nodes: int) -> tuple[Step, ...]:
 
 
 def over_nvlink(plan: Measure, shape: Shape, nodes: int) -> bool:
-    """Tell whether NVLink between nodes is measured too: it joins the nodes, they fit in one rack, and a limit is known.
+    """Tell whether NVLink between nodes is measured too.
 
-    The plan's largest size must be 512 MiB or more.
+    NVLink must join the nodes, the nodes must fit in one rack, a limit for the plan's collective must be known, and the plan's
+    largest size must be 512 MiB or more.
     """
     whole = plan.collective in gpus.RACK_SHARES and plan.end_bytes >= _LEAST_FOR_NVL_BYTES
     return is_joined(plan, shape, nodes) and nodes * shape.gpus <= gpus.RACK and whole

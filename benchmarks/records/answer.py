@@ -82,7 +82,7 @@ def _brought(request: dict[str, Any], warnings: list[str]) -> str | None:
 def _signed(request: dict[str, Any], warnings: list[str]) -> dict[str, Any] | None:
     if request["certificate"] is None:
         return None
-    from benchmarks.records import certificate  # noqa: PLC0415 - costs a tenth of a second, which most runs can save
+    from benchmarks.records import certificate  # noqa: PLC0415 - this import takes a tenth of a second, which most runs can save
 
     try:
         key = certificate.private_key(Path(request["certificate"]["key"]).expanduser())
@@ -103,7 +103,7 @@ def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[s
     made = folder / _MADE_FROM
     try:
         if not (folder / "report.html").exists() or not made.exists() or made.read_text() != name:
-            from benchmarks.report import web_page  # noqa: PLC0415 - costs a second, which runs without a report save
+            from benchmarks.report import web_page  # noqa: PLC0415 - this import takes a second, which runs without a report save
 
             web_page.write(request["outputs"], folder, past, tuple(changes))
             made.write_text(name)

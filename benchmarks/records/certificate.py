@@ -59,8 +59,8 @@ class Acceptance:
         started: UTC, such as 2025-11-21T04:49:00Z.
         checks: state of each check by its name; a skipped check proves nothing.
         own_gate: whether the stack's own limit applied, and not the limit of a rule.
-        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each look in GB/s; for
-            a place with more than 128 looks, with their number and digest instead. None if the looks were not judged.
+        looks: separate looks at the gate's size, {slow, of, places, run_before_gb_s}, with the busbw of each look in GB/s. If a
+            place has more than 128 looks, their number and digest replace their busbw. None if the looks were not judged.
         retested: whether a retest of short results led to the pass.
         asked: digest of what was requested, as in the outputs.
         valid_days: period of validity.

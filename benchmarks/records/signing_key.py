@@ -15,7 +15,7 @@ def unusable(records: Records) -> Iterator[str]:
     """Yield what is wrong with the signing key of `records`, in a sentence that begins with the path of the setting."""
     if not records.certificate.key:
         return
-    from benchmarks.records import certificate  # noqa: PLC0415 - costs a tenth of a second, which most updates can save
+    from benchmarks.records import certificate  # noqa: PLC0415 - this import takes a tenth of a second, which most updates can save
 
     try:
         certificate.private_key(Path(records.certificate.key).expanduser())

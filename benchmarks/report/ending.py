@@ -71,7 +71,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
 
 
 def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return why the verdict is not a pass: the first culprit, or the reason of the first check that adds something."""
+    """Return why the verdict is not a pass: the first culprit, or else the first reason that adds to the headline's numbers."""
     named = outputs.culprits(searched)
     if named:
         more = f", and {len(named) - 1} more" if len(named) > 1 else ""

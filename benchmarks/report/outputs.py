@@ -246,7 +246,7 @@ def _text(value: Any) -> str | None:
 
 
 def _evidence(line: dict[str, Any], searched: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the paths on the head node of the transcript that decided and of the other transcripts; no copy is known yet.
+    """Return the head node's paths to the transcript that decided and to the other transcripts; no copy is known yet.
 
     If there were two measurements, only one decides. The other is the first measurement, or a retest that did not count.
     """

@@ -92,7 +92,7 @@ def work(request: Build, here: str, say: jobs.Say) -> BuildLine:
 
 
 def _where(request: Build, here: str, say: jobs.Say) -> Tuple[Dict[str, str], Optional[container_image.Inside]]:
-    """Return the node's folders, and the image if ranks run in an image; then the node itself needs at most mpirun."""
+    """Return the node's folders, and the image if ranks run in an image; with an image, the node needs at most mpirun."""
     if not request.container:
         return installed.on_node(request.homes), None
     if request.container.runtime == "containerd":

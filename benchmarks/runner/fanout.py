@@ -15,7 +15,7 @@ from benchmarks.launch import placeholders
 from benchmarks.launch.protocol import Node
 
 #: How many connections are open at the same time. Each goes to a different host, so sshd's MaxStartups (10 unauthenticated
-#: connections by default) does not limit this number. It is limited because each connection is a process on the head node.
+#: connections by default) does not limit this number. The reason for a limit: each connection is a process on the head node.
 WINDOW = 32
 #: Command that starts Python on any node, without the user's environment and site packages: environment and packages must not
 #: change results, and loading the packages takes a third of the start-up time.

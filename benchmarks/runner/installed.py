@@ -81,7 +81,7 @@ def with_mpirun(home: str) -> str:
 
 
 def _holds(path: str, proof: str) -> bool:
-    """Tell whether a folder is complete; for Debian's Open MPI, a header counts, because its programs are in /usr/bin."""
+    """Tell whether a folder is complete; for Debian's Open MPI, a header is enough, because its programs are in /usr/bin."""
     debian = proof == "bin/mpirun" and path.startswith("/usr/lib/") and os.path.exists("/usr/bin/mpirun")
     return os.path.exists(os.path.join(path, "include/mpi.h" if debian else proof))
 

@@ -13,10 +13,10 @@ DEEPER = 0.85
 _MIXED_TRIALS = 14
 _FLAPS = 3
 NODE_TRIALS = 16
-#: First and second, the evidence from one slow trial and from one fine trial: the log of how much likelier the trial's result
-#: is with a fault that shows in 40 % of trials than with disturbances that show in 3 % of trials. Third, how many times
-#: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. Fourth, a pair is
-#: innocent if its evidence is at most this.
+#: `_SLOW_SAYS` and `_FINE_SAYS` are the evidence from one slow trial and from one fine trial. The evidence is the log of a
+#: likelihood ratio: a fault makes 40 % of trials slow, and disturbances make 3 % of trials slow. `_ODDS` is how many times
+#: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. A pair is innocent
+#: if its evidence is at most `_INNOCENT`.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
 #: In the trials of a node without its worst partner, a fault of the node must be this many times likelier than disturbances.
 _ODDS_OF_OTHERS = 10
@@ -167,8 +167,8 @@ class Suspects(Slowness):
         """Tell whether a slow pair was fine so often that it needs no more trials if another cause explains the run.
 
         The pair must have been fine as often as it was slow, but two fine trials are enough. Twice as many fine trials are
-        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. After
-        twice as many rounds as edges and partners take, no intermittent pair gets more trials.
+        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. Once the
+        search has run twice as many rounds as the ring's edges and the partners take, no intermittent pair gets more trials.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -216,7 +216,7 @@ class Suspects(Slowness):
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Return `pairs`. If one pair is always slow, leave out the pairs that were slow only at times, and far less.
+        """Return `pairs`. If one pair is always slow, leave out pairs that were slow only at times and far less than this pair.
 
         The pairs that are left out have another cause than the pair that is always slow.
         """

@@ -22,7 +22,7 @@ def looked_up(wanted: Aws) -> Aws:
     """Return `wanted` with the id of every image.
 
     Raises:
-        pulumi.RunError: a public parameter could not be read; the message begins with the key to set instead.
+        pulumi.RunError: a public parameter could not be read; the message begins with the key that can name the image.
     """
     kinds = [architecture(one.type) for _, _, one in wanted.located]
     image = wanted.image or _named("aws.image", wanted.family, kinds[0])

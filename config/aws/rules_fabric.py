@@ -195,7 +195,7 @@ def container_versions(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("container-file", WARNING, "enroot 4.1: doc/cmd/create.md; a path must mean the same file on every node")
 def container_file(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A file of a container image that is on no shared file system, so that only the AMI can contain the file."""
+    """A container image's file whose path is on no shared file system, so that only the AMI can contain the file."""
     path = wanted.container.reference.path if wanted.container else ""
     if path and not any(path.startswith(f"{mount.rstrip('/')}/") for mount in wanted.mounts):
         shared = ", ".join(wanted.mounts) or "none"
