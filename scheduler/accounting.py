@@ -28,7 +28,7 @@ def settings(cluster: Cluster) -> Dict[str, str]:
 
 
 def slurmdbd_conf(cluster: Cluster, mark: str) -> str:
-    """Return slurmdbd.conf; it must belong to slurm with mode 0600, because slurmdbd refuses another mode."""
+    """Return slurmdbd.conf; the file must belong to the user slurm and have mode 0600, because slurmdbd refuses other modes."""
     found = {
         "AuthType": "auth/munge",
         "DbdHost": cluster.controller,

@@ -259,7 +259,7 @@ class Stage:
         return found
 
     def short_by(self, kind: str, **changes: Any) -> Finished:
-        """Update the stack with `changes`; if the search finds no `kind`, update up to twice more: this machine may be busy."""
+        """Update with `changes`; if the search finds no culprit `kind`, update up to twice more: this machine may be busy."""
         found = self.up(**changes)
         for again in AGAIN:
             searched = self.outputs()["measured"]["search"] or {"culprits": []}
@@ -268,7 +268,7 @@ class Stage:
         return found
 
     def ran(self) -> bool:
-        """Tell whether the measurement finished, whatever its number; a busy machine does not excuse an unfinished one."""
+        """Tell whether the measurement finished, whatever its number; a busy machine excuses no unfinished measurement."""
         measured = self.outputs()["measured"]
         _LOG.info("%s", "\n".join(measured["reasons"]))
         return (measured["verdict"] != "unknown" or self.busy()) and measured["busbw_gb_s"] > 0
@@ -278,7 +278,7 @@ class Stage:
         return any("this machine: " in reason for reason in self.outputs()["measured"]["reasons"])
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes` except for the measurement, which the next `up` makes; an old measurement stays."""
+        """Update the stack with `changes`, but do not measure: the next `up` measures, and an old measurement stays."""
         return self.command(*self.build_words(**changes))
 
     def build_words(self, **changes: Any) -> list[str]:

@@ -1,10 +1,12 @@
 """One typed row for each AWS instance type: GPUs, memory, network cards, EFA devices, purchase options and placement.
 
 The layout of interfaces is in `catalogue.aws.nics`. With an account, `components.aws.preflight` asks AWS about an instance type
-and refuses a row that is out of date. Sources of cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go; of
-EFA devices, memory, NVMe and line rates: karpenter-provider-aws:website reference/instance-types.md; of types that are in
-neither of the two files: aws-parallelcluster PR 7210 (B300), the EC2 user guide (GB200); of purchase options: EC2 user guide,
-"Capacity Blocks for ML" and the pages of each family.
+and refuses a row that is out of date.
+Sources:
+- cards and interfaces: amazon-vpc-cni-k8s:pkg/vpc/vpc_ip_resource_limit.go
+- EFA devices, memory, NVMe and line rates: karpenter-provider-aws:website reference/instance-types.md
+- types that are in neither of these two files: aws-parallelcluster PR 7210 (B300), the EC2 user guide (GB200)
+- purchase options: EC2 user guide, "Capacity Blocks for ML" and the pages of each family
 """
 
 from __future__ import annotations

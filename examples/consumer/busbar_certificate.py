@@ -32,9 +32,9 @@ def require_certificate(  # noqa: PLR0913 - each argument is a separate demand
         stack: a busbar stack; its outputs `measured` and `nodes` are read.
         public_key: the key that must have signed the certificate: PEM, or a line `ssh-ed25519 AAAA...`.
         collective: the collective that must have been judged, such as all_reduce.
-        min_busbw_gb_s: busbw that must have been measured, GB/s on real hardware; for a rehearsal it is divided by the scale.
+        min_busbw_gb_s: minimum of the measured busbw, in GB/s on real hardware; for a rehearsal, it is divided by the scale.
         allow_rehearsed: whether to accept the certificate of a rehearsal.
-        inputs_digest: digest of the inputs that must have been measured; None accepts any.
+        inputs_digest: digest of the inputs that must have been measured; None accepts any inputs.
         asked: the request that must have been measured: the output `expected.asked` in a preview of `stack`. An update that
             fails before it measures leaves the outputs of the previous update, including the certificate; only a caller that
             knows the request can notice this.

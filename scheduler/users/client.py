@@ -4,8 +4,8 @@ from scheduler.users.directory import BASE, GROUPS, PEOPLE
 
 SSSD_CONF = "/etc/sssd/sssd.conf"
 CERTIFICATE = "/etc/sssd/busbar-directory.pem"
-#: SSSD caches a user, even a deleted one, for this long (s), or longer while the controller does not answer. Programs may see
-#: the user for as long again, from SSSD's second cache. One look-up a minute per user is a small load.
+#: SSSD caches a user, even a deleted one, for this long (s), or longer while the controller does not answer. SSSD's second
+#: cache may show the user to programs for another period of this length. One look-up a minute per user is a small load.
 KNOWN_S = 60
 #: How long (s) a machine caches that a user does not exist: new users want to log in right away.
 _UNKNOWN_S = 5
