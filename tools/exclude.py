@@ -1,4 +1,4 @@
-"""Leave one node of a stack out; the next update measures the others.
+"""Leave one node of a stack out; the next update measures the other nodes.
 
 pulumi stack export --stack STACK | python -m tools.exclude NODE STACK FILE && pulumi up --stack STACK
 

@@ -1,10 +1,10 @@
-"""Time `make preview`, `make up` and an unchanged `make up` of older commits and of this one, in turn on this machine.
+"""Time `make preview`, `make up` and an unchanged `make up` of older commits and of this commit, in turn on this machine.
 
     make older COMMITS="8471989 d7aa662"
 
 Every commit is cloned and set up in a folder of its own; the folder of this commit is HEAD. The rehearsed cluster of a commit
 is destroyed before the next commit is timed. Each figure is the median of ROUNDS rounds (default 2) in seconds, with the ratio
-of this commit to the older one. Each commit takes a minute in each round, and another minute for its set-up.
+of this commit to the older commit. Each commit takes a minute in each round, and another minute for its set-up.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def rounds(folders: Sequence[Path], count: int) -> dict[str, dict[str, list[floa
 
 
 def table(found: Mapping[str, Mapping[str, Sequence[float]]], ours: str) -> str:
-    """Return one row for each step: the median of every checkout, and the ratio of `ours` to the median of each older one."""
+    """Return one row for each step: each checkout's median, and the ratio of the median of `ours` to each older median."""
     older = [name for name in found if name != ours]
     lines = [" ".join([f"{'':14}", *(f"{name:>18}" for name in older), f"{ours:>10}"])]
     for step in STEPS:

@@ -34,7 +34,7 @@ _FREE = frozenset(
 
 
 def left(state: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the resources of an exported state that exist at a vendor, protected ones first."""
+    """Return the resources of an exported state that exist at a vendor, protected resources first."""
     resources = state["deployment"].get("resources") or []
     own = [
         one

@@ -53,7 +53,7 @@ def _culprits(measured: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _some(lines: list[str], most: int, indent: str, what: str) -> list[str]:
-    """Return the first lines, and the number of the remaining ones."""
+    """Return the first lines, and the number of the remaining lines."""
     return lines[:most] + ([f"{indent}and {len(lines) - most} more {what}"] if len(lines) > most else [])
 
 

@@ -255,7 +255,7 @@ def _measurement(where: Place, asked: Asked, chosen: Sequence[Step]) -> Measure:
 
 
 def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]) -> Measure | None:
-    """Return the retest of what is short; None if nothing is measured again.
+    """Return the request of the retest, with the steps to measure again; None if there are no such steps.
 
     The retest's run id does not depend on the search's budget or trials, so a change of budget or trials does not repeat the
     retest.
@@ -275,7 +275,7 @@ def _again(where: Place, asked: Asked, judged: Judgement, reasons: Sequence[str]
 
 
 def search(where: Place, asked: Asked, judged: Judgement, budget_s: int, reasons: Sequence[str]) -> str:
-    """Return the request that measures again what `judged` finds slow, and searches for the cause of slowness or of a dead run.
+    """Return the request for the retest of slow steps, and for the search for the cause of slowness or of a dead run.
 
     If nothing is slow or dead, the request has no nodes, no retest and no trials. On one node, or with a budget of 0 s, the
     request has no trials.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 #: An outlier is this many robust standard deviations (1.4826 MAD) below the median; one deviation is at least `_LEAST` of the
 #: median.
 _DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
-#: If there are only two groups, neither is typical; a group that reaches less than this share of the other is an outlier.
+#: If there are only two groups, neither is typical; a group that reaches less than this share of the other group is an outlier.
 _PAIR, _OF_TWO = 2, 0.8
 
 

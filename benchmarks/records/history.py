@@ -284,7 +284,7 @@ def _since(compared: Sequence[Record], versions: Mapping[str, str]) -> str:
 
 
 def _strictest(passed: Sequence[float]) -> tuple[float, str]:
-    # A fabric that loses a percent with each run is never far below its last runs, but soon far below its first ones.
+    # A fabric that loses a percent with each run is never far below its last runs, but soon far below its first runs.
     if len(passed) < 2 * NEEDED:
         return _limit(passed, "the history of")
     return max(_limit(passed[:NEEDED], "the history of the first"), _limit(passed[-COMPARED:], "the history of the last"))

@@ -154,7 +154,7 @@ def _containerd() -> str:
 
 
 def _said(words: List[str]) -> Tuple[int, List[str]]:
-    """Return the exit status of a command and the lines that it printed, without the empty ones."""
+    """Return the exit status of a command, and all lines that it printed except empty lines."""
     try:
         with bounded(words, _ASK_TIMEOUT_S, cwd=os.path.expanduser("~")) as child:
             lines = [line.strip() for line in child.lines() if line.strip()]

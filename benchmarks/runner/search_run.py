@@ -199,7 +199,7 @@ class _Launch:
         self.rounds = []  # type: List[int]
 
     def round(self, trials: Sequence[Trial], deadline: float) -> List[Sample]:
-        """Run all trials at once; if a run of several trials fails, run each of its trials by itself to see which ones fail."""
+        """Run all trials at once; if a run of several trials fails, run each trial by itself to see which trials fail."""
         if not self._hosts:
             self._hosts = self._host_names()
         number = len(self.rounds) + 1

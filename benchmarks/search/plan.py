@@ -37,9 +37,9 @@ class Search:
     Call `next_round` and `record` in turn; `finding` may be called at any moment.
 
     `pair_limit_gb_s` is what a healthy pair must reach, if that is known. Without this limit, a cluster whose pairs are all
-    equally slow cannot be told from a healthy cluster. `whole_gb_s` is what the full ring reached. Both have the unit of the
-    samples. With `off_ring`, every pair is tried if nothing was found: an all-to-all uses all pairs, but a ring uses only its
-    edges.
+    equally slow cannot be told from a healthy cluster. `whole_gb_s` is what the full ring reached. `pair_limit_gb_s` and
+    `whole_gb_s` have the unit of the samples. With `off_ring`, every pair is tried if nothing was found: an all-to-all uses all
+    pairs, but a ring uses only its edges.
     """
 
     def __init__(  # noqa: PLR0913 - what a search depends on

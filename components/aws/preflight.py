@@ -24,7 +24,7 @@ _POOL = "AWS::EC2::CapacityReservationPool"
 
 
 def judge(wanted: Aws) -> None:
-    """Judge `wanted` by all rules except the suppressed ones, with the account's answers.
+    """Judge `wanted` by all rules that are not suppressed, with the account's answers.
 
     The account is not asked if `preflight` is false, or if a rule that needs no account finds an error other than a
     missing reservation.

@@ -1,4 +1,4 @@
-"""Finds instances by tags, except terminated and terminating ones."""
+"""Finds instances by tags; instances that are terminated or terminating are left out."""
 
 from __future__ import annotations
 

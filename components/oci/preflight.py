@@ -46,7 +46,7 @@ class Place:
 
 
 def judge(wanted: Oci) -> Place:
-    """Judge `wanted` by all rules except the suppressed ones, with the account's answers; return where the cluster goes.
+    """Judge `wanted` by all rules that are not suppressed, with the account's answers; return the cluster's location.
 
     The account is not asked if `preflight` is false, or if a rule that needs no account finds an error. Without the account's
     answers, rules about running nodes judge nothing.

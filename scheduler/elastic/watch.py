@@ -201,7 +201,7 @@ def _keep_running(work: Work, states: Dict[str, NodeState]) -> None:
 
 
 def _return(work: Work, nodes: List[str], states: Dict[str, NodeState]) -> None:
-    """Let Slurm use again the names of nodes whose failure has expired; a node that has another reason by now is left as it is.
+    """Let Slurm reuse the names of nodes whose failure has expired; a node that has another reason by now is left as it is.
 
     Even a POWERED_DOWN node gets state=POWER_DOWN and not state=RESUME: after RESUME, the node would be NOT_RESPONDING, and
     after a restart of slurmctld 22.05 no job ever gets such a node (tested).

@@ -81,7 +81,7 @@ def keep(case: Case, corpus: Path) -> str:
     """Write the case to the corpus; return its file's name, empty if it exists already."""
     corpus.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(case), indent=1, ensure_ascii=True) + "\n"
-    # One file for each base and reason: a thousand variants of one failure are no more useful than one.
+    # One file for each base and reason: a thousand variants of one failure are no more useful than one variant.
     about = json.dumps([case.base, case.failure, "".join(one for one in case.why if not one.isdigit())[:60]])
     path = corpus / f"{hashlib.sha256(about.encode()).hexdigest()[:16]}.json"
     if path.exists():
