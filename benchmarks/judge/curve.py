@@ -39,7 +39,8 @@ _DIP = 0.5
 def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
     """Yield a check for every collective's curve, and a check for the floor of each collective that has one.
 
-    The gate's collective has no floor, and neither has a collective without a known bound or with small messages.
+    Three kinds of collectives have no floor: the gate's collective, collectives without a known bound, and collectives with
+    small messages.
     """
     for name in asked.plan.collectives:
         run = found.runs.get(name)

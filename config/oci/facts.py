@@ -94,7 +94,7 @@ def _serves(rule: SecurityRule, port: int | None) -> bool:
 
 @dataclass(frozen=True)
 class Facts:
-    """All facts that were looked up. An absent key was not looked up, unless its attribute below says what absence means.
+    """All facts that were looked up. An absent key was not looked up; if absence means something else, the attribute says so.
 
     Attributes:
         domains: the region's availability domains; empty if they were not looked up.
