@@ -462,7 +462,7 @@ class Oci(Model):
         home, lustre = self.storage.home, self.storage.lustre
         mounts: list[Any] = [home and home.mount, lustre and [lustre.mount, lustre.throughput_mb_s]]
         mounts += ["login user"] if home and home.share_login_user else []
-        # Only existing file systems add to the hash, so that the machines of all other stacks keep their hash.
+        # This line adds only ids of existing file systems, so that machines without existing file systems keep their hash.
         mounts += [str(one.existing) for one in self.storage.systems.values() if one.existing is not None]
         network = self.network.existing
         subnet = network.private_subnet if network else self.network.private
