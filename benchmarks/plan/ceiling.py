@@ -69,8 +69,8 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     Each node sends the message to the switches once and receives the sum once. So algbw is at most the node's summed line rate,
     and on n ranks busbw is 2 (n - 1) / n times algbw.
 
-    NVLink may be the bottleneck. In a node of g GPUs, each GPU sends 1 + 1/g times the message if NVSwitch reduces as well (a
-    GPU reads its share summed over all GPUs, and multicasts the result), and 2 (g - 1) / g times the message otherwise.
+    NVLink may be the bottleneck. In a node of g GPUs, each GPU sends 2 (g - 1) / g times the message. If NVSwitch reduces as
+    well, each GPU sends 1 + 1/g times the message: it reads its share summed over all GPUs, and multicasts the result.
     """
     rails = ring_gb_s(shape, nodes, scale)
     if rails is None:

@@ -1,7 +1,7 @@
 """The login nodes: the only machines with public addresses; from outside, they accept only SSH from configured networks.
 
-Each host key is pinned before the first connection. The provider cannot read an instance's console, so the machine writes its
-id and host key to an SSM parameter that only this machine's role may write, and the program reads the parameter through the
+Each host key is pinned before the first connection. The provider cannot read an instance's console. So the machine writes its
+id and host key to an SSM parameter, which only this machine's role may write. The program reads the parameter through the
 cloud's API.
 """
 
