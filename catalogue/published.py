@@ -1,4 +1,4 @@
-"""Published bus bandwidths of healthy machines; the gate's fractions were chosen from these and are tested against these."""
+"""Published bus bandwidths of healthy machines: the gate's fractions were chosen from, and are tested against, these rows."""
 
 from __future__ import annotations
 

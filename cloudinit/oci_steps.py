@@ -1,6 +1,7 @@
 """The steps of a first boot on OCI that mount file systems and let HCAs reach GPU memory; each step is safe to run twice.
 
-The vendor has no Lustre client package, so the image must contain it; otherwise the boot fails in step `lustre-client`.
+The vendor has no package of the Lustre client, so the image must contain the client; otherwise the boot fails in step
+`lustre-client`.
 Sources: oci-hpc (roles nfs-client, lustre_client; initial-user home folders), the vendor's page "Mounting file systems".
 """
 

@@ -15,7 +15,7 @@ RANKS, RAIL = "busbar-ranks", "busbar-rail"
 JOBS = {"Job": "job.batch", "MPIJob": "mpijob.kubeflow.org"}
 #: For each value of `kubernetes.job`: the kinds of the objects named `RANKS` that an update with the other value left behind.
 FORMER = {"Job": ("mpijob.kubeflow.org",), "MPIJob": ("job.batch", "service")}
-#: Annotation of the Job: a hash of the fields that cannot be changed in place; if it changes, another Job replaces this one.
+#: Annotation of the Job: a hash of the fields that cannot be changed in place; if the hash changes, a new Job replaces the Job.
 TEMPLATE = "busbar/template"
 #: Annotation of a namespace or DaemonSet: the place where kubectl ran when it last applied this object. If a stack's
 #: `controlPlane` changes, the stack registers a new Command, and deleting the old Command must not remove what the new Command

@@ -1,4 +1,4 @@
-"""Slurm's short form for many names: `gpu-[1-3,7]`. Line lengths in Slurm's files are limited, so long lists need it."""
+"""Slurm's short form for many names: `gpu-[1-3,7]`. Lines in Slurm's files must be short, so long lists need this form."""
 
 import re
 from typing import Dict, Iterable, List, Sequence

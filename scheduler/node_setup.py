@@ -17,7 +17,7 @@ _KEY = "/etc/munge/munge.key"
 _KEY_BYTES = 1024
 _HOSTNAME = "/etc/hostname"
 _HOSTS = "/etc/hosts"
-#: End of each line that is ours in a hosts file.
+#: End of each line that busbar writes into a hosts file.
 _OURS = "# a node of busbar"
 _UNITS = "/etc/systemd/system"
 _START_TIMEOUT_S = 60

@@ -101,7 +101,7 @@ _PAIR_FAULTS: tuple[_Planted, ...] = (
 )
 #: The `next` command of a culprit shows the fault if the culprit's number is below this share of the healthy number beside it.
 _SHOWN = 0.8
-#: On a slow fabric of many hosts, and where processors are taken, the looks take minutes before the search starts.
+#: On a slow fabric of many hosts, or with half of the processors occupied, the looks take minutes before the search starts.
 _PATIENCE_S = 900
 #: The parts that run by default.
 _USUAL = ("two", "many", "aws", "search", "pure")

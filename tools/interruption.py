@@ -18,7 +18,7 @@ _SEEN_WITHIN_S = 150
 
 
 def runs_with(stage: Stage, text: str, file: str = "progress.log") -> set[str]:
-    """Return which files of the runner's runs, on any host, contain `text`. The engine's own output shows it too late."""
+    """Return which files of the runner's runs, on any host, contain `text`. The engine's own output shows the text too late."""
     found = set()
     for host in stage.world.glob("hosts/*/pid"):
         with contextlib.suppress(OSError):  # a host that is being stopped, or a run that is being removed

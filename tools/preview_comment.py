@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: First line of every comment of ours, by which the next run of the workflow finds the comment.
+#: First line of every comment that this program writes; the next run of the workflow finds the comment by this line.
 MARK = "<!-- busbar preview -->"
 _ACCEPTANCE = "::busbar:acceptance:Acceptance::"
 #: Operations of the engine that only read.

@@ -1,7 +1,7 @@
 """Count the commands that README and docs tell a reader to type, and those that a test runs: python -m tools.statements.
 
-tools/statements.json names the test of each statement, or the reason why it has none. A statement in none of its lists fails
-tests/unit/test_statements.py.
+tools/statements.json names the test of each statement, or the reason why the statement has no test. If a statement is in none
+of the lists in that file, tests/unit/test_statements.py fails.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from typing import Any
 
 from tools.stack_commands import RefusedError, ended
 
-#: Copied from components/left_behind.py, because importing that takes longer than all the work here.
+#: Copied from components/left_behind.py, because importing that module takes longer than all the work here.
 NOTED = "BUSBAR_LEFT_BEHIND"
 
 

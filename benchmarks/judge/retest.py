@@ -89,9 +89,9 @@ def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_all_looks(first: Judgement, second: Judgement) -> Judgement:
-    """Return the first judgement, with the looks of both measurements if only all looks together show an intermittent fabric.
+    """Return the first judgement, with new looks if only both measurements together show that the fabric is intermittent.
 
-    The second judgement's looks include those of the first.
+    The new looks are those of the second judgement, which include the looks of the first measurement.
     """
     if first.looks is None or first.looks.answer or second.looks is None or second.looks.answer != SHORT:
         return first

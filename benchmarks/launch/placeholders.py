@@ -1,4 +1,4 @@
-"""Placeholders in the document of a job, which stand for nodes and folders until the job knows these nodes and folders.
+"""Placeholders in the document that describes a job: each stands for a node or a folder that only the running job will know.
 
 Each placeholder is a text between two @ characters. No path, address or variable contains such a text. `filled` replaces each
 placeholder with its value.

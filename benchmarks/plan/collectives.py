@@ -83,7 +83,7 @@ COLLECTIVES = {
         Collective("reduce", _one, _ring, shared=False),
         Collective("gather", _others, _rooted, shared=True),
         Collective("scatter", _others, _rooted, shared=True),
-        # A message leaves each node once, over one GPU's rails, so the node's rails together do not limit it.
+        # A message leaves each node once, over one GPU's rails, so the sum of all the node's rails does not limit busbw.
         Collective("sendrecv", _one, None, shared=False),
         # GetBw of hypercube counts only what a rank receives from other ranks.
         Collective("hypercube", _one, _pairwise, shared=True, power_of_two=True, algbw_share=_others),

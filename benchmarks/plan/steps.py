@@ -28,7 +28,8 @@ _REDUCING = 4
 _FLOAT_BYTES = 4
 
 NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "free", "looks", "nvl"
-#: NCCL's variable that enables NVLink between nodes (multi-node NVLink). Published results over it use messages of 16 GB.
+#: NCCL's variable that enables NVLink between nodes (multi-node NVLink). Published results over NVLink between nodes are
+#: for messages of 16 GB.
 MNNVL = "NCCL_MNNVL_ENABLE"
 _NVL_BYTES = 16 * 1024**3
 #: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives such a plan a gate on real hardware,

@@ -1,4 +1,4 @@
-"""Keeps runs, sets a limit from earlier runs of the same kind, and reports what changed since the last such run.
+"""Keeps a record of each run, sets a limit from earlier comparable runs, and reports what changed since the last such run.
 
 Passes with the same plan and versions set a limit; a run below this limit is short. Until there are enough such passes, passes
 with other versions help to set the limit. A run below a limit that other versions helped to set is not short: its check
@@ -48,9 +48,10 @@ class HistoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Key:
-    """Properties that two comparable runs have in common: `size_bytes` is the gate's, `scale` the divisor of line rates.
+    """Properties that two comparable runs have in common.
 
-    `cluster` is a hash of the machines' ids: another healthy cluster of the same shape may be a few percent slower.
+    `size_bytes` is the message size of the gate, and `scale` is the divisor of line rates in a rehearsal. `cluster` is a hash
+    of the machines' ids: another healthy cluster of the same shape may be a few percent slower.
     """
 
     target: str

@@ -74,7 +74,7 @@ def highest_gb_s(outputs: dict[str, Any]) -> float | None:
 
 
 def _styled(outputs: dict[str, Any]) -> list[tuple[str, list[dict[str, Any]], dict[str, Any]]]:
-    """Return each collective that has rows, with its line style; the deciding one is first."""
+    """Return each collective that has rows, with its line style; the deciding collective is first."""
     decides = outputs["gate"]["collective"]
     hues = iter(_OTHERS * 2)
     heavy = {"color": _DECIDING, "linewidth": 2.6, "marker": "o", "markersize": 4, "zorder": 4}

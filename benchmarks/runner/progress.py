@@ -12,8 +12,8 @@ from benchmarks.runner import jobs, transcript
 
 #: Time to start a step: mpirun, connections, buffers.
 _START_S = 5.0
-#: The time left is estimated from the expected speed and the measured speed of the finished part. The expected speed has the
-#: weight of a measurement over this share of the total expected time.
+#: The time left is estimated from the expected speed and the measured speed of the finished part. The expected speed
+#: weighs as much as a measurement that lasted this share of the total expected time.
 _TRUST = 0.1
 #: Shortest time between two reported rows; a row of the step's largest size is always reported.
 _APART_S = 1.0

@@ -23,7 +23,7 @@ _SENTENCE = 300
 
 
 class Tried(NamedTuple):
-    """Results of the rails for the line, and the programs' output for the evidence."""
+    """Results of all rails, for the line of the measurement, and the output of the test programs, for the evidence."""
 
     line: ProofsLine
     text: str

@@ -18,7 +18,8 @@ _INTERVAL_S = 0.5
 _RAS_TIMEOUT_S = 10
 #: Environment variables in which Open MPI and PMIx give a process its rank.
 _RANK = re.compile(rb"(?:^|\0)(?:OMPI_COMM_WORLD_RANK|PMIX_RANK)=(\d+)")
-#: Headings of the last sections of NCCL's text. These sections name the ranks that lag; earlier sections only have totals.
+#: Headings of the last sections of the text that `ncclras` prints. These sections name the ranks that lag; earlier sections
+#: only have totals.
 _HEADINGS = re.compile(r"^(?:Errors|Warnings)$")
 _RAS_LINES = 8
 

@@ -123,7 +123,10 @@ def work(job: Job, its: Allocation, here: str) -> int:
 
 
 def _run(job: Job, its: Allocation) -> str:
-    """Return an id that is unique to this run: all runs have the same document, and Slurm may use a job's id again."""
+    """Return an id that no other run has.
+
+    All runs of one job document share `job.run_id`, and Slurm may use a job's id again.
+    """
     return hashlib.sha256(f"{job.run_id} {its.job} {time.time()}".encode()).hexdigest()[:16]
 
 

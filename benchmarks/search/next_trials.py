@@ -68,7 +68,7 @@ def doubts(reading: Reading) -> List[Trial]:
 
 
 def _fresh_first(reading: Reading, node: int) -> List[int]:
-    """Return the partners beyond doubt for `node`; partners that have not run with `node` yet come first."""
+    """Return the nodes beyond doubt, as partners for `node`; nodes that have not run with `node` yet come first."""
     known = {other_of(pair, node) for pair in reading.partners[node]}
     return sorted(reading.clean, key=lambda other: other in known)
 
@@ -107,7 +107,10 @@ def _never_sparse(reading: Reading) -> List[int]:
 
 
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
-    """Return `pairs`; if pairs of a round slow each other, return every n-th pair, at most as many as a sparse round has."""
+    """Return `pairs`; if pairs of a round slow each other down, return only every n-th pair.
+
+    At most as many pairs are then returned as a sparse round has.
+    """
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs
 

@@ -1,4 +1,4 @@
-"""Detects pairs that slow each other on links between leaf switches: compares rounds of many pairs with sparse rounds."""
+"""Detects pairs that slow each other down on links between leaf switches: compares rounds of many pairs with sparse rounds."""
 
 from typing import Callable, Dict, List
 
@@ -9,7 +9,7 @@ COMPANY = 3
 
 
 def few_at_once(nodes: int) -> int:
-    """Return how many pairs a sparse round has: so few that a spine with an eighth of the leaves' rate does not slow them."""
+    """Return how many pairs a sparse round has: so few that a spine at 1/8 of the leaves' rate does not slow the pairs down."""
     return max(PAIR, nodes // 16)
 
 
@@ -39,6 +39,9 @@ def crowded(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], 
 
 
 def is_packed(rounds: List[List[Sample]], nodes: int, is_slow: Callable[[Sample], bool]) -> bool:
-    """Tell whether, in any round of many pairs, at least a quarter was slow: disturbances and faults slow fewer pairs."""
+    """Tell whether at least a quarter of the pairs was slow in any round of many pairs.
+
+    Disturbances and faults make a smaller share of the pairs slow.
+    """
     many = [tried for tried in map(whole_pairs, rounds) if len(tried) > few_at_once(nodes)]
     return any(sum(map(is_slow, tried)) * 4 >= len(tried) for tried in many)

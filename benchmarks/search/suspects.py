@@ -120,7 +120,7 @@ class Suspects(Slowness):
         return sorted(node for node in found if not any(node in pair and self._is_apart(pair, node) for pair in self.open))
 
     def _is_apart(self, pair: Pair, node: int) -> bool:
-        """Tell whether new trials of `pair` come before new trials of `node`, which is an end of this and other slow pairs.
+        """Tell whether new trials of `pair` come before new trials of `node`, an end of `pair` and of other slow pairs.
 
         If the pair was fine at times, trials of the node come first. If the pair was slow in its only trial, trials of the node
         come first if two conditions are met. First, another pair of the node was equally slow, because two causes are rarely
@@ -144,7 +144,7 @@ class Suspects(Slowness):
 
     def flaps(self, pair: Pair) -> bool:
         """Tell whether a pair was slow in more sparse rounds than other causes explain."""
-        # If a known cause already explains the run, every pair counts as a suspect, because all pairs are equally suspect.
+        # If a known cause already explains the run, no pair is more suspect than another, so every pair counts as a suspect.
         enough = math.log(_ODDS * len(self.pairs)) if self.has_cause() else self.enough()
         return len(self.open.get(pair, ())) >= _FLAPS and self.lone_evidence([pair]) >= enough
 
@@ -167,8 +167,9 @@ class Suspects(Slowness):
         """Tell whether a slow pair was fine so often that it needs no more trials if another cause explains the run.
 
         The pair must have been fine as often as it was slow, but two fine trials are enough. Twice as many fine trials are
-        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. Once the
-        search has run twice as many rounds as the ring's edges and the partners take, no intermittent pair gets more trials.
+        needed if the pair shares a node with a pair that is always slow, because that node may make both pairs slow. The search
+        begins with the ring's edges and with pairs of node i and node i XOR 2^k. Once the search has run about twice as many
+        rounds as these pairs take, no intermittent pair gets more trials.
         """
         slow = len(self.open[pair])
         if self.is_late and not self.is_always_open(pair):
@@ -179,7 +180,7 @@ class Suspects(Slowness):
 
     def enough(self) -> float:
         """Return the evidence that a pair needs after its first slow trial, which made the pair one of several suspects."""
-        # Pairs that were slow only in company were suspects, too.
+        # Pairs that were slow only in company, while many pairs ran, were suspects, too.
         return math.log(_ODDS * max(1, len(self.open) + len(self.company)))
 
     def is_sure(self, pair: Pair) -> bool:
@@ -216,9 +217,10 @@ class Suspects(Slowness):
         return sum(slow * _SLOW_SAYS + (tried - slow) * _FINE_SAYS for slow, tried in counts)
 
     def _as_slow(self, pairs: List[Pair]) -> List[Pair]:
-        """Return `pairs`. If one pair is always slow, leave out pairs that were slow only at times and far less than this pair.
+        """Return `pairs`; if a pair is always slow, leave out each pair that was slow only at times and lost far less busbw.
 
-        The pairs that are left out have another cause than the pair that is always slow.
+        Far less means: the pair's drop is less than half of the largest drop of a pair that is always slow. Such a pair has
+        another cause than the pair that is always slow.
         """
         steady = [pair for pair in pairs if self.is_steady(pair)]
         deepest = max([self.drop_of(pair) for pair in steady] or [0.0])

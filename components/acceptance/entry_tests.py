@@ -26,7 +26,7 @@ _MARGIN_S = 60
 _PAIR = 2
 
 
-def entry_tests(  # noqa: PLR0913 - what they depend on, by name
+def entry_tests(  # noqa: PLR0913 - what the tests depend on, by name
     name: str,
     reach: Reach,
     sets: Sequence[PlannedSet],

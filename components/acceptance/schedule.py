@@ -21,7 +21,7 @@ def schedule(  # noqa: PLR0913 - what a cluster depends on, by name
     queue: str,
     opts: pulumi.ResourceOptions,
 ) -> Ran:
-    """Register the Command that sets up the Slurm cluster of `nodes`; measurements that run as Slurm jobs depend on it."""
+    """Register the Command that sets up the Slurm cluster of `nodes`; measurements in Slurm jobs depend on the Command."""
 
     def request(nodes: tuple[Node, ...], asked: Asked, identity: str) -> str:
         return requests.schedule(machines(nodes), asked, queue, [identity, runner.digest])

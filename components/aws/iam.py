@@ -3,8 +3,8 @@
 If a scheduler may add machines, the login node may start machines in this cluster's subnet and terminate this stack's machines.
 The policy recognizes this stack's machines by the nodes' profile or, if the stack file names that profile, by the stack's tag.
 The provider generates the names of roles and profiles, so two stacks with the same name have different roles, profiles and SSM
-parameters for the host key. Profiles that the stack file names are used as they are; the profile's owner decides what its role
-may do. If the stack file names the login node's profile, the login node's SSM parameter has the cluster's name.
+parameters for the host key. A profile that the stack file names is used as it is; the owner of that profile decides what the
+profile's role may do. If the stack file names the login node's profile, the login node's SSM parameter has the cluster's name.
 """
 
 from __future__ import annotations

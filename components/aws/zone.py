@@ -1,6 +1,7 @@
 """Chooses a zone if the stack file names none: the zone of the stack's subnets, else the first zone that offers all types.
 
-The zones that offer a type may change, and another zone would replace every machine. So a stack with subnets keeps its zone.
+The zones that offer a type may change, and a move to another zone would replace every machine. So a stack with subnets keeps
+its zone.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class KubectlHost(ABC):
     ) -> local.Command | remote.Command:
         """Register a Command on this machine.
 
-        The update shows the Command's stderr. The stdout of the Command's previous run is not put into its environment.
+        The update shows the Command's stderr. No run of the Command gets the stdout of the previous run in its environment.
         """
         return self._command(
             name,

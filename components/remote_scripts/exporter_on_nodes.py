@@ -34,7 +34,7 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
         program: Python program that installs or removes the exporter on one node.
         there: whether the nodes have the exporter afterwards.
     """
-    # This machine's SSH client may read the counters. That client is the jump host or, without one, the operator's machine.
+    # The address from which this SSH session comes may read the counters: the jump host's or, without one, the operator's.
     client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
     def run_on(number: int) -> str:

@@ -105,7 +105,7 @@ def _end_ended(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
 
 
 def _is_another(job: Dict[str, Any], template: List[str]) -> bool:
-    """Tell whether a job has finished, or has another pod template than ours: a template is immutable."""
+    """Tell whether a job has finished or has another pod template than `template`; the template of a job cannot be changed."""
     conditions = job.get("status", {}).get("conditions", [])
     return (
         any(one["status"] == "True" and one["type"] in _ENDED for one in conditions)

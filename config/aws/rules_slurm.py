@@ -37,7 +37,7 @@ def slurm_idle(wanted: Aws, _facts: Facts) -> _Breaches:
 @rule("slurm-static", ERROR, "components/slurm: dynamic machines join, static ones are measured over SSH", guard=True)
 def slurm_static(wanted: Aws, _facts: Facts) -> _Breaches:
     """An entry with both static and dynamic machines."""
-    if wanted.slurm is not None:  # a scheduler of the user's own may be able to mix them
+    if wanted.slurm is not None:  # a scheduler of the user's own may be able to mix static and dynamic machines
         yield from slurm_rules.mixed(_entries(wanted))
 
 

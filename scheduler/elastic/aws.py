@@ -83,7 +83,7 @@ class Aws(Cloud):
         return [_text(one, "instanceId") for one in self._call("RunInstances", asked).iter("item") if _text(one, "instanceId")]
 
     def listing(self) -> Listing:
-        """Return the machines that have the cluster's tags and were launched by these programs."""
+        """Return the machines that have the cluster's tags and the tag `TOKEN_TAG`, which `launch` sets on every machine."""
         asked = {"Filter.1.Name": "tag-key", "Filter.1.Value.1": TOKEN_TAG, "MaxResults": str(_PAGE)}
         for at, (key, value) in enumerate(sorted(self._tags.items()), 2):
             asked[f"Filter.{at}.Name"], asked[f"Filter.{at}.Value.1"] = f"tag:{key}", value

@@ -1,8 +1,9 @@
 """OCI with the permissions of the controller's instance principal: a launch creates or enlarges a cluster network.
 
-The networks are found by their tags. Calls use REST over HTTPS, signed by `oci_identity`: the images' Python has no SDK, and
-ten calls do not need an SDK. Source: OCI API reference, Core Services API 20160918. A cluster network starts either all its
-machines or none. A launch may fail after the call returned, so the call returns no ids, and `listing` reports the failure.
+The cluster networks are found by their tags. Calls use REST over HTTPS, signed by `oci_identity`: the images' Python has no
+SDK, and ten calls do not need an SDK. Source: OCI API reference, Core Services API 20160918. A cluster network starts either
+all its machines or none. A launch may fail after the call returned, so the call returns no ids, and `listing` reports the
+failure.
 """
 
 import calendar

@@ -17,8 +17,8 @@ NAME = "topology.conf"
 #: Shortest time between two questions to the cloud about one machine. It is also the shortest time between two changes of
 #: topology.conf if the cloud has reported no new place and machines have only been deleted.
 _PERIOD_S = 60
-#: A cloud may know a machine's place only some time after the launch (EC2: not while it is pending). The cloud is not
-#: asked any more when this long has passed since the launch.
+#: A cloud may know a machine's place only some time after the launch (EC2: not while the machine is pending). The
+#: cloud is not asked any more when this long has passed since the launch.
 _PATIENCE_S = 600
 
 
@@ -94,7 +94,7 @@ def _learn(work: Work) -> bool:
 
 
 def _is_ours(path: str) -> bool:
-    """Return whether topology.conf is ours; a file without our mark belongs to somebody else."""
+    """Return whether busbar wrote the topology.conf at `path`; a file without busbar's mark belongs to somebody else."""
     if not os.path.exists(path):
         return False
     with open(path, encoding="utf-8") as source:

@@ -6,7 +6,8 @@ from typing import Dict
 from scheduler.elastic.slurm import NodeState
 from scheduler.elastic.work import Work
 
-#: slurmctld's own reason for a node whose slurmd does not answer; our reason begins with this text and adds what was tried.
+#: slurmctld's own reason for a node whose slurmd does not answer. The reason that this module sets begins with the same
+#: text and adds what was tried.
 _SILENT = "Not responding"
 _PERIOD_S = 60
 _WINDOW = 32

@@ -22,7 +22,8 @@ class Batch:
     """One launch: machines of one set that one call starts.
 
     Attributes:
-        group: the same in all batches of one job, which fails as a whole; empty if each node may start without the others.
+        group: key of the job. All batches of one job have the same key, and fail together. Empty if each node may start without
+            the other nodes.
         nodes: names in Slurm; machines are assigned to them in the order of their ids.
         count: number of machines requested; it does not change when nodes are dropped, because a call must be repeated
             unchanged.

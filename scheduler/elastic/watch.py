@@ -43,7 +43,7 @@ def look(work: Work) -> None:
     for batch in list(state.batches.values()):
         own = [machine.id for machine in alive.values() if machine.token == batch.token]
         if own:
-            batch.beside = ""  # there was no network to join any more
+            batch.beside = ""  # the earlier network no longer existed, so the launch has a network of its own
         assign(work, batch, own or (machine.id for machine in alive.values() if machine.token == batch.beside))
         batch.addresses = {
             node: alive[its].address for node, its in batch.machines.items() if its in alive and alive[its].address

@@ -1,7 +1,7 @@
 """Builds two programs: the controller's command `cluster`, and the program that sets up the users on a new machine.
 
 Both use this package, which is in the archive of programs that an update leaves on the controller. The controller sends the
-second program to the machine with a copy of the archive.
+second program, which contains a copy of the archive, to the new machine.
 """
 
 import os
@@ -28,7 +28,7 @@ def command() -> bytes:
 def program(controller: str) -> bytes:
     """Return the program that makes a machine a client of the user directory at the address `controller`.
 
-    The program runs as root under `python3 -IS -` and prints nothing. It is empty if the controller has no users.
+    The program runs as root under `python3 -IS -` and prints nothing. Without a user directory on the controller, it is empty.
     """
     if not os.path.exists(settings.PATH):
         return b""

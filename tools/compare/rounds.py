@@ -3,8 +3,8 @@
     make compare
     BUSY=1 make compare
 
-All three do the steps of README.md and run the same commands on the head node. They run in turn, each on hosts that were
-cleaned up before.
+All three methods do the steps that tools/compare/README.md lists, and run the same commands on the head node. The methods run
+in turn, each on hosts that were cleaned up before.
 """
 
 from __future__ import annotations

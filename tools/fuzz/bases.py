@@ -29,7 +29,7 @@ _MIB = 1024**2
 FRAME = "frame"
 LINE = "line"
 SEARCH = "search"
-#: The text of each document by its name. The names are `STEP.txt`, `STEP.json` and `frame`, or `line` alone, or `line` and
+#: The text of each document by its name. The names are `STEP.txt`, `STEP.json` and `frame`, or only `line`, or `line` and
 #: `search` if there was a search.
 Documents = dict[str, str]
 

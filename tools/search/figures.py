@@ -27,8 +27,9 @@ FRESH = 2_000_000
 class Case:
     """Many seeded runs: `runs` fabrics of `nodes` nodes. Each has a number of faults drawn from `counts`, of random `kinds`.
 
-    `leaf`, `spine` and `ecmp` are those of `Fabric`. If `short`, the search is told that the full ring was short, even if it is
-    not. `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures are of seeds from `FRESH` on.
+    `leaf`, `spine` and `ecmp` mean the same as in `Fabric`. If `short`, the search is told that the full ring was short, even
+    if the ring was not. `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures use seeds from
+    `FRESH` on.
     `off_ring` tells the search that an all-to-all is short, but the ring is not.
     """
 

@@ -31,7 +31,7 @@ class Fault:
     Attributes:
         kind: node, rail, link, rail_plane or group, as `benchmarks.search.trials.Culprit` names them.
         nodes: the node, the two ends, or the group; empty for a rail plane.
-        rails: the rail; empty for all.
+        rails: the rail; empty if the fault affects all rails.
         factor: remaining share of the rate, 0 for nothing at all.
         active: probability that the fault shows in a round, 1.0 for always.
         by_trial: whether `active` is drawn separately for each trial.

@@ -3,8 +3,8 @@
 torchrun --nproc_per_node=1 --nnodes=2 --node_rank=0 --master_addr=ADDRESS --master_port=29500 ddp.py --epochs 200
 
 Without the data set in --data, the script trains on generated images and says so. Such a run shows that the ranks work
-together, but its accuracy cannot be compared with the article's. The article has 0.8046 after 10 epochs and 0.856 after 200,
-from pre-trained weights on two A100.
+together, but its accuracy cannot be compared with the article's. The article's accuracies are 0.8046 after 10 epochs and
+0.856 after 200 epochs, from pre-trained weights on two A100.
 """
 
 from __future__ import annotations
