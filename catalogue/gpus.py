@@ -82,7 +82,8 @@ RACK = 72
 #: values are in `catalogue.published`. All-reduce, which the NVLink switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200,
 #: 4 nodes), 1.03 to 1.04 (GB300, 8, 16 and 18 nodes); a ring, in which the switches do not reduce, reaches 0.78. All-gather:
 #: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes). All-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2
-#: nodes), 0.75 (GB300, 8 nodes). The rails of these machines carry only 0.06 to 0.43. No other values are published.
+#: nodes), 0.75 (GB300, 8 nodes). Over the rails, these machines reach only 0.06 to 0.43 of NVLink's rate.
+#: No other values are published.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 

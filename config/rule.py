@@ -68,7 +68,7 @@ class Rule(Generic[M, F]):
     def findings(self, wanted: M, facts: F) -> Iterator[Finding]:
         """Yield the rule's findings, and a note if the rule needs a fact that was not looked up.
 
-        If the rule needs a value that was refused, it yields nothing more.
+        If the rule needs a value that was refused, the rule yields no further findings.
         """
         try:
             for path, text in self.judge(wanted, facts):

@@ -68,7 +68,7 @@ def _settings(cluster: Cluster) -> Dict[str, str]:
         "SelectTypeParameters": "CR_CPU_Memory" if cluster.memory else "CR_CPU",
         "GresTypes": "gpu",
         "MpiDefault": "none",
-        # A static node that rebooted unexpectedly stays down until somebody has checked it; a dynamic one gets a new machine.
+        # A static node that rebooted unexpectedly stays down until somebody has checked it; a dynamic node gets a new machine.
         "ReturnToService": "1",
         "SlurmctldTimeout": "300",
         "SlurmdTimeout": "180",

@@ -258,7 +258,7 @@ def _by_hand(stage: Stage, size_bytes: int) -> float:
     config.write_text("Host *\n  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  LogLevel ERROR\n")
     found = _timed("the run by hand", stage.inside("ssh", "-F", str(config), *login, shlex.join(words)))
     (row,) = [line.split() for line in found.text.splitlines() if line.split()[:1] == [str(size_bytes)]]
-    # The printed busbw has only two decimals; it is exact if computed from the time and the rank count.
+    # The printed busbw has only two decimals; busbw that is computed from the time and the rank count is exact.
     ranks = request.gpus * len(request.nodes)
     return float(size_bytes / (float(row[5]) * 1e3) * 2 * (ranks - 1) / ranks)
 

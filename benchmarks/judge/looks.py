@@ -70,7 +70,7 @@ class Looks:
 
     @property
     def is_intermittent(self) -> bool:
-        """Whether more looks were slow than a disturbance explains, but not almost all looks."""
+        """Whether more looks were slow than a disturbance explains, but less than the share `_ALWAYS` of all looks."""
         return self.answer == SHORT and 0 < self.slow < _ALWAYS * self.of
 
 

@@ -82,7 +82,7 @@ def settled(first: Judgement, asked: Asked, searched: dict[str, Any]) -> Judgeme
 
 
 def unblamed(judged: Judgement, searched: dict[str, Any]) -> dict[str, Any]:
-    """Return the search's line. If this machine was too busy for a verdict, its search proves nothing: remove the culprits."""
+    """Return the search's line, without culprits if this machine was too busy for a verdict: such a search proves nothing."""
     if judged.verdict != UNKNOWN or not searched.get("culprits") or not any(map(is_slow, judged.checks)):
         return searched
     return searched | {"culprits": [], "summary": f"{BUSY}nobody is blamed while ranks wait for processors"}

@@ -36,7 +36,7 @@ _COPIED = frozenset({"all_gather", "broadcast"})
 _PAIRWISE = frozenset({"alltoall", "sendrecv", "gather", "scatter", "hypercube"})
 #: From this NVLink generation on, switches join every pair of GPUs; in earlier generations (V100), some pairs have no NVLink.
 _SWITCHED = 3
-#: NCCL's names for paths inside a machine other than NVLink and PCIe peer access.
+#: NCCL's names for the paths inside a machine that are neither NVLink nor PCIe peer access.
 _SLOW_INSIDE = ("SHM", "NET")
 #: NCCL's name for NVLink between nodes: bytes that take this path do not cross the rails.
 _NOT_RAILS = re.compile(r"MNNVL", re.IGNORECASE)
@@ -242,7 +242,7 @@ def _what(plan: Measure) -> str:
 
 
 def _another_way(said: dict[str, Any]) -> str:
-    """Return why the rails' byte counts prove nothing: NVLink between nodes was used. Empty if it was not."""
+    """Return why the rails' byte counts prove nothing: NVLink between nodes was used. Empty if no such NVLink was used."""
     words = [str(word) for kind in ("networks", "devices", "channels") for word in _mapping(said.get(kind))]
     found = next((word for word in words if _NOT_RAILS.search(word)), None)
     if found is None:

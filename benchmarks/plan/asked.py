@@ -24,8 +24,8 @@ class Asked:
         shape: the kind of machines.
         nodes: how many machines.
         accept: the user's own limits, and the checks that may be skipped.
-        past: the limit that earlier runs of the same kind set, as (GB/s as measured, its source).
-        past_since: what changed since those runs, such as a version; empty if nothing did.
+        past: the limit that earlier comparable runs set: (GB/s as measured, the source of the limit).
+        past_since: what changed since the earlier runs, such as a version; empty if nothing changed.
         pool: name of the node set.
         names: host names of the nodes in ring order, once they exist.
         past_unread: why earlier runs could not be read; empty if they were read, or if none are kept.

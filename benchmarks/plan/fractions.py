@@ -24,7 +24,7 @@ ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70)
 #: nodes. Each share is 6 to 9 % below the lowest single-machine value in `catalogue.published`; comments give published shares.
 #: Where an entry is missing, nothing is published: for all collectives of V100 (generation 2), and for some collectives of A100
 #: (generation 3), H100 and H200 (generation 4).
-#: A pair of GPUs that fell back to PCIe reaches 0.1.
+#: A pair of GPUs that fell back to PCIe reaches a share of 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     # 0.77 to 0.78 at 4 GiB and more, 0.76 at 1 GiB, 0.71 at 256 MiB.
     ("all_reduce", 3): ((4096 * _MIB, 0.72), (1024 * _MIB, 0.70), (256 * _MIB, 0.65)),

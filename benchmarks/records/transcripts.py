@@ -22,7 +22,7 @@ FOLDER = "evidence"
 #: Transcripts of hundreds of nodes have a few megabytes.
 _MAX_BYTES = 64 * 1024 * 1024
 _TIMEOUT_S = 120
-#: The first line of a retest's transcript, which names the measurement before it.
+#: The first line of a retest's transcript; this line names the transcript of the first measurement.
 _FIRST = re.compile(r"# busbar: measured a second time; the first is ([0-9a-f]{64}) \((/\S+)\)")
 #: ssh accepts only keys that the stack pinned, and never prompts.
 _CONFIG = """Host *

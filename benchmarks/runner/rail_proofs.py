@@ -76,7 +76,7 @@ class _Child:
             pass
 
     def answer(self) -> Any:
-        """Return the next answer; None if there is none."""
+        """Return the next answer; None if the program gives no answer."""
         line = self._process.stdout.readline()
         try:
             return json.loads(line)

@@ -85,7 +85,7 @@ def _output(argv: List[str]) -> str:
 
 
 def _lagging(report: Dict[str, Any]) -> List[str]:
-    """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than others of its group.
+    """Return a sentence for each rank that is missing, has failed, or has begun fewer operations than other ranks of its group.
 
     A group is a communicator. `report` has the fields that NCCL 2.28.9 writes (NVIDIA/nccl v2.28.9-1,
     src/ras/client_support.cc).

@@ -60,7 +60,7 @@ def doubts(reading: Reading) -> List[Trial]:
     for node in lonely:
         if reading.trials_of(node) < NODE_TRIALS:
             asked.take_with(node, _fresh_first(reading, node))
-    if asked.pairs:  # if only few pairs were fine, they run again in the same round, for comparison
+    if asked.pairs:  # if only few pairs were fine, the fine pairs run again in this round, for comparison
         fine = sorted(pair for pair, count in reading.slow.items() if not count)
         for pair in fine if len(fine) < 4 else ():  # noqa: PLR2004
             asked.take(pair)

@@ -20,7 +20,7 @@ NODE_TRIALS = 16
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
 #: In the trials of a node without its worst partner, a fault of the node must be this many times likelier than disturbances.
 _ODDS_OF_OTHERS = 10
-#: Slow pairs whose shares of healthy differ by at most this may have one cause.
+#: One cause may explain two slow pairs if the shares of the healthy busbw that these pairs reach differ by at most this.
 _AS_BAD = 0.04
 #: No disturbance reduces busbw by this share: other traffic and busy processors take 8 to 30 %.
 _BEYOND_CHANCE = 0.35

@@ -79,7 +79,7 @@ def passing(ssh: List[str], jump: Optional[Dict[str, str]]) -> Iterator[Tuple[Li
         yield [], ssh, _WINDOW
         return
     there = "{}@{}".format(jump["user"], jump["address"])
-    # This ssh process would keep this program's standard error open as long as ssh runs, so ssh gets none of our streams.
+    # This ssh process would keep this program's standard error open as long as ssh runs, so it gets no stream of this program.
     no_streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     held = subprocess.Popen([*ssh, "-M", "-N", there], **no_streams)  # type: ignore[call-overload]
     try:

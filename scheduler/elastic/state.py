@@ -35,8 +35,8 @@ class Batch:
         machines, addresses: node -> id and private address.
         missing: node -> since when the cloud has not listed its machine.
         reached: nodes whose machine has booted, if machines are tested before they join.
-        asked_entry_at, entered_at: when that test was requested, and when it ended. A launch with a single machine has no test:
-            `entered_at` is then the time at which the machine had booted.
+        asked_entry_at, entered_at: when the test before joining was requested, and when the test ended. A launch with a single
+            machine has no test: `entered_at` is then the time at which the machine had booted.
         joined, said: nodes that have munge's key and run slurmd; other nodes -> why they have not joined yet.
     """
 

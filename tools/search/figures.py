@@ -1,6 +1,7 @@
 """Print how well the fault search does on simulated fabrics; `python -m tools.search.figures` takes some minutes.
 
-Every run is seeded, so all figures are reproducible except the planning time. tests/unit/test_search.py has limits on them.
+Every run is seeded, so all figures are reproducible except the planning time. tests/unit/test_search.py has limits
+for these figures.
 """
 
 from __future__ import annotations
