@@ -1,4 +1,4 @@
-"""Placeholders in the document that describes a job: each stands for a node or a folder that only the running job will know.
+"""Placeholders in the document that describes a job, for the nodes and folders that are known only once the job runs.
 
 Each placeholder is a text between two @ characters. No path, address or variable contains such a text. `filled` replaces each
 placeholder with its value.
