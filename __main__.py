@@ -9,7 +9,8 @@ import gc
 from importlib import import_module
 
 # This process runs for a few seconds, and garbage collection took a fifth of that time, mostly while the SDK's modules loaded.
-# At exit, Python would search all modules once more for memory that the kernel gets back anyway; `gc.freeze` prevents this.
+# At exit, Python would search all modules for memory to free, although the kernel frees the memory of a process that exits;
+# `gc.freeze` prevents this search.
 gc.disable()
 atexit.register(gc.freeze)
 
@@ -23,8 +24,9 @@ from components.inventory import Cluster
 from components.monitoring import monitored
 from config import read
 
-#: The executor's exit status for an error that has been shown (pulumi: sdk/python/cmd/pulumi-language-python-exec). After any
-#: other status the engine adds "an unhandled error occurred", which would be the last line of a refusal.
+#: Exit status of Pulumi's Python executor after an error that has been shown
+#: (pulumi: sdk/python/cmd/pulumi-language-python-exec). After any other status the engine adds "an unhandled error occurred",
+#: which would then be the last line of a refusal.
 _SHOWN = 32
 
 
