@@ -66,7 +66,7 @@ _SEARCH_GRACE_S = 900
 _ATTACHED = {"orte_leave_session_attached": "1", "prte_leave_session_attached": "1"}
 #: Used in place of the build's line if the build was refused.
 _NOTHING_BUILT = BuildLine("", "", "", "", {}, "", "", "", {}, 0.0)
-#: Used in place of the build's line before the folders are known.
+#: Used in place of the build's line while the build's folders are not known yet.
 _UNBUILT = BuildLine(
     run_id="",
     home=placeholders.HOME,
@@ -150,8 +150,8 @@ def place(  # noqa: PLR0913, PLR0917 - everything that decides where a plan runs
 def measure(where: Place, asked: Asked, reasons: Sequence[str], before: Sequence[str] = ()) -> str:
     """Return the request that runs every step of the plan.
 
-    If the build or an earlier stage was refused, return that refusal instead, so that nothing runs. `before` has the outputs
-    of the earlier stages.
+    If the build or an earlier stage was refused, return that refusal in place of a request, so that nothing runs. `before` has
+    the outputs of the earlier stages.
     """
     whys = [why for why in (where.refused, *map(refused, before)) if why]
     if whys:

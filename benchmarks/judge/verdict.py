@@ -90,7 +90,7 @@ def judged(found: Measurement, asked: Asked) -> Judgement:
 
 
 def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Yield all checks of a complete measurement except `measurement` itself."""
+    """Yield all checks of a complete measurement except the check `measurement` itself."""
     scale, planned = found.scale, steps(asked.plan, asked.shape, asked.nodes)
     # A look does not check values. The tests alltoall and sendrecv do not check values in place.
     placements = [row[place] for run in found.runs.values() for row in run.rows for place in ("out_of_place", "in_place")]

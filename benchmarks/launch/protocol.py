@@ -1,7 +1,7 @@
 """Types of the requests to the runner, and of two answers: to a build, and to a request that the runner refuses.
 
-All are JSON documents. This module needs only Python 3.6, because the runner imports it on a node. `load` refuses a document
-that does not fit its type; `docs/runner.schema.json` is made from these types.
+Requests and answers are JSON documents. This module needs only Python 3.6, because the runner imports it on a node. `load`
+refuses a document that does not fit its type; `docs/runner.schema.json` is made from these types.
 """
 
 from typing import Any, Dict, List, NamedTuple, Optional, Type, TypeVar, Union, cast, get_type_hints
@@ -205,7 +205,7 @@ class Measure(NamedTuple):
         gpus: number of GPUs that each node must have.
         hcas: RDMA devices whose bytes are counted.
         fabric: interfaces that NCCL's sockets must use; if one is down or absent on any node, NCCL chooses the interfaces.
-        deciding: name of the deciding step; counters are read before the first step and after this one.
+        deciding: name of the deciding step; counters are read before the first step and after the deciding step.
         results: folder on the head node for the JSON files that the steps write.
         logs: folder on every node for NCCL's logs.
         evidence: the first measurement's evidence, if this is a retest.
@@ -455,7 +455,7 @@ def _record(hint: Any, value: Any, path: str) -> Any:
         if key not in hint._fields:
             raise UnfitError("{}{} is unknown; {} has {}".format(within, key, hint.__name__, ", ".join(hint._fields)))
     optional = getattr(hint, "_field_defaults", {})
-    for name in ("kind", "schema"):  # a document inside another also has its own kind and version
+    for name in ("kind", "schema"):  # a document inside another document also has its own kind and version
         if name in optional and value.get(name, optional[name]) != optional[name]:
             raise UnfitError(f"{within}{name} is {value[name]!r}; it must be {optional[name]!r}")
     lacking = [name for name in hint._fields if name not in value and name not in optional]

@@ -23,9 +23,10 @@ def command(launch: Launch, nodes: Sequence[Node], contexts: Sequence[Ranks]) ->
     per_node = max(ranks.per_node for ranks in contexts)
     words = ["salloc", "--partition", launch.queue, "--job-name", "busbar", f"--immediate={_QUEUED_S}"]
     words += ["--nodes", str(len(used)), "--nodelist", ",".join(known[index].name for index in used), "--exclusive"]
-    # One rank per GPU, even with fewer processors than GPUs; `--ntasks-per-node` would refuse that.
+    # One rank per GPU, even on nodes with fewer processors than GPUs; `--ntasks-per-node` would refuse more ranks than
+    # processors.
     words += ["--ntasks", str(len(used) * per_node), "--overcommit", "--gres", f"gpu:{per_node}"]
-    # If Slurm ends the job because a node died, it also kills mpirun.
+    # With this option, Slurm also kills mpirun if it ends the job because a node died.
     words += ["--kill-command"]
     kept = {name: value for name, value in launch.mca.items() if not name.startswith("plm_rsh_")}
     return words + mpirun.command(launch._replace(mca=dict(kept, plm="slurm")), known, placed)

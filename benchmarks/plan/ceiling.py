@@ -43,8 +43,8 @@ _NVLS_FROM = 4
 def ring_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     """Return the highest busbw in GB/s of a ring over all rails; None for one node, and if the shape has no rails.
 
-    On each channel, the ring enters and leaves each node once, so busbw is at most the sum of the node's rails' line rates in
-    one direction. `scale` divides line rates; it is a rehearsal's scale.
+    On each channel, the ring enters and leaves each node once, so busbw is at most the sum of the line rates of the node's
+    rails in one direction. `scale` divides line rates; it is a rehearsal's scale.
     """
     if nodes < 2 or shape.rdma is None:  # noqa: PLR2004 - one node uses no rails
         return None

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 #: A row may take this many times as long as on a healthy fabric. NCCL over TCP on machines with 3,200 Gb/s (400 GB/s) of rails
 #: reaches 3 GB/s (NVIDIA/aicr issue 2689), and such a run must still produce a number. The healthy busbw that `ceiling`
-#: predicts for these machines is at most 380 GB/s, 127 times as much.
+#: predicts for these machines is at most 380 GB/s, 127 times the busbw over TCP.
 _SLOWEST = 150
 #: Start-up time in s (mpirun, NCCL's initialisation, filling buffers), and how many s each node adds to it.
 _START_S, _START_OF_A_NODE_S = 120.0, 0.5
