@@ -1,7 +1,7 @@
 """Attests a pass with an in-toto statement about a cluster, signed with an ed25519 key.
 
-The same measurement gives the same bytes: the time of issue is the start of the run. `benchmarks.records.verify` checks such a
-certificate.
+The same measurement always gives the same certificate, byte for byte, because the time of issue is the start of the run.
+`benchmarks.records.verify` checks such a certificate.
 """
 
 from __future__ import annotations

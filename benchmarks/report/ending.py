@@ -50,7 +50,7 @@ class Next:
 
 
 def headline(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause with its own number.
+    """Return verdict, number and gate in one line; unless the verdict is a pass, add the cause and its busbw.
 
     Pulumi's command plugin quotes the headline as Go's %q does, so it must have no double quote and no backslash.
     """
@@ -71,7 +71,7 @@ def screen(judged: Judgement, searched: dict[str, Any], following: Next) -> str:
 
 
 def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
-    """Return why the verdict is not a pass: the first culprit, or else the first reason that adds to the headline's numbers."""
+    """Return why the verdict is not a pass: the first culprit, or else the first reason that the headline does not contain."""
     named = outputs.culprits(searched)
     if named:
         more = f", and {len(named) - 1} more" if len(named) > 1 else ""
@@ -82,12 +82,12 @@ def _cause(judged: Judgement, searched: dict[str, Any]) -> str:
 
 
 def blame(culprit: dict[str, Any]) -> str:
-    """Return a culprit's name and its own number."""
+    """Return a culprit's name, and the busbw that shows its slowness."""
     return f"{outputs.culprit_name(culprit)} {_number(culprit)}"
 
 
 def _number(culprit: dict[str, Any]) -> str:
-    """Return the culprit's own number: the lowest of its trials, or of its rails' trials where rails are to blame."""
+    """Return the culprit's lowest busbw: of all its trials or, where rails are to blame, of the trials of these rails."""
     blamed = set(culprit.get("rails", []))
     trials = [one for one in culprit.get("evidence", []) if not blamed or (one["rails"] and blamed >= set(one["rails"]))]
     numbers = [one["busbw_gb_s"] for one in trials if one["busbw_gb_s"] is not None]

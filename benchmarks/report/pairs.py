@@ -17,7 +17,7 @@ from benchmarks.report.plot import STYLE
 #: Colours from zero to the gate, and from the gate to the ceiling.
 _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
-#: Without an all_reduce gate, a pair below this share of a healthy pair is red.
+#: Without an all_reduce gate, a pair is red if its busbw is below this share of a healthy pair's busbw.
 _OF_HEALTHY = 0.9
 #: With more nodes than this, names or numbers would overlap.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
@@ -30,8 +30,9 @@ class Pairs:
     Attributes:
         names: host names, in the order of rows and columns.
         measured: all_reduce busbw (GB/s) by pair of indices, lower first; 0.0 for a pair without a number.
-        ceiling_gb_s: end of the scale: the ceiling, or what a healthy pair reaches if no ceiling is known.
-        limit_gb_s: a pair below it is red.
+        ceiling_gb_s: upper end of the colour scale: the ceiling of all_reduce, or what a healthy pair reaches if that ceiling
+            is not known.
+        limit_gb_s: a pair with a lower busbw is red.
         blamed: pairs that contain a culprit.
     """
 
