@@ -262,7 +262,10 @@ def read_versions(printed: str) -> Dict[str, str]:
 
 
 def _refuse_other_mpi(inside: str, outside: str, image: str) -> None:
-    """Refuse an image whose Open MPI has another major version: ranks would hang in MPI_Init or start as one-rank jobs."""
+    """Refuse an image whose Open MPI has another major version than the head node's.
+
+    Otherwise ranks would hang in MPI_Init or start as one-rank jobs.
+    """
     majors = [re.search(r"\b(\d+)\.\d+", text) for text in (inside, outside)]
     if majors[0] and majors[1] and majors[0].group(1) != majors[1].group(1):
         raise Refusal(

@@ -105,7 +105,8 @@ def work(test: EntryTest, token: str, nodes: List[Node], here: str) -> EntryLine
 def limit(limits: Sequence[PairLimit], size_bytes: int, scale: int) -> Optional[float]:
     """Return the GB/s that a healthy pair reaches at `size_bytes` on rails that are `scale` times slower than real rails.
 
-    On such rails, a message counts as `scale` times larger. The result is None if every limit is for messages larger than that.
+    On such rails, a message counts as `scale` times larger than it is. The result is None if every limit is for messages that
+    are larger than the scaled message.
     """
     stands_for = size_bytes * scale * (_ROUNDING if scale != 1 else 1)
     found = [one.busbw_gb_s / scale for one in limits if stands_for >= one.size_bytes]

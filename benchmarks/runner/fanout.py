@@ -43,7 +43,8 @@ _SSH = (
     "ssh",
     *("-o", "BatchMode=yes"),
     *("-o", "StrictHostKeyChecking=yes"),
-    # A machine image's ssh_config may set this to /dev/null (oci-hpc-images does), but this file has the nodes' host keys.
+    # A machine image's ssh_config may set this option to /dev/null (oci-hpc-images does), but the nodes' host keys are in
+    # ~/.ssh/known_hosts.
     *("-o", "UserKnownHostsFile=~/.ssh/known_hosts"),
     *("-o", "ConnectTimeout=15"),
     *("-o", "ServerAliveInterval=15"),

@@ -1,6 +1,7 @@
 """Runs one test program with a time limit, then reads the program's rows and compares its printed text with its JSON file.
 
-The JSON file is deleted at once, because it contains a rank's complete environment; the evidence has the other fields.
+The JSON file is deleted as soon as it was read, because it contains a rank's complete environment; the evidence has the other
+fields.
 """
 
 import contextlib

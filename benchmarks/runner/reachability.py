@@ -2,8 +2,8 @@
 
 Each node listens on one port that the node's kernel chooses. mpirun and NCCL listen on such ports, too.
 
-The head node also sends this module to each node over SSH. There, the module prints the port that it listens on, reads the
-addresses and ports to try from standard input, tries them and prints which failed.
+The head node runs the check, and sends this module to each node over SSH. On a node, the module prints the port that it listens
+on, reads the addresses and ports to try from standard input, tries them and prints which attempts failed.
 """
 
 import json
