@@ -40,7 +40,7 @@ class Reading(Rails):
         return self.whole >= DEEPER * ratio * self.healthy
 
     def _ring_in_company(self) -> Optional[float]:
-        """Return the busbw of ring edges that are slow only in company, as a share of healthy; None if there are no such edges.
+        """Return the busbw of ring edges that are slow only in company, as a share of healthy busbw; None without such edges.
 
         With small leaf switches, most edges of the ring connect two leaves, so the ring is as slow as edges that run at the
         same time.
@@ -144,7 +144,7 @@ class Reading(Rails):
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Tell whether a fault is intermittent: some `samples` are nearer to healthy than to `level` times healthy."""
+        """Tell whether a fault is intermittent: some `samples` are nearer to healthy busbw than to the share `level` of it."""
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 

@@ -37,9 +37,9 @@ class Search:
     Call `next_round` and `record` in turn; `finding` may be called at any moment.
 
     `pair_limit_gb_s` is what a healthy pair must reach, if that is known. Without this limit, a cluster whose pairs are all
-    equally slow cannot be told from a healthy cluster. `whole_gb_s` is what the full ring reached. `pair_limit_gb_s` and
-    `whole_gb_s` have the unit of the samples. With `off_ring`, every pair is tried if nothing was found: an all-to-all uses all
-    pairs, but a ring uses only its edges.
+    equally slow cannot be distinguished from a healthy cluster. `whole_gb_s` is what the full ring reached. `pair_limit_gb_s`
+    and `whole_gb_s` have the unit of the samples. With `off_ring`, every pair is tried if nothing was found: an all-to-all uses
+    all pairs, but a ring uses only its edges.
     """
 
     def __init__(  # noqa: PLR0913 - what a search depends on
@@ -241,7 +241,7 @@ class Search:
             yield trials
 
     def _narrow(self) -> Iterator[List[Trial]]:
-        """Yield single-rail trials of each culprit, all at once, together with known-good pairs."""
+        """Yield rounds of single-rail trials: each round has the trials of all culprits and of some known-good pairs."""
         for _ in range(_NARROW_ROUNDS if self._rails > 1 else 0):
             trials = single_rails(self._read())
             if not trials:

@@ -11,7 +11,7 @@ from benchmarks.search.shared_links import COMPANY, crowded, few_at_once, is_pac
 from benchmarks.search.trials import PAIR, Pair, Sample, is_excused, numbers_of, other_of, pair_of, whole_pairs
 
 #: If at least `_CLEARED` slow pairs of a crowded round are fine in sparse rounds, the pairs share a link. After `_TRIED_AGAIN`
-#: pairs of a crowded round have run again, no more repeats are needed to decide.
+#: pairs of a crowded round have run again, no more repeats are needed to decide whether the pairs share a link.
 _CLEARED, _TRIED_AGAIN = 2, 4
 #: A node is slow by itself if it is slow with at least this share of its partners.
 #: An island is slow by itself if at least this share of its trials in sparse rounds is slow.
@@ -115,7 +115,7 @@ class Slowness:
         return number < self._least_gb_s and not is_excused(sample)
 
     def ratio(self, samples: Iterable[Sample]) -> float:
-        """Return the median of `samples` as a share of healthy; 0.0 if none has a number."""
+        """Return the median busbw of `samples` as a share of healthy busbw; 0.0 if no sample has a number."""
         numbers = numbers_of(samples)
         return median(numbers) / self.healthy if numbers and self.healthy else 0.0
 
