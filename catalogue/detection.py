@@ -122,7 +122,7 @@ def remark(shape: Shape) -> str:
 
 
 def _catalogued(facts: Facts) -> Shape | None:
-    """Return the row with the machine's GPUs: on OCI, OCI's row if its rails are present; elsewhere, a server without rails."""
+    """Return a row with the machine's GPUs: on OCI, a row whose rails are all present; elsewhere, a row without rails."""
     if facts.tag == OCI_TAG:
         present = {hca.name for hca in facts.present}  # rails that are down count: the measurement reports them
         rows = [row for row in SHAPES.values() if row.rdma and set(row.rdma.hca) <= present]

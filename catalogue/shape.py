@@ -63,7 +63,7 @@ class Shape:
         front: interface of the front-end network, or several interfaces, separated by commas; empty if the environment sets
             the interface, or if NCCL finds it.
         unnamed: number and line rate (Gbit/s) of rails that sources count but do not name. The names are read from the
-            machine. The rate is not, because older EFA drivers report 100 Gbit/s for every device.
+            machine. The rate is not read there, because older EFA drivers report 100 Gbit/s for every device.
     """
 
     name: str

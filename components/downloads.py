@@ -12,7 +12,7 @@ _TIMEOUT_S, _LIMIT_BYTES = 30, 2**20
 
 
 def fetched(url: str, sha256: str) -> str:
-    """Return the text at `url` from the cache; download the file if the cache lacks it or its copy has another sha256.
+    """Return the text at `url` from the cache; download the file if the cache lacks it or has a copy with another sha256.
 
     Raises:
         ValueError: the file cannot be downloaded, or has another sha256. The error's text is a clause that can be put into a

@@ -88,7 +88,7 @@ _ROWS = (
         packages="apt",
         release="noble",
         slurm=slurm_packages.NOBLE,
-        refuses_rsa=True,  # like on 22.04, sshd accepts no SHA-1 signatures (OpenSSH 9.6)
+        refuses_rsa=True,  # as on 22.04, sshd accepts no SHA-1 signatures (OpenSSH 9.6)
     ),
     MachineImage(
         key="al2023",

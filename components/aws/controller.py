@@ -16,9 +16,9 @@ from config.slurm import Scheduler, job_folder
 from scheduler.cluster import Cores, Hardware, nvidia_gpus
 
 _X86 = "x86_64"
-#: A type with this many vCPUs or more counts as a machine with two processors. This is true for p4d and p5 (EC2 user guide,
-#: instance types). For other types it may be wrong, which does no harm: Slurm compares only the product of processors, cores
-#: and threads.
+#: A type with this many vCPUs or more counts as a machine with two processors. This assumption is true for p4d and p5 (EC2 user
+#: guide, instance types). For other types it may be wrong, which does no harm: Slurm compares only the product of processors,
+#: cores and threads.
 _TWO_SOCKETS = 96
 
 

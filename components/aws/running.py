@@ -44,9 +44,9 @@ class Pool:
 
     Attributes:
         every: all running nodes of the pool.
-        same: the nodes of `every` whose launch settings are still the stack file's.
+        same: the nodes of `every` whose launch settings are still those in the stack file.
         stay: the nodes of `same` whose index is still in the stack file.
-        typed: the nodes of `every` whose type is still the stack file's.
+        typed: the nodes of `every` whose type is still the type in the stack file.
     """
 
     every: Machines
@@ -98,7 +98,7 @@ def _with_profile(arn: object) -> dict[str, list[str]]:
 
 
 def judged(wanted: Aws, running: pulumi.Output[Running]) -> pulumi.Output[bool]:
-    """Return True once the nodes that the stack file would terminate are judged.
+    """Judge the nodes that an update with this stack file would terminate, and return True.
 
     Raises:
         pulumi.RunError: more nodes would be replaced than `allowReplace` allows.

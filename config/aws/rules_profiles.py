@@ -14,7 +14,10 @@ _Breaches = Iterator[Breach]
 
 @rule("profile-instead", ERROR, "machines are found by a profile or name that only their stack has", guard=True)
 def profile_instead(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An existing profile with keys of a new profile, or without `aws.name`, which is then needed to find the machines."""
+    """An existing profile beside keys that only a new profile can have, or without `aws.name`.
+
+    With an existing profile, machines are found by `aws.name`.
+    """
     own = wanted.profiles.existing
     if own.nodes and wanted.node_rights:
         rights = ", ".join(wanted.node_rights)

@@ -468,7 +468,7 @@ class Oci(Model):
         subnet = network.private_subnet if network else self.network.private
         parts = [pool.shape, pool.image, pool.root.size_gb, subnet, mounts]
         parts += [] if pool.cluster_network else ["single"]
-        own = self.container  # only what first boot installs is hashed, because a running machine can take another image
+        own = self.container  # only what first boot installs is hashed: a running machine can use another container image
         parts += [[own.containerd.version, own.toolkit]] if own else []
         return f"{pool.shape}:{hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]}"
 
