@@ -1,4 +1,4 @@
-"""Rails of pods: one NetworkAttachmentDefinition per rail, which moves the node's interface into a pod and gives it an address.
+"""Rails of pods: one NetworkAttachmentDefinition per rail, by which a pod gets the node's interface, with an address.
 
 Sources: Multus 4.1.4 (docs/quickstart.md, annotation `name@interface`), CNI plugins (host-device), whereabouts 0.8.0
 (README: `range`), rdma-cni (README: chained, `deviceID`).

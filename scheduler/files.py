@@ -29,14 +29,14 @@ def scripts() -> Dict[str, str]:
 
 
 def digest(cluster: Cluster) -> str:
-    """Return 16 hex digits that change whenever one of the files does."""
+    """Return 16 hex digits that change whenever one of the files changes."""
     return hashlib.sha256(repr(sorted(files(cluster).items())).encode()).hexdigest()[:16]
 
 
 def gres_conf(cluster: Cluster) -> str:
     """Return gres.conf: the device files of each node's GPUs.
 
-    If a node had a GPU count but no device files, Slurm would make it invalid: "gres/gpu count reported lower than
+    If a node had a GPU count but no device files, Slurm would mark the node invalid: "gres/gpu count reported lower than
     configured".
     """
     lines = [MARK, "AutoDetect=off"]

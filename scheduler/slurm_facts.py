@@ -1,6 +1,7 @@
 """Prints a node's facts for Slurm as JSON: names, processors, GPU device files, control groups, and missing requirements.
 
-Nodes run this program through `python3 -`; the controller of a cluster with dynamic nodes imports it. It changes nothing.
+Nodes run this program through `python3 -`; the controller of a cluster with dynamic nodes imports this
+program. The program changes nothing.
 """
 
 import json

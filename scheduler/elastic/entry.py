@@ -74,7 +74,7 @@ class Desk:
         return None if saved is None else Outcome(**saved)
 
     def keep_only(self, tokens: List[str]) -> None:
-        """Delete the files of all launches except these."""
+        """Delete the files of all launches except those in `tokens`."""
         for name in os.listdir(self._folder):
             # A file that the other program is still writing has a name that begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:

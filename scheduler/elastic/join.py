@@ -42,7 +42,7 @@ def over_ssh(given: Dict[str, Any]) -> Callable[[str, str, str, Dict[str, str]],
 
 
 def login_node(given: Dict[str, Any], machine: str, address: str, files: Dict[str, str]) -> str:
-    """Set up a login node, which submits jobs and runs none; return why the set-up failed, empty if it did not.
+    """Set up a login node, which submits jobs and runs none; return why the set-up failed, empty if it succeeded.
 
     Args:
         given: the same as for `over_ssh`.

@@ -177,7 +177,7 @@ def _short(work: Work, batch: Batch, missing: int) -> None:
 
 
 def _join(work: Work) -> None:
-    """Turn machines that have an address into nodes; a machine that is not reached in time fails without affecting others."""
+    """Turn machines that have an address into nodes; a machine not reached in time fails without affecting other machines."""
     # After a restart of slurmctld (22.05), a job that waited for nodes does not get their addresses, so the hosts files
     # must contain them.
     node_setup.know(work.hosts, work.addresses)

@@ -1,7 +1,7 @@
 """Saves Slurm's requests: each program that Slurm calls writes one file, in a folder that survives a reboot.
 
 The programs that Slurm calls must return at once and may overlap, and the reader of the folder may be killed. So files are
-written atomically and read in the order of the calls, and each is removed only after its content is in the state.
+written atomically and read in the order of the calls, and each file is removed only after its content is in the state.
 """
 
 import json
