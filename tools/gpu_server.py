@@ -210,7 +210,7 @@ class Site:
     def __init__(self, folder: Path, *, bare: bool) -> None:
         self._children: list[subprocess.Popen[bytes]] = []
         self.archive = folder / "nccl-tests.tar"
-        # NVLS off, because on shared hosts the owners disable multicast in NVSwitches.
+        # NVLS is off, because on shared hosts the owners disable multicast in NVSwitches.
         self.exports = {"NCCL_NVLS_ENABLE": "0"}
         self.mpi = self._unpack_mpi(folder, bare=bare)
         self.cuda = Path(str(shutil.which("nvcc"))).resolve().parent.parent
@@ -548,7 +548,7 @@ class Namespace:
         self.site.serve(self.address, *enter, "sh", "-c", inner, "sh")
 
     def lose_fabric(self) -> None:
-        """Take the fabric interface down, so that NCCL has to use another one."""
+        """Take the fabric interface down, so that NCCL has to use another interface."""
         command("ip", "-n", self.name, "link", "set", "fab0", "down")
 
     def close(self) -> None:

@@ -252,7 +252,7 @@ def _another_archive(stage: Stage, number: int) -> Path:
 
 @contextlib.contextmanager
 def _small_disk(place: Path) -> Iterator[_Harm]:
-    """Put the state on a small disk; yield a context that fills it for a while."""
+    """Put the state on a small disk; yield a context that fills this disk for a while."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "small", str(place)], check=True)
 
     @contextlib.contextmanager

@@ -3,7 +3,7 @@
 A state file that was truncated (the disk was full) is restored from the backup that the engine makes before each write, and the
 lock of an engine that has exited is removed. The lock of a running update stays, and so does everything in a backend that is
 not a folder on this machine.
-The files are the engine's (pulumi 3.259.0, pkg/backend/diy/state.go: stacks/PROJECT/STACK.json and the same with .bak).
+The files are the engine's (pulumi 3.259.0, pkg/backend/diy/state.go: stacks/PROJECT/STACK.json and STACK.json.bak).
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ ONE_SIZE: dict[str, Any] = {"measure": {"sizes": {"to": "1M"}}, "accept": {"gate
 _PATIENCE_S = 300
 #: Arguments of an update that stops before the measurement.
 _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
-#: The program that enters a world, run without site packages: it needs none, and starts twice as fast.
+#: The program that enters a world, run without site packages: it needs none, and starts twice as fast without them.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
 #: Values of `measure.run` for the repeats: this machine may have been busy, so an update is measured up to twice more.
 AGAIN = (101, 102)
@@ -218,7 +218,7 @@ class Stage:
         return self._with_state("replace", node, *self._where())
 
     def exclude(self, node: str) -> Finished:
-        """Do what `make exclude` does before its update: it changes the stack file."""
+        """Change the stack file, as `make exclude` does before its update."""
         _, stack, _, file = self._where()
         return self._with_state("exclude", node, stack, file)
 
@@ -268,7 +268,10 @@ class Stage:
         return found
 
     def ran(self) -> bool:
-        """Tell whether the measurement finished, whatever its number; a busy machine excuses no unfinished measurement."""
+        """Tell whether the measurement finished, whatever its number.
+
+        If this machine was busy, the verdict may be unknown, but there must be a number.
+        """
         measured = self.outputs()["measured"]
         _LOG.info("%s", "\n".join(measured["reasons"]))
         return (measured["verdict"] != "unknown" or self.busy()) and measured["busbw_gb_s"] > 0
@@ -414,7 +417,7 @@ JUMP = "203.0.113.200"
 def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[Stage, dict[str, Any]]:
     """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head node.
 
-    The servers start with the first command in that world, so plant faults before it.
+    The servers start with the first command in that world, so plant faults before the first command.
     """
     addresses = {f"gpu-{number}": f"10.20.1.{10 + number}" for number in range(1, count + 1)}
     site = {"shape": shape, "image": "ubuntu2204-gpu", "jump": JUMP, "hosts": addresses}

@@ -68,7 +68,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
 
 
 def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
-    """Return `edits` without those that this failure does not need."""
+    """Return only those of `edits` that this failure needs."""
     kept = list(edits)
     for edit in list(edits):
         fewer = [one for one in kept if one is not edit]

@@ -121,7 +121,7 @@ def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
 
 
 def _touch(path: Path) -> None:
-    """Set a distinct modification time: Python matches a compiled module to its source only by whole seconds and size."""
+    """Set a distinct modification time: Python recognises a changed source only by its size and whole seconds of that time."""
     os.utime(path, (next(_ORDER), next(_ORDER)))
 
 

@@ -32,7 +32,7 @@ class Course:
     active: float
 
     def run(self, dice: random.Random) -> str:
-        """Return the result of the first looks; if these looks give no answer, the result of the first and a retest's looks."""
+        """Return the result of the first looks or, if these give no answer, of the first looks together with a retest's."""
         first = Measure().looks + 1
         slow = self._slow(dice, first)
         found = looks.weigh(slow, first)
