@@ -79,7 +79,7 @@ _UNBUILT = BuildLine(
     versions={},
     seconds=0.0,
 )
-#: Checks whose failure a slow node, rail or link may explain.
+#: Checks whose failure may be explained by a slow node, rail or link.
 _SLOW_CHECKS = frozenset({"bandwidth", "limit", "rails", "spread", "history", "floor", "curve", "looks", "in-network"})
 
 

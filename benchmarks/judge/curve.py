@@ -85,7 +85,10 @@ def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
 
 
 def _odd(run: Run, asked: Asked, scale: int) -> Iterable[str]:
-    """Yield a reason for the first size that is far too slow, and a reason if in place is far slower than out of place."""
+    """Yield a reason for the first size that is far too slow.
+
+    Yield another reason if the in-place result of the largest size is far below the out-of-place result.
+    """
     rows = _beyond_bursts(run, scale)
     sizes = tuple(row["size_bytes"] * scale for row in rows)
     predicted = {} if _is_one_rehearsed_node(asked, scale) else _predicted(run.name, asked, sizes)

@@ -1,4 +1,4 @@
-"""Judges groups of ranks that ran at once (inside each node, or per GPU index over the rails).
+"""Judges groups of ranks that ran at once: the GPUs inside each node, or the GPUs of one index on all nodes, over the rails.
 
 Each group is compared with its line rate and with the other groups.
 """

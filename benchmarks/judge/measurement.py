@@ -70,7 +70,7 @@ class Run:
         return sum(int(placement.get("wrong") or 0) for placement in placements)
 
     def at(self, size_bytes: int) -> dict[str, Any] | None:
-        """Return the row of that size; None if no row has that size."""
+        """Return the row of the size `size_bytes`; None if no row has this size."""
         return next((row for row in self.rows if row["size_bytes"] == size_bytes), None)
 
 

@@ -120,7 +120,8 @@ def _beside(found: Measurement, asked: Asked) -> Iterable[Check]:
     yield from (_limit(found, asked, limit) for limit in asked.accept.own_limits)
     yield _spread(found, asked)
     yield looks.judge(_looks(found, asked), asked)
-    unfinished = [SPREAD] if (spread := found.runs.get(SPREAD)) is None or spread.failed else []  # the check `spread` judges it
+    # An unfinished step `spread` is judged by the check `spread` and not counted here.
+    unfinished = [SPREAD] if (spread := found.runs.get(SPREAD)) is None or spread.failed else []
     others = [step.name for step in planned if step.name not in {asked.plan.collective, *unfinished}]
     whole = (f"{len(others)} other steps are complete",)
     yield check("collectives", _other_steps(found, asked), bad=UNKNOWN, good=whole)

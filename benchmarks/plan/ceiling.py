@@ -66,8 +66,8 @@ def hierarchical_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
 def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     """Return the highest busbw in GB/s of an all-reduce in which the network's switches reduce (SHARP); None without rails.
 
-    Each node sends the message to the switches once and receives the sum once. So algbw is at most the node's summed line rate,
-    and on n ranks busbw is 2 (n - 1) / n times algbw.
+    Each node sends the message to the switches once and receives the sum once. So algbw is at most the sum of
+    the line rates of the node's rails, and on n ranks busbw is 2 (n - 1) / n times algbw.
 
     NVLink may be the bottleneck. In a node of g GPUs, each GPU sends 2 (g - 1) / g times the message. If NVSwitch reduces as
     well, each GPU sends 1 + 1/g times the message: it reads its share summed over all GPUs, and multicasts the result.

@@ -50,8 +50,8 @@ def gate(plan: Measure, shape: Shape, nodes: int, *, scale: int = 1, minimum_gb_
         plan: its first collective at its largest size decides.
         shape: each of its links (rails, NVLink or PCIe) can have a limit, and the lowest limit applies. For the slowest link, a
             limit must be published.
-        nodes: number of machines. The ring's ceiling applies to any number of them. On fewer than 4, the plan forces the ring
-            unless the stack sets NCCL_ALGO.
+        nodes: number of machines. The ring's ceiling applies to any number of machines. On fewer than 4 machines, the plan
+            forces the ring unless the stack sets NCCL_ALGO.
         scale: divisor of line rates in a rehearsal. Over rails 4000 times slower, a message of 1 MiB takes as long as a message
             of 4 GiB over real rails, so sizes count as multiplied by the scale.
         minimum_gb_s: the user's own limit in GB/s on real hardware; it replaces the rule.

@@ -89,7 +89,7 @@ def nothing() -> str:
 
 
 def with_history(asked: Asked, answer: str) -> Asked:
-    """Return `asked` with the limit from earlier runs, or with the reason why they could not be read."""
+    """Return `asked` with the limit from earlier runs, or with the reason why these runs could not be read."""
     line = _line(answer)
     limit = line.get("limit")
     if line.get("failed"):
@@ -179,7 +179,7 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> h
 
 
 def _plan(asked: Asked, where: Place) -> dict[str, str]:
-    """Return the parameters of the deciding run and its launch, by name; other collectives run later and do not affect it."""
+    """Return the parameters of the deciding run and its launch, by name; later runs of other collectives do not affect this run."""
     plan = asked.plan
     sizes = f"{size_text(plan.begin_bytes)} to {size_text(plan.end_bytes)} by {plan.sizes.factor}"
     counts = {"iterations": str(plan.iterations), "warmup": str(plan.warmup), "cycles": str(plan.cycles)}

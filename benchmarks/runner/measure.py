@@ -349,7 +349,7 @@ def numbers(run: program_run.Run, stage: str, groups: int, ranks: int) -> Dict[s
         "problems": _few(run.problems),
         "seconds": round(run.seconds, 2),
     }  # type: Dict[str, Any]
-    if its.waited is not None and its.scale is not None:  # a rehearsal: only there does waiting excuse a slow run
+    if its.waited is not None and its.scale is not None:  # waiting excuses a slow run only in a rehearsal
         found["waited"] = its.waited
     if groups > 1 and its.rows:
         found["groups_gb_s"] = _groups(its.rows[-1], stage, groups, ranks)

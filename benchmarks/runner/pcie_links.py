@@ -3,7 +3,7 @@
 import re
 from typing import Any, Dict, List, Optional, Sequence
 
-#: Share of a link's bits that carry data: 128 of 130 at 8 GT/s and more, 8 of 10 at less (PCI Express base specification).
+#: Share of a link's bits that carry data: 128 of 130 from 8 GT/s on, 8 of 10 below 8 GT/s (PCI Express base specification).
 _CODED_FROM_GT_S, _CODED, _CODED_BEFORE = 8.0, 128 / 130, 0.8
 
 

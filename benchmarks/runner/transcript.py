@@ -246,7 +246,7 @@ def _median_cycle(rows: List[Row]) -> Row:
 def _with_redop(words: List[str], columns: List[str]) -> List[str]:
     """Return `words`, with an empty redop inserted if the test (hypercube) left that column blank.
 
-    A blank redop is recognised by the root, a number, which is then in redop's place.
+    A blank redop is recognised because the root, which is a number, is then in redop's place.
     """
     place = columns.index("redop") if "redop" in columns else len(columns)
     blank = len(words) == len(columns) - 1 and place < len(words) and words[place].lstrip("-").isdigit()

@@ -155,7 +155,7 @@ class Slowness:
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return islands: sets of nodes that fine pairs connect, but whose pairs with the largest such set are all slow."""
+        """Return islands: sets of nodes connected by fine pairs, whose pairs with the largest such set are all slow."""
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:
