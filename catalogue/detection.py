@@ -89,7 +89,7 @@ def recognise(
     """Return the shape of `nodes` equal machines that report `facts`; `row` is the row that the user named, if any.
 
     The front-end interface may have different names on different machines: `fronts` are all these names. `rails` are the
-    devices that the user named as rails. If the user named none, all devices that are present are considered. This includes
+    devices that the user named as rails. If the user named none, all devices that are present are considered, also
     devices that are down, because otherwise a broken fabric would lower its own ceiling.
 
     Raises:

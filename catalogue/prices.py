@@ -23,9 +23,9 @@ class Price:
 #: FSx for Lustre, PERSISTENT_2 on SSD, us-east-1: USD per GB and month, by the throughput per TiB in MB/s. Both c3x.dev
 #: and awsnegotiations.com list this price (read 2026-11-23); no two sources were found for another throughput.
 LUSTRE_USD_PER_GB_MONTH: dict[int, float] = {125: 0.145}
-#: Prices per hour in us-east-1, which do not depend on the traffic, by Pulumi's resource type. Sources for the NAT gateway:
-#: zacfukuda.com (prices of 2026-06-01) and zeonedge.com (2026-04-10). Sources for the public address, which costs the same in
-#: use or not: doit.com and vishalvyas.com (since 2024-02-01; both read 2026-11-25).
+#: Prices per hour in us-east-1 that do not depend on the traffic, by Pulumi's resource type. Sources for the NAT gateway:
+#: zacfukuda.com (prices of 2026-06-01) and zeonedge.com (2026-04-10). Sources for the public address, which costs the same
+#: whether or not it is in use: doit.com and vishalvyas.com (since 2024-02-01; both read 2026-11-25).
 HOURLY_USD: dict[str, float] = {"aws:ec2/natGateway:NatGateway": 0.045, "aws:ec2/eip:Eip": 0.005}
 #: Hours per month in AWS's cost estimates (its pricing calculator).
 HOURS_PER_MONTH = 730

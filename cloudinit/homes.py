@@ -36,7 +36,7 @@ mountpoint -q /home/{login} || mount /home/{login}
 
 
 def shared_home(login: str, share: Mount) -> Step:
-    """Mount the shared home folders, and the login user's home from there: one home on all machines for the user `login`.
+    """Mount the shared home folders, and from them the login user's home: the user `login` has one home on all machines.
 
     In this home, each machine still has its own SSH keys and its own files of busbar (`_OWN_PARTS`). Files of /etc/skel that
     the home lacks are copied into the home.

@@ -1,7 +1,7 @@
 """Enables monitoring of the nodes: the exporter of RDMA counters on each node, and Prometheus's configuration to scrape it.
 
-Monitoring is no part of the machines' launch settings, and no stage of the acceptance depends on it, so changing it replaces no
-machine and repeats no measurement.
+Monitoring is no part of the machines' launch settings, and no stage of the acceptance depends on it. So a change of
+`monitoring` replaces no machine and repeats no measurement.
 """
 
 from __future__ import annotations

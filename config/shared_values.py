@@ -58,7 +58,7 @@ def _public_key(value: str) -> str:
 
 
 def _is_key(kind: str, encoded: str) -> bool:
-    """Tell whether the base64 text holds the key type that it claims (RFC 4253, section 6.6)."""
+    """Tell whether the base64 text `encoded` contains a key of the type `kind` (RFC 4253, section 6.6)."""
     try:
         raw = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Stage `search`: repeats a measurement that was short and searches for the cause; both measurements decide the verdict."""
+"""Stage `search`: repeats the steps that seemed slow and searches for the cause; both measurements decide the verdict."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def judge_replaced(wanted: Aws, running: pulumi.Output[Running], kept: Mapping[s
 
 
 def _having(filters: _Filters) -> pulumi.Output[Machines]:
-    """Return the machines that are not terminated or terminating and that match all of `filters`."""
+    """Return the machines that match all of `filters` and are neither terminated nor terminating."""
     asked = filters.apply(lambda its: [ec2.GetInstancesFilterArgs(name=name, values=values) for name, values in its.items()])
     machines = ec2.get_instances_output(filters=asked, instance_state_names=list(ALIVE)).recover(_unseen)
     return pulumi.Output.all(ids=machines.ids, addresses=machines.private_ips).apply(

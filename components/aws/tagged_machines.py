@@ -16,7 +16,7 @@ ALIVE = ("pending", "running", "stopping", "stopped")
 
 
 async def tagged(tags: Mapping[str, str]) -> list[LeftBehind]:
-    """Return the instances that have all of `tags` and are not terminated or terminating."""
+    """Return the instances that have all of `tags` and are neither terminated nor terminating."""
     filters = [{"name": f"tag:{tag}", "values": [value]} for tag, value in tags.items()]
     # A failed output ends the program with a traceback, even if its error was caught. So this function awaits the look-up, not
     # an output.

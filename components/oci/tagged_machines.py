@@ -1,4 +1,4 @@
-"""Defines this stack's tags, and finds cluster networks and instances with these tags, except terminating and terminated."""
+"""Defines this stack's tags; finds the cluster networks and instances with these tags that are not terminating or terminated."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stack_tags(wanted: Oci) -> dict[str, str]:
 
 
 def living(found: Sequence[Any], untagged: str = "") -> list[Any]:
-    """Return this stack's resources that are not terminating or terminated.
+    """Return this stack's resources that are neither terminating nor terminated.
 
     A resource without the stack's tag counts as a resource of the stack `untagged`.
     """

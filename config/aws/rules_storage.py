@@ -144,7 +144,7 @@ def backups(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("storage-zones", ERROR, f"{_CLUSTER} MultiAzFsxValidator", guard=True, number=33)
 def storage_zones(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A file system in two zones, although the stack names only one."""
+    """A file system in two zones, although the stack names only one zone."""
     deployment = wanted.home_deployment
     home = wanted.storage.home
     if home is not None and not home.existing and needs_second_zone(deployment) and not wanted.second_zone:
