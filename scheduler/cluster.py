@@ -118,7 +118,7 @@ class Cluster(NamedTuple):
     """One cluster.
 
     Attributes:
-        name: ClusterName.
+        name: the cluster's name in slurm.conf (ClusterName).
         controller: host name of the machine that runs slurmctld; `controller_address` is its address.
         queues: one of them is the default.
         cgroups: whether control groups restrict jobs to their processors and GPUs.

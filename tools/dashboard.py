@@ -47,7 +47,7 @@ class Panel:
 
 
 def _rates(*names: str, suffix: str = "") -> tuple[Line, ...]:
-    """Return the rates of the exporter's counters for each port, given the driver's names for them."""
+    """Return the rates of the exporter's counters `names` for each port; `names` come from the drivers."""
     return tuple(
         Line(f"rate(busbar_rdma_{name}_total@[$__rate_interval]){suffix}", f"{_PORT} {name.removeprefix('hw_')}")
         for name in names

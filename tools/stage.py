@@ -31,7 +31,7 @@ SHORT_PLAN: dict[str, Any] = {
         "iterations": 2,
         "warmup": 1,
         "collectives": ["all_reduce"],
-        # While another test's ranks run, individual operations vary by more than on a healthy fabric.
+        # While another test's ranks run, the times of individual operations vary more than on a healthy fabric.
         "spreadIterations": 0,
         "looks": 0,
     },

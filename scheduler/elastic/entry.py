@@ -1,8 +1,8 @@
 """The entry test, which new machines must pass to become nodes: it measures a launch's machines in pairs, over their rails.
 
 slurmd does not run on new machines yet, so no job can start there; a job that waits for them stays in CONFIGURING. A test takes
-minutes, so `reconcile` only asks for it and reads its outcome. `all_due`, which a separate timer starts, runs the tests; it
-repeats a test that a reboot interrupted.
+minutes, so `reconcile` only asks for the test and reads the outcome. `all_due`, which a separate timer starts, runs the tests,
+and repeats a test that a reboot interrupted.
 """
 
 import contextlib

@@ -21,8 +21,8 @@ def all_machines(
 ) -> int:
     """Terminate all machines and wait until none runs or starts; return 0, or 1 after a refusal or ten minutes.
 
-    `known` are ids of machines that the cloud may not list yet: during the first minute, they are terminated with the others,
-    and the call waits for them.
+    `known` are ids of machines that the cloud may not list yet: during the first minute, they are terminated with the other
+    machines, and the call waits for them.
     """
     began, said = clock(), -1
     while True:

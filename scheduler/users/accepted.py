@@ -41,7 +41,7 @@ def refused_full_name(text: str) -> str:
 
 
 def public_keys(text: str) -> Tuple[List[str], str]:
-    """Return the public keys in a text, one per line, and why the text is refused (empty if it is not)."""
+    """Return the public keys in a text, one per line, and why the text is refused (empty if it is accepted)."""
     lines = [line.strip() for line in text.replace("\r\n", "\n").split("\n") if line.strip() and not line.startswith("#")]
     if "PRIVATE KEY-----" in text:
         return [], "this is a private key, which nobody else may have; give the file whose name ends with .pub"

@@ -103,7 +103,7 @@ def _files(where: Layout, given: Dict[str, Any]) -> bool:
 
 
 def _certificate(where: Layout, hostname: str, address: str) -> bool:
-    """Create the controller's key and certificate unless they exist for this name and address; return whether that was done."""
+    """Create the controller's key and certificate unless they exist for this name and address; return whether this was done."""
     request = f"{where.folder}/certificate.cnf"
     files = [f"{where.folder}/{name}" for name in ("key.pem", "certificate.pem")]
     text = directory.certificate_request(hostname, address).encode()

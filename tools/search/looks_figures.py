@@ -2,8 +2,8 @@
 
     python -m tools.search.looks_figures
 
-A look is one short measurement at the gate's size. Every run is seeded. There are as many looks as in the default plan and in
-one retest. A fault or a disturbance shows in each look with the same probability, independently of other looks.
+A look is one short measurement at the gate's size. Every run is seeded. The number of looks is that of the default plan
+and of one retest. A fault or a disturbance shows in each look with the same probability, independently of other looks.
 """
 
 from __future__ import annotations
