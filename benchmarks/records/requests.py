@@ -179,7 +179,7 @@ def _record(found: Judgement, asked: Asked, keeping: Keeping, where: Place) -> h
 
 
 def _plan(asked: Asked, where: Place) -> dict[str, str]:
-    """Return the parameters of the deciding run and its launch, by name; later runs of other collectives do not affect this run."""
+    """Return the parameters of the deciding run and its launch, by name; later runs of other collectives do not matter."""
     plan = asked.plan
     sizes = f"{size_text(plan.begin_bytes)} to {size_text(plan.end_bytes)} by {plan.sizes.factor}"
     counts = {"iterations": str(plan.iterations), "warmup": str(plan.warmup), "cycles": str(plan.cycles)}

@@ -1,4 +1,4 @@
-"""Defines this stack's tags; finds the cluster networks and instances with these tags that are not terminating or terminated."""
+"""Defines this stack's tags; finds cluster networks and instances with these tags that are not terminating or terminated."""
 
 from __future__ import annotations
 

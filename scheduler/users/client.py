@@ -32,7 +32,7 @@ def sssd_conf(controller: str, mark: str) -> str:
         "filter_users = root, openldap, ldap",
         "filter_groups = root",
         f"entry_negative_timeout = {_UNKNOWN_S}",
-        # Programs read this memory cache without asking SSSD, so its entries must not be valid longer than those of SSSD's cache.
+        # Programs read this memory cache without asking SSSD, so its entries must not be valid longer than SSSD's own.
         f"memcache_timeout = {KNOWN_S}",
         "",
         "[domain/busbar]",
