@@ -46,7 +46,8 @@ class Cloud(cloud.Cloud):
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources do not change the network. It is rendered only if its plan is new or another process rendered it.
+            # Most resources do not change the network. The network is rendered only if its plan is new, or if another process
+            # has rendered the network meanwhile.
             if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = (plan, self._stamp(plan.id))

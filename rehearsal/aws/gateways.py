@@ -115,10 +115,10 @@ class Eip(Kind):
 
 
 def _taken_off(cloud: ResourceCloud, named: object) -> None:
-    """Give an instance that loses its Elastic IP address a new public address if it was launched with a public address.
+    """Take an instance's Elastic IP address away, and give the instance a public address if it was launched with one.
 
     Source: VPC user guide, "Elastic IP addresses". When an instance gets an Elastic IP address, AWS releases the instance's
-    own public address. When the instance loses the Elastic IP address, the instance gets a new public address.
+    own public address. When the instance loses the Elastic IP address, AWS assigns a new public address.
     """
     with cloud.store.change() as database:
         instance = database.find(named, INSTANCE)

@@ -16,9 +16,9 @@ _ROWS: dict[str, tuple[etc_files.Family, str, str, str, dict[str, str]]] = {
     "al2023": ("amzn", "2023", "Amazon Linux 2023.7.20250512", "ec2-user", DNF),
 }
 
-#: Ubuntu release -> kernel of the AMI. Source: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
-#: 22.04)", and the release notes of 2026-10-08 of the same AMI for Ubuntu 24.04. The kernel of 22.04 is newer than the newest
-#: kernel for which FSx's repository for jammy has a module (6.8.0-1063, listed in September 2026).
+#: Ubuntu release -> kernel of the AMI. Sources: AWS's release notes of "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu
+#: 22.04)", and AWS's release notes of the AMI for Ubuntu 24.04, dated 2026-10-08. FSx's repository for jammy has no module for
+#: the kernel of 22.04: in September 2026, the repository's newest module was for 6.8.0-1063.
 _KERNELS = {"22.04": "6.8.0-1066-aws", "24.04": "7.0.0-1014-aws"}
 
 NAMES = tuple(_ROWS)

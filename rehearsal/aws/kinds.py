@@ -175,7 +175,7 @@ class Kind(kinds.Kind):
 
 
 def by_name(database: Database, token: str, named: object) -> Record | None:
-    """Return the record that has this type and this id, name or ARN; None if no record has them."""
+    """Return the record of this type that has this id, name or ARN; None if there is no such record."""
     return next((one for one in database.of(token) if f"{token} {named}" in _names(one)), None)
 
 

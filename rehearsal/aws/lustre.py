@@ -134,7 +134,7 @@ def _lustre_efa(asked: Asked, deployment: str, size: int | None, rate: int | Non
 
 
 class Association(Kind):
-    """A data repository association: a folder that mirrors an S3 prefix. Creating it can import the prefix's files."""
+    """A data repository association: a folder that mirrors an S3 prefix. The creation can import the files of the prefix."""
 
     token, noun, service, arn, arn_service = ASSOCIATION, "data repository association", "FSx", "association/{id}", "fsx"
     create, update, delete = (f"{verb}DataRepositoryAssociation" for verb in ("Create", "Update", "Delete"))

@@ -40,7 +40,8 @@ def present() -> None:
 @cache
 def _model(service: str) -> Mapping[str, Any]:
     present()
-    # The import is here because it takes a quarter of a second. The type is Any because the package has no type hints.
+    # botocore is imported only here, because the import takes a quarter of a second. The type is Any because botocore has no
+    # type hints.
     loaders: Any = importlib.import_module("botocore.loaders")
     found: Mapping[str, Any] = loaders.Loader().load_service_model(service, "service-2")
     return found

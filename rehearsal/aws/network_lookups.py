@@ -93,7 +93,7 @@ def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  
     """Return a route table by its id, or by a subnet that is associated with it.
 
     Raises:
-        ServiceError: no table matches, as for a subnet that uses the VPC's main table, or the request is invalid.
+        ServiceError: the request is invalid, or no table matches. A subnet that uses the VPC's main table matches no table.
     """
     database = cloud.store.read()
     name = args.get("routeTableId")

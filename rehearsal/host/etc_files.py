@@ -39,7 +39,7 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """Return the text of cloud.cfg: the vendor's modules without those that a host does not need, such as growpart and snap."""
+    """Return the text of cloud.cfg, with only those of the vendor's modules that a host needs (not growpart or snap)."""
     # On Oracle and Amazon Linux, these modules ask systemd, which a host lacks, to set the host name. The name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"

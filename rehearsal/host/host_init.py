@@ -71,7 +71,8 @@ def bind(source: Path | str, target: Path | str, *, read_only: bool = False) -> 
     """Show a file or folder at a second path, too."""
     mount("", str(source), target, "bind")
     if read_only:
-        # A remount must repeat the flags that are to stay; these three have the same values in statvfs(2) and mount(2).
+        # A remount must repeat the flags that are to stay. Each of nosuid, nodev and noexec has the same value in statvfs(2)
+        # and in mount(2).
         kept = [name for name in ("nosuid", "nodev", "noexec") if os.statvfs(target).f_flag & MOUNT_FLAGS[name]]
         mount("", "", target, ",".join(["remount", "ro", "bind", *kept]))
 

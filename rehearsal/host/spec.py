@@ -123,7 +123,7 @@ def load(world: World, host_id: str) -> HostSpec:
 
 
 def alive(world: World, host_id: str) -> bool:
-    """Return whether the host's first process runs. The network namespace identifies it, because pids are reused."""
+    """Return whether the host's first process runs. The network namespace identifies the process, because pids are reused."""
     try:
         pid = (world.path / "hosts" / host_id / "pid").read_text()
         own = Path("/run/netns", namespace(world, host_id)).stat().st_ino

@@ -21,8 +21,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
-#: Slurm refuses a node whose boot time is before the time of the node's request. Slurm rounds both times up to whole seconds.
-#: No real machine boots in less time than this constant.
+#: Slurm refuses a node that booted before Slurm requested the node, and compares the two times rounded up to whole seconds. No
+#: real machine boots in less time than this constant.
 _LEAST_START_S = 2
 #: Member of a request -> the input that this member overrides; all other inputs come from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
