@@ -138,7 +138,7 @@ FILES: dict[str, Package] = {
 }
 
 #: NVIDIA's container toolkit. Each key is `NAME-VERSION`, because hosts request a version in this form. The vendor's packages
-#: have more programs.
+#: also have other programs.
 TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",

@@ -102,7 +102,10 @@ def start(name: str) -> int:
 
 
 def _conditions_hold(paths: list[str]) -> bool:
-    """Tell whether all paths without a leading `|` hold and, if there are paths with a leading `|`, at least one of them."""
+    """Return whether a unit's conditions hold.
+
+    Every path without a leading `|` must hold. If there are paths with a leading `|`, at least one of these paths must hold.
+    """
     alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
     return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
 

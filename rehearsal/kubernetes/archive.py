@@ -1,4 +1,7 @@
-"""Writes container images in OCI layout for containerd: with a few programs, or with none if the runtime mounts the host's."""
+"""Writes container images in OCI layout for containerd.
+
+An image has a few programs, or none if the runtime mounts the host's programs.
+"""
 
 from __future__ import annotations
 
