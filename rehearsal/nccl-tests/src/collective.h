@@ -10,7 +10,7 @@ enum { ALIGNED_FLOATS = 4 }; // a share's length is a multiple of 16 bytes
 struct counts {
     size_t call;               // the count argument of the NCCL call, which the printed table shows as count
     size_t send, receive;      // sizes of one rank's buffers
-    size_t send_step, receive_step; // in place, input and result begin at rank x step in the receive buffer
+    size_t send_step, receive_step; // for a run in place: input and result begin at rank x step in the receive buffer
 };
 
 // One result to check.

@@ -29,8 +29,8 @@ void job_start(struct job *job, size_t data_bytes);
 // The data of a local rank: data_bytes of memory that all ranks of this host share.
 void *job_data(const struct job *job, int local_rank);
 
-// Give every rank the records of all ranks, in rank order. Each record has at most RECORD_BYTES. This is also a barrier over
-// all ranks.
+// Give every rank the records of all ranks, in rank order. Each record has at most RECORD_BYTES. The exchange is also a
+// barrier over all ranks.
 void job_allgather(struct job *job, const void *mine, size_t bytes, void *all);
 void job_barrier(struct job *job);
 

@@ -36,6 +36,6 @@ struct link *rails_link(struct rails *rails, int channel, int host); // NULL: th
 
 // Agree with all hosts of the group on the channels, and connect the channels that this rank owns to the hosts that `peers`
 // marks. The marks must be mutual: if host A marks host B, host B marks host A. All ranks of the job call this
-// together. If a rail cannot be connected within 20 s (or BUSBAR_RING_CONNECT_S), the job ends, and the message names the rail
-// and both addresses.
+// function together. If a rail cannot be connected within 20 s (or BUSBAR_RING_CONNECT_S), the job ends, and the message names
+// the rail and both addresses.
 void rails_connect(struct rails *rails, struct group *group, const bool *peers);

@@ -47,5 +47,6 @@ void report_line_end(struct report *report);
 // Print the number of errors, the mean bus bandwidth, and whether it reaches NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
-void report_waiting(struct report *report, double share); // the largest share of the timed loops that any rank waited
+// Print which share of the timed loops' time the rank that waited longest spent waiting for a processor.
+void report_waiting(struct report *report, double share);
 void report_finish(struct report *report);
