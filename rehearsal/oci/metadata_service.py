@@ -1,6 +1,7 @@
 """One host's instance metadata service: versions 2 and 1, and the certificate and key of its instance principal.
 
-A program, started in the host's network namespace and outside its other namespaces: `metadata_service.py WORLD HOST_ID PORT`.
+This program runs in the host's network namespace, but not in the host's other namespaces:
+`metadata_service.py WORLD HOST_ID PORT`.
 Source: "Getting Instance Metadata": version 2 requires `Authorization: Bearer Oracle` and refuses forwarded requests; version 1
 returns 404 if it is disabled. An identity is issued at the first request for it (`rehearsal.oci.api.identity`).
 """

@@ -1,9 +1,9 @@
 """Creates, changes and deletes resources for the engine, and survives a crash at any moment.
 
-Before a request has an effect, it writes a record that is marked with this process. The process that starts next finishes the
-work of a dead process, because a vendor also continues a request whose caller has died. So a resource that a crashed engine was
-creating remains, is billed, blocks the deletion of its dependencies, and exists beside the resource that the next request
-creates.
+Each request first writes a record that is marked with this process; only then does the request have an effect. The process
+that starts next finishes the work of a dead process, because a vendor also continues a request whose caller has died. So a
+resource that a crashed engine was creating remains, is billed, blocks the deletion of its dependencies, and exists beside the
+resource that the next request creates.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ def main() -> None:
     package, reader, tokens = importlib.import_module(f"pulumi_{asked['cloud']}"), Reader(), {}
     for token, module in asked["modules"].items():
         # Reach each class through attributes; never import the file that defines the class. An SDK's modules load on first
-        # access. If an import of such a file causes a module's first access, the module permanently lacks the imported
-        # resource.
+        # access. If the first access to a module is the import of the file that defines a resource, the module permanently
+        # lacks that resource.
         room, word = package, token.rpartition(":")[2]
         for name in module.split(".")[:-1]:
             room = getattr(room, name)

@@ -60,7 +60,9 @@ class Core:
         self._networks = Networks(cloud, self._ledger)
 
     def permit(self, call: Call, compartment: str, needed: str = "") -> None:
-        """Raise the same service error if a compartment does not exist and if it does not allow the operation.
+        """Raise a service error if there is no such compartment, or if no policy allows the operation in the compartment.
+
+        The error is the same in both cases.
 
         Raises:
             ServiceError: no policy allows the operation, or there is no such compartment.

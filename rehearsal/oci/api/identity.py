@@ -58,7 +58,7 @@ def _name(common: str, *units: str) -> x509.Name:
 
 
 def _authority(world: World) -> tuple[x509.Certificate, x509.Certificate, rsa.RSAPrivateKey]:
-    """Return the root certificate, the intermediate certificate and the latter's key; create all three if they do not exist."""
+    """Return the root certificate, and the intermediate certificate with its key; create all three if they do not exist."""
     folder = world.folder(_FOLDER)
     kept = folder / "authority.pem"
     with wires.locked(world, "identities"):
