@@ -1,4 +1,4 @@
-"""The account's initial resources: reservations, a resource group with two reservations, a placement group, block offerings.
+"""The account's initial resources: reservations, a group of two reservations, a placement group, Capacity Block offerings.
 
 Every region has these resources, in its first zone, and no program creates or deletes them. Their ids are invented.
 """
@@ -51,7 +51,7 @@ OFFERING = "cb-0e5aa0e5aa0e5aa01"
 OFFERED_USD_PER_HOUR = "31.464"
 #: Placement group of the reservation of p5en.48xlarge.
 PLACEMENT_GROUP = "rehearsed-cluster"
-#: Resource group with the reservations `POOLED`, neither of which is in a placement group.
+#: Resource group of the two reservations in `POOLED`; neither reservation is in a placement group.
 GROUP = "rehearsed-pool"
 POOLED = ("cr-0aaaaaaaaaaaaaaa1", "cr-0aaaaaaaaaaaaaaa2")
 

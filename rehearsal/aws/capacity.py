@@ -21,7 +21,7 @@ from rehearsal.plugin.store import Database, Record
 RESERVATION = "aws:ec2/capacityReservation:CapacityReservation"
 PURCHASE = "aws:ec2/capacityBlockReservation:CapacityBlockReservation"
 _TARGET = "capacityReservationSpecification.capacityReservationTarget"
-MAX_BLOCK_INSTANCES = 64  # the most instances of one block (EC2 API, PurchaseCapacityBlock)
+MAX_BLOCK_INSTANCES = 64  # the largest number of instances in one block (EC2 API, PurchaseCapacityBlock)
 NO_CAPACITY = (
     "We currently do not have sufficient {} capacity in the Availability Zone you requested ({}). Our system will be working "
     "on provisioning additional capacity."
@@ -142,8 +142,8 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
             "request.",
         )
     if found.block and launch.placement_group:
-        # aws-parallelcluster warns that a launch into a block and a placement group may be refused although the block has
-        # capacity.
+        # aws-parallelcluster warns about launches that request both a block and a placement group: EC2 may refuse such a launch
+        # although the block has capacity.
         no_room = NO_CAPACITY.format(launch.type.name, found.zone)
         yield refused("placement.groupName", "InsufficientInstanceCapacity", no_room, 500)
 
@@ -223,7 +223,7 @@ class CapacityBlock(Kind):
             return
         cloud.wait(60)
         # The purchase is complete once the block is active or scheduled
-        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go). The fault delays the block's start.
+        # (terraform-provider-aws:internal/service/ec2/ec2_capacity_block_reservation.go). The fault delays that start.
         later = [fault["seconds"] for fault in cloud.world.faults() if fault["kind"] == "block_scheduled"]
         if later:
             begins = datetime.now(UTC) + timedelta(seconds=float(str(later[0])))
@@ -233,12 +233,12 @@ class CapacityBlock(Kind):
 
 
 def _a_day_after(time: str) -> str:
-    """Return the end of a block that starts at `time` and lasts one day, the shortest block that is sold."""
+    """Return the end of a block that starts at `time` and lasts one day; AWS sells no shorter block."""
     return f"{datetime.fromisoformat(time) + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def offering_id(kind: str, count: int) -> str:
-    """Return the id of an offering of `count` machines of type `kind`; the id encodes both, so offerings are not stored."""
+    """Return the id of the offering of `count` machines of type `kind`; the id encodes both, so no offering is stored."""
     listed = sorted(TYPES)
     return f"{account.OFFERING[:9]}{listed.index(kind):04x}{count:04x}"
 

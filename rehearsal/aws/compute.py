@@ -163,7 +163,8 @@ class Instance(Kind):
             return
         with cloud.store.change() as database:
             mine = database.records[record.id]
-            # UpdateTags (terraform-provider-aws:internal/tags): tags that are no longer given are removed, except EC2's own.
+            # UpdateTags (terraform-provider-aws:internal/tags): a tag that is no longer in the inputs is removed, unless EC2
+            # itself has set the tag.
             own = {key: value for key, value in mine.private["tags"].items() if key.startswith("aws:")}
             mine.private["tags"] = own | dict(mine.inputs.get("tags") or {})
             mine.computed.update(tags=mine.private["tags"], tagsAll=mine.private["tags"])

@@ -1,4 +1,4 @@
-"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups allow traffic between them.
+"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups allow traffic on it.
 
 A rule matches EFA traffic only if the rule names a group by its id and allows all traffic. A rule that names an IP network,
 however wide, does not match EFA traffic (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").
@@ -49,7 +49,7 @@ def guard(cloud: ResourceCloud, fabric: str) -> None:
 
 
 def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
-    """Return sender and receiver (ids of the world's hosts) of all EFA traffic that the security groups allow."""
+    """Return each pair of sender and receiver (ids of the world's hosts) whose EFA traffic the security groups allow."""
     opened = {group.id: _opened(database, group) for group in database.of(GROUP)}
     members = [(one.short, _groups(one)) for one in _members(database, fabric)]
     return [
@@ -61,7 +61,7 @@ def pairs(database: Database, fabric: str) -> list[tuple[str, str]]:
 
 
 def _opened(database: Database, group: Record) -> set[tuple[str, str]]:
-    """Return the direction and the peer group of each of the group's rules that match EFA traffic."""
+    """Return the direction and the peer group of each rule of a group, but only of the rules that match EFA traffic."""
     return {(one.direction, one.group) for one in allowed(database, group) if one.group and one.everything}
 
 

@@ -42,7 +42,7 @@ _ZFS = {
 }
 _ZFS_GIB = (64, 524_288)
 
-# FSx for OpenZFS user guide, "Availability by AWS Region" (as read in awsome-distributed-ai issue 1097): large regions lack
+# FSx for OpenZFS user guide, "Availability by AWS Region" (as quoted in awsome-distributed-ai issue 1097): large regions lack
 # SINGLE_AZ_HA_1, and small regions lack SINGLE_AZ_HA_2.
 _WITHOUT_HA_1 = frozenset({
     "us-east-1", "us-east-2", "us-west-2", "eu-central-1", "eu-west-1", "ap-northeast-1", "ap-southeast-1", "ap-southeast-2",

@@ -37,7 +37,7 @@ def _malformed(path: str, why: str) -> Problem:
 
 
 def statements(document: str) -> list[dict[str, Any]]:
-    """Return a policy's statements as a list, even if there is only one."""
+    """Return a policy's statements as a list, even if the policy contains a single statement and no list."""
     found = json.loads(document)["Statement"]
     return found if isinstance(found, list) else [found]
 
@@ -84,7 +84,7 @@ def _listed(value: Any) -> list[str]:
 
 
 def may_put(database: Database, profile: Record | None) -> tuple[str, ...]:
-    """Return patterns for the names of the SSM parameters that machines with an instance profile may write."""
+    """Return the SSM parameters that machines with an instance profile may write, as patterns of parameter names."""
     role = role_of(database, profile)
     if role is None:
         return ()

@@ -33,7 +33,7 @@ _THROUGHPUT = {
     ("PERSISTENT_1", "HDD"): (12, 40),
     ("PERSISTENT_2", "SSD"): (125, 250, 500, 1000),
 }
-#: FSx API, CreateFileSystem, StorageCapacity: steps in GiB by throughput in MB/s per TiB.
+#: Throughput in MB/s per TiB -> number of GiB of which the capacity is a multiple (FSx API, CreateFileSystem, StorageCapacity).
 _HDD_STEPS = {12: 6000, 40: 1800}
 _EFA_STEPS = {125: 38_400, 250: 19_200, 500: 9_600, 1000: 4_800}
 #: FSx for Lustre user guide, "File system access control with Amazon VPC".

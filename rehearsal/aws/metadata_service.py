@@ -1,7 +1,7 @@
 """One host's EC2 instance metadata service (IMDSv2 only): issues tokens, returns texts by path, and writes SSM parameters.
 
-This program runs in the host's network namespace, but not in the host's other namespaces:
-`metadata_service.py WORLD HOST_ID PORT`. The host reaches the service at 169.254.169.254:80, but cannot see the service's
+The command is `metadata_service.py WORLD HOST_ID PORT`. This program runs in the host's network namespace, but not in the
+host's other namespaces. The host reaches the service at 169.254.169.254:80, but cannot see the service's
 process. The host's record lists the parameters of Systems Manager that the host's role may write. The service reads the record
 again for each call with a valid token. The role's credentials are valid for EC2's API only.
 """
@@ -68,8 +68,8 @@ class Service:
         return self._text(spec["metadata"], path)
 
     def _credentials(self, instance: str, role: str) -> str:
-        """Return the role's credentials, which change every hour; the first request starts the rehearsed EC2 API."""
-        # Few hosts ever call the API, and these imports would double the size of this process.
+        """Return the role's credentials, which change every hour; the first such request starts the rehearsed EC2 API."""
+        # These imports would double the size of this process, and few hosts ever call the API: import only when needed.
         from rehearsal.aws import sessions  # noqa: PLC0415
         from rehearsal.net import services  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
@@ -107,7 +107,7 @@ class Service:
 
     def _put(self, spec: dict[str, Any], asked: dict[str, Any]) -> tuple[int, str]:
         name = str(asked["Name"])
-        # Few hosts ever write parameters, and these imports would double the size of this process.
+        # These imports would double the size of this process, and few hosts ever write parameters: import only when needed.
         from rehearsal.aws import parameters  # noqa: PLC0415
         from rehearsal.world.world import World  # noqa: PLC0415
 

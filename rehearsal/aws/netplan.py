@@ -74,7 +74,7 @@ def _routes(database: Database, subnet: Record) -> Iterator[Route]:
 
 
 def _target(database: Database, route: Mapping[str, Any]) -> Literal["internet", "nat"] | None:
-    """Return the target of a route; None if the route's gateway was deleted, has failed or has no route out."""
+    """Return the target of a route; None if the gateway was deleted, or is a NAT gateway that failed or has no route out."""
     if database.find(route.get("gatewayId"), GATEWAY):
         return "internet"
     nat = database.find(route.get("natGatewayId"), NAT)

@@ -20,7 +20,7 @@ from rehearsal.aws.subnets import Association, Route, RouteTable, Subnet
 from rehearsal.aws.templates import KeyPair, LaunchTemplate, PlacementGroup
 from rehearsal.aws.vpc import CidrAssociation, Vpc
 
-#: Type token -> the object that implements it.
+#: Type token -> the object that implements this resource type.
 KINDS: Mapping[str, Kind] = {
     kind.token: kind
     for kind in (

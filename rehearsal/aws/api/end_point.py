@@ -18,6 +18,6 @@ def name(region: str) -> str:
 
 
 def announce(world: World, region: str) -> None:
-    """Make a region's endpoint resolvable; the API's process starts when a host first requests the credentials of its role."""
+    """Make a region's endpoint resolvable; the API's process starts when a host first requests its role's credentials."""
     program = (sys.executable, "-m", "rehearsal.aws.api")
     services.announce(world, services.Service(CLOUD, _ADDRESS, (name(region),), program, world.scale))

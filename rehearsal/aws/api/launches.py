@@ -21,8 +21,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 _WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
-#: Slurm refuses a node that booted before Slurm requested the node, and compares the two times rounded up to whole seconds. No
-#: real machine boots in less time than this constant.
+#: Slurm refuses a node that booted before Slurm requested the node. Slurm rounds the time of the boot and the time of the
+#: request up to whole seconds before it compares the two times. No real machine boots in less time than this constant.
 _LEAST_START_S = 2
 #: Member of a request -> the input that this member overrides; all other inputs come from the launch template.
 _OVERRIDES = {"InstanceType": "instanceType", "ImageId": "ami", "SubnetId": "subnetId"}
@@ -31,7 +31,7 @@ _PLAYED = {"LaunchTemplate", "MinCount", "MaxCount", "ClientToken", "TagSpecific
 
 @dataclass(frozen=True)
 class Order:
-    """The content of one request: launch, template, region, the instances' tags, and the bounds of the number of instances."""
+    """The content of one request: launch, template, least and greatest number of instances, the instances' tags, and region."""
 
     launch: Launch
     template: Record
@@ -83,7 +83,7 @@ def _error(problem: Problem) -> ServiceError:
 
 
 class Launches:
-    """The instances that one process launches and terminates; `bury` is called with each terminated instance and the reason."""
+    """The instances that one process launches and terminates; `bury` gets each terminated instance and the reason for it."""
 
     def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
         self._cloud, self._bury = cloud, bury
@@ -151,7 +151,7 @@ class Launches:
                 raise
 
     def end(self, record: Record) -> None:
-        """Begin to terminate an instance; it terminates once it has booted."""
+        """Begin to terminate an instance; if its host still boots, the termination waits until the end of the boot."""
         with self._cloud.store.change() as database:
             database.records[record.id].private["ending"] = True
         threading.Thread(target=self._end, args=(record,), daemon=True).start()
@@ -161,6 +161,7 @@ class Launches:
             boot = self._boots.pop(record.id, None)
         if boot is not None and boot.exception() is not None:
             return  # the failed boot has already terminated the instance
-        self._bury(record, "Client.UserInitiatedShutdown")  # while the instance has a record, the record's state is shown
+        # The API shows the instance as shutting-down until its record is removed, and as terminated after that.
+        self._bury(record, "Client.UserInitiatedShutdown")
         with present(self._cloud.world):
             self._cloud.remove(record.id)

@@ -1,4 +1,4 @@
-"""The permissions that a request needs, and the service's message if the role lacks one.
+"""The permissions that a request needs, and the service's message if the role lacks a permission.
 
 Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 user guide, "Grant
 permission to tag resources during creation".
@@ -49,20 +49,20 @@ def instance_keys(database: Database, record: Record) -> dict[str, list[str]]:
 
 
 class Rights:
-    """Checks roles' permissions against the policies that one world's records contain."""
+    """Checks whether a role has a permission, according to the policies in the records of one world."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud = cloud
 
     def permit(self, call: Call, resource: str, action: str = "", context: Context | None = None) -> None:
-        """Raise the service's refusal unless the role may do an action on a resource (`SERVICE|NOUN` or `*`).
+        """Raise the service's refusal unless the role may do an action on a resource (`SERVICE|NOUN`, or `*` for all).
 
         Raises:
             ServiceError: no policy of the role allows the action, or a policy denies it.
         """
         action = action or f"ec2:{call.action}"
         service, _, noun = resource.partition("|")
-        # The ARN of an image names no account, and the ARN of an IAM resource names no region.
+        # The ARN of an image contains no account, and the ARN of an IAM resource contains no region.
         account, where = "" if noun.startswith("image/") else ACCOUNT, "" if service == "iam" else call.region
         arn = "*" if resource == "*" else f"arn:{partition(call.region)}:{service}:{where}:{account}:{noun}"
         keys = {"aws:RequestedRegion": [call.region], "ec2:Region": [call.region], **(context or {})}
@@ -78,7 +78,7 @@ class Rights:
         raise ServiceError(refused("", "UnauthorizedOperation", why, 403), "EC2", call.action)
 
     def permit_launch(self, call: Call, wanted: Order, asked: Mapping[str, Any]) -> None:
-        """Check the permissions for everything that a launch uses, for its tags, and for the role that its instances get.
+        """Check the permissions for everything that a launch uses, for the launch's tags, and for the role of the instances.
 
         `asked` is the request in the form of RunInstances.
 

@@ -34,7 +34,7 @@ def tags(found: dict[str, str]) -> list[Shown]:
 
 
 def instance(record: Record, why: str = "") -> Shown:
-    """Return an Instance; `why` is the reason code if it was terminated."""
+    """Return an Instance; if the instance was terminated, `why` is the code of the reason."""
     own, private = record.computed, record.private
     ended = bool(why)
     shown: Shown = {

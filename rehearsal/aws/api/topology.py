@@ -1,9 +1,9 @@
 """DescribeInstanceTopology: the network nodes above each instance, from the top down.
 
 Source: EC2 API reference, DescribeInstanceTopology and InstanceTopology; EC2 user guide, "Prerequisites for Amazon EC2
-topology" (types, and the number of nodes above each), "How Amazon EC2 topology works". The placement is invented: in one
-placement group, instances share the lowest node in pairs (launch indices 0 and 1, 2 and 3, ...) and the node above it in groups
-of eight.
+topology" (instance types, and the number of network nodes above an instance of each type), "How Amazon EC2 topology works". The
+placement is invented: in a placement group, every two instances share their lowest node (launch indices 0 and 1, 2 and 3, ...),
+and every eight instances share the node above the lowest node.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NEAR = (2, 8)
 
 
 def described(call: Call, records: Iterable[Record]) -> Mapping[str, Any]:
-    """Return the answer to `call`; `records` are the instances that the call names, or else all instances of the region.
+    """Return the answer to `call`; `records` are the instances in the call, or all of the region if the call has no instance.
 
     Raises:
         ServiceError: the request is invalid.
