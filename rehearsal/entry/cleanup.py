@@ -13,7 +13,7 @@ from rehearsal.host import hosts, storage
 from rehearsal.net import network, services, wires
 from rehearsal.world.world import World
 
-#: Folders of the world that the rehearsal itself creates; `clouds`, with the stand-in clouds' databases, is not among them.
+#: Folders of the world that the rehearsal itself creates; `clouds`, with the stand-in clouds' databases, is not listed.
 OWN = (
     *("hosts", "storage", "vcns", "fabrics", "console", "calls", "operator", "build", "ssm", "kubernetes", "services"),
     *("authority", "engine", "identities", "locks"),
@@ -27,7 +27,7 @@ def ids(world: World, folder: str, letter: str) -> set[str]:
 
 
 def orphans(world: World) -> set[str]:
-    """Return the names, without the world's prefix, of the namespaces of file systems that have no record."""
+    """Return the namespaces of those file systems that have no record, by their names without the world's prefix."""
     recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
     return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
 
@@ -54,7 +54,7 @@ def empty(world: World) -> bool:
 
 
 def stop_agent(world: World) -> None:
-    """Terminate the operator's SSH agent; the socket's path in the command line shows that the pid is still the agent's."""
+    """Terminate the operator's SSH agent; the socket's path in its command line shows that the pid is still the agent's."""
     record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())

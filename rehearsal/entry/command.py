@@ -2,7 +2,7 @@
 
 `--hosts FILE` starts existing hosts (`rehearsal.entry.existing_hosts`). The more ranks the hosts have for each core of this
 machine, the more the hosts' rails are slowed, unless FILE or BUSBAR_SCALE sets the scale. `--clear-hosts` removes the hosts and
-planted faults after a successful command.
+the planted faults after CMD if CMD succeeds.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _run(world: World, command: list[str], door: int) -> int:
 
 
 def options(words: list[str]) -> tuple[Path | None, bool, list[str]]:
-    """Return the file of existing hosts, whether to remove the hosts after CMD, and CMD itself."""
+    """Return the file that describes existing hosts, whether to remove the hosts after CMD, and CMD itself."""
     if words[:1] == ["--hosts"] and words[1:]:
         _, ends, command = options(words[2:])
         return Path(words[1]), ends, command

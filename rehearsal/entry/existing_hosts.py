@@ -35,9 +35,9 @@ WINDOW = 2
 KEYS = {"shape", "image", "hosts", "jump", "rails", "kubernetes", "secondaryNetworks", "scale"}
 EGRESS = network.Rule("egress", "all", "0.0.0.0/0")
 SSH = network.Rule("ingress", "6", "0.0.0.0/0", ports=(22, 22))
-#: A cluster's API server is reachable like SSH, because an operator may use a local kubeconfig.
+#: A cluster's API server is reachable from everywhere, like SSH, because an operator may use a local kubeconfig.
 API_SERVER = network.Rule("ingress", "6", "0.0.0.0/0", ports=(6443, 6443))
-#: The hosts' own firewall is emptied or stopped, as on machines that have run jobs before.
+#: The rules of the hosts' own firewall are deleted, or the firewall is stopped, as on machines that have run jobs before.
 PREPARED = """#cloud-config
 runcmd:
 - if command -v iptables; then iptables -F; else systemctl stop firewalld; fi
@@ -49,7 +49,7 @@ class Site:
     """The existing hosts of one site.
 
     Attributes:
-        shape: the hardware, a row of `rehearsal.oci.shapes`.
+        shape: the hardware, a row of `rehearsal.oci.shapes` or `rehearsal.kubernetes.machines`.
         image: the image of the hosts.
         hosts: host name -> address, in launch order. The addresses are private behind a jump host, and public otherwise.
         jump: the jump host's public address; None if the hosts have public addresses themselves.

@@ -29,7 +29,7 @@ RENAMED_TRIES = 3
 def front_end(spec: HostSpec, router: str, faults: HostFaults, scale: int, name: str) -> None:
     """Plug the front-end NIC into the router.
 
-    The router routes to this host, and answers this host's ARP requests for all other hosts.
+    The router forwards packets to this host, and answers this host's ARP requests for all other hosts.
     """
     port, width = f"h{spec.id}", ipaddress.ip_network(spec.subnet_cidr).prefixlen
     wires.ip([f"link add {port} netns {router} mtu {wires.MTU} type veth peer name {spec.front_name} netns {name}"])
@@ -65,7 +65,7 @@ def efa_address(front: str, rail: int) -> str:
 def plug_rails(world: World, spec: HostSpec, name: str) -> None:
     """Plug each rail into its bridge in the fabric; `refault` sets the rails' rates later.
 
-    This function also gives EFA rails an address and sets them up; the image configures all other rails.
+    This function also gives each EFA rail an address and brings the rail's interface up; the image configures all other rails.
 
     Raises:
         ValueError: the host has rails but no fabric.

@@ -1,9 +1,9 @@
 /* Keeps the counter files of a rehearsed host's RDMA ports up to date: writes what the kernel has counted for an interface into
  * the files of the interface's port, at most 50 ms late and only if a count has changed. This program counts nothing itself and
- * never exits. argv: for each port, three words: the interface's index (an interface may be renamed, but the index stays), the
- * folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as InfiniBand counts
- * data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the payload that
- * NCCL's plugin moves through the device as remote writes or as messages). */
+ * exits only on an error. argv: for each port, three words: the interface's index (an interface may be renamed, but the index
+ * stays), the folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as
+ * InfiniBand counts data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the
+ * payload that NCCL's plugin moves through the device as remote writes or as messages). */
 #include <fcntl.h>
 #include <linux/if_link.h>
 #include <linux/netlink.h>

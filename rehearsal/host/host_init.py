@@ -223,7 +223,7 @@ def make_sys(root: Path, plan: dict[str, Any]) -> None:
     mount("tmpfs", "tmpfs", system / "class", "mode=755")
     (system / "class/net").mkdir()
     if plan["hidden"]:
-        # A real EFA device has no interface, so the rails' interfaces must not be visible here.
+        # A real EFA device has no interface, so the rails' interfaces must not be visible in /sys/class/net.
         for name in sorted(set(os.listdir(held)) - set(plan["hidden"])):  # noqa: PTH208 - names
             (system / "class/net" / name).symlink_to(f"../../devices/virtual/net/{name}")
     else:

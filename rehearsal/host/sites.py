@@ -15,7 +15,7 @@ _ADDRESS = "198.51.100.30"
 
 
 def start(world: World) -> None:
-    """Make the sites' names resolvable in every VCN, and start the process that serves them unless it is running.
+    """Make the sites' names resolvable in every VCN, and start the process that serves the sites, unless it is running.
 
     Raises:
         RuntimeError: the process does not listen within a minute.

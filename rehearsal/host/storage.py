@@ -47,7 +47,7 @@ class FileSystem:
         vcn_id: the file system's VPC, whose router must know subnet_cidr.
         address: address of the server, in subnet_cidr.
         names: full DNS names by which hosts of the VPC find the server.
-        export: what a client names after the server: a Lustre mount name, or the path of an NFS export.
+        export: the part of a client's mount source that follows the server: a Lustre mount name, or the path of an NFS export.
         ports: ports that the vendor's service listens on.
         clients: networks that the export admits.
     """
@@ -215,7 +215,7 @@ def _detach(world: World, host: Path, system_id: str) -> None:
         return
     for row in reversed(rows):
         if row[0] == source:
-            # umount enters the host's pid namespace, too, because it looks itself up in /proc.
+            # nsenter enters the host's pid namespace, too, because umount looks itself up in /proc.
             into = ["nsenter", "-t", pid, "-m", "-p", "-r", "--wdns=/", "umount", "-l", row[1]]
             subprocess.run(into, capture_output=True, check=False, timeout=30)
 
