@@ -48,7 +48,7 @@ def _bind(source: Path, target: Path, *, read_only: bool = False) -> None:
 
 
 def new_processes() -> None:
-    """Make the next child the first process of a new pid namespace; when that child exits, all processes in it exit."""
+    """Make the next child the first process of a new pid namespace; when that child exits, the namespace's processes exit."""
     if _libc.unshare(_NEW_PROCESSES) != 0:
         fail(f"runc: failed to create process namespace: {os.strerror(ctypes.get_errno())}")
 
@@ -113,7 +113,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
     for name in _FROM_HOST:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
-    _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # for the programs in /usr
+    _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # some programs in /usr are links into this folder
     # Facts about hardware and driver are files here, so every container needs them.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():

@@ -43,7 +43,7 @@ def about(name: str, package: Package) -> str:
 
 
 def _laid(package: Package) -> list[tuple[str, int, bytes, str]]:
-    """Return the files of a package: path, mode, content, and target if it is a link."""
+    """Return the files of a package: path, mode, content, and a link's target, or "" for every other file."""
     found = []
     for kind, path, source in package.get("files", ()):
         if kind == "link":

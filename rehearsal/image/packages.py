@@ -22,7 +22,7 @@ _LUSTRE: Package = {
 #: The running kernel is the machine's, for which the vendor has no Lustre module.
 _KERNEL = os.uname().release
 _FIRST_WITH_EPEL = 8
-#: Release 8 does not have OpenLDAP's server (Red Hat, "Considerations in adopting RHEL 8").
+#: Oracle Linux 8 does not have OpenLDAP's server (Red Hat, "Considerations in adopting RHEL 8").
 _FIRST_WITH_LDAP = 9
 ORACLE: dict[str, Package] = {**dict.fromkeys(_PLAIN, Package()), "nfs-utils": _NFS}
 _DEBIAN = (
@@ -94,7 +94,7 @@ def lustre_module(kernel: str) -> Package:
 #: Kernels for which the rehearsed FSx repository of jammy has modules. In September 2026, 6.8.0-1063 was the last kernel for
 #: which the real repository had a module.
 _FSX_KERNELS = ("5.15.0-1051-aws", "6.2.0-1018-aws", "6.5.0-1024-aws", "6.8.0-1062-aws", "6.8.0-1063-aws")
-#: No source says for which kernels noble's repository has modules, so the rehearsed repository has none.
+#: No source says for which kernels noble's repository has modules, so noble's rehearsed repository has no modules.
 _LUSTRE_FOR_NOBLE: dict[str, Package] = {
     "lustre-client-utils": _LUSTRE,
     "lustre-source": {"version": "2.15.6-1fsx34", "files": [("tree", "/usr/src/lustre-2.15.6.tar.bz2", "lustre-rules")]},
@@ -138,7 +138,7 @@ FILES: dict[str, Package] = {
 }
 
 #: NVIDIA's container toolkit. Each key is `NAME-VERSION`, because hosts request a version in this form. The vendor's packages
-#: also have other programs.
+#: contain more programs than the packages here.
 TOOLKIT: dict[str, Package] = {
     "nvidia-container-toolkit-base-1.18.0-1": {
         "version": "1.18.0-1",

@@ -1,6 +1,7 @@
-"""Keys that replace the keys of the vendors' package repositories; `rehearsal.plugin.openpgp` makes them and signs with them.
+"""Keys that replace the keys of the vendors' package repositories.
 
-A rehearsal's stack file has the fingerprints of these keys where a real stack file has the fingerprints of the vendors' keys.
+`rehearsal.plugin.openpgp` makes these keys and signs with them. A rehearsal's stack file has the fingerprints of these keys
+where a real stack file has the fingerprints of the vendors' keys.
 """
 
 from __future__ import annotations

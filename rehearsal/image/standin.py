@@ -3,7 +3,7 @@
 A measurement runs hundreds of these commands, each for a few milliseconds, so libraries are imported only where they are used.
 """
 
-# ruff: noqa: PLC0415, PTH105, PTH123 - see above; pathlib by itself takes as long to load as most commands run
+# ruff: noqa: PLC0415, PTH105, PTH123 - see above; to load pathlib takes as long as most of these commands run
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STATE = "/var/lib/rehearsal"
 
-#: Where `reachable` connects; any answer will do, even a refusal.
+#: Address and port to which `reachable` connects. Any answer shows that packets reach the Internet, even a refused connection.
 INTERNET = ("198.51.100.10", 443)
 
 
@@ -51,7 +51,7 @@ def need_root(name: str) -> None:
 
 
 def load(name: str, default: Any) -> Any:
-    """Return a piece of the host's state, or the default if it was never saved."""
+    """Return a piece of the host's state, or the default if this piece was never saved."""
     from json import load as parsed
 
     try:

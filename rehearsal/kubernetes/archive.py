@@ -18,7 +18,7 @@ FOLDERS = ("usr", "etc", "opt", "proc", "sys", "dev", "tmp", "run", "var", "root
 
 
 def root() -> bytes:
-    """Return a layer without programs: the rehearsed runtime mounts the host's programs into it."""
+    """Return a layer without programs: the rehearsed runtime mounts the host's programs into the container."""
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w") as layer:
         for name in FOLDERS:

@@ -1,6 +1,7 @@
-/* The rehearsal's aws-ofi-nccl: looks for EFA devices where libfabric does, and logs what the genuine plugin logs about them.
- * This plugin moves no byte: its struct ends after the member `devices`, so a program can load it and ask for devices, but not
- * send. /etc/rehearsal/efa has the protocol that the genuine plugin picks on this instance type. */
+/* The rehearsal's aws-ofi-nccl: looks for EFA devices in the folders in which libfabric looks, and logs what the genuine plugin
+ * logs about these devices. This plugin moves no byte: the struct with its functions ends after the member `devices`, so a
+ * program can load the plugin and ask for devices, but cannot send. /etc/rehearsal/efa has the protocol that the genuine plugin
+ * picks on this instance type. */
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,13 +65,13 @@ static int start(logger *log, void *profiler)
         return SYSTEM_ERROR;
     }
     log(INFO, INIT_AND_NET, __FILE__, __LINE__, "NET/OFI Using transport protocol %s (platform set)", protocol);
-    /* RDMA writes need the fabric that libfabric calls efa-direct; messages use the older fabric. */
+    /* RDMA writes need the fabric that libfabric calls efa-direct; messages use the older fabric, which libfabric calls efa. */
     log(INFO, INIT_AND_NET, __FILE__, __LINE__, "NET/OFI Selected provider is efa, fabric is %s (found %d nics)",
         strcmp(protocol, "RDMA") ? "efa" : "efa-direct", nics);
     return SUCCESS;
 }
 
-/* With the RDMA protocol, the plugin makes one device of all NICs near a GPU. */
+/* With the RDMA protocol, the plugin combines all NICs near one GPU into one device. */
 static int devices(int *count)
 {
     int gpus = count_gpus();

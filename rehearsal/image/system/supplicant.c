@@ -1,5 +1,5 @@
 /* Stand-in: wpa_supplicant, as the real wpa_cli sees it for each rail that the vendor's agent authenticates by 802.1X (wired,
- * EAP-TLS). Arguments: each interface, followed by the file with the interface's state. As in wpa_supplicant, each interface
+ * EAP-TLS). Arguments: for each interface, its name and the file with its state. As in wpa_supplicant, each interface
  * has a separate socket. Commands other than PING and STATUS get wpa_supplicant's answer to an unknown command. */
 #include <poll.h>
 #include <stdio.h>
