@@ -11,8 +11,8 @@ debug_logger debug_write;
 // Log one of NCCL's own lines about its choice of network.
 void debug_net(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-// Open NCCL_DEBUG_FILE (%h: host, %p: process) if NCCL_DEBUG asks for log lines. If it does not, the functions of this file log
-// nothing.
+// Open NCCL_DEBUG_FILE (%h: host, %p: process) if NCCL_DEBUG asks for log lines. If NCCL_DEBUG asks for none, the functions of
+// this file log nothing.
 void debug_start(int device, const struct rail *front_end);
 
 // Log the network and every connection that this rank has made.

@@ -26,6 +26,6 @@ const char *group_host_name(const struct group *group, int host)
 
 void group_local_barrier(struct group *group, double deadline, int timeout_s)
 {
-    // The group's first rank on this host is in no other group, so its number identifies a barrier that only this group uses.
+    // The group's first rank on this host is in no other group, so the rank's number identifies a barrier of this group only.
     job_local_barrier(group->job, group->job_local[0], group->at.local_size, deadline, timeout_s);
 }

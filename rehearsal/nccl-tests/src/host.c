@@ -30,8 +30,8 @@ uint64_t host_identity(void)
     char boot[64] = "", text[512];
     struct stat network = {0}, processes = {0};
     first_line("/proc/sys/kernel/random/boot_id", boot, sizeof boot);
-    // Rehearsed hosts are namespaces of one machine, and all have the machine's boot id. Only ranks of the same host share
-    // these two namespaces.
+    // Rehearsed hosts are namespaces of one machine, and all have the machine's boot id. Only ranks of the same host have the
+    // same network namespace and the same pid namespace.
     stat("/proc/self/ns/net", &network);
     stat("/proc/self/ns/pid", &processes);
     snprintf(text, sizeof text, "%s %s %llu %llu", fail_host(), boot, (unsigned long long)network.st_ino,
@@ -73,7 +73,7 @@ static int natural(const void *left, const void *right)
     return strverscmp(a->hca, b->hca);
 }
 
-// NCCL's list syntax: comma-separated prefixes of names. A '^' in front selects all names except those of the list. A '='
+// NCCL's list syntax: comma-separated prefixes of names. A '^' in front selects all names that are not in the list. A '='
 // (after any '^') says that the list has whole names, not prefixes.
 static bool selected(const char *list, const char *name)
 {

@@ -28,7 +28,7 @@ static const double EXCHANGE_S = 300, CONNECT_S = 20;
 struct control {
     struct {
         atomic_uint arrived, generation;
-    } barriers[RANKS_MAX + 1]; // the last is for all ranks of the host; the others are numbered by local rank
+    } barriers[RANKS_MAX + 1]; // the last barrier is for all ranks of the host; every other barrier has a local rank's number
     char banks[2][RANKS_MAX][RECORD_BYTES];
 };
 

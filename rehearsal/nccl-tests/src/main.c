@@ -1,4 +1,4 @@
-// Stand-in for the programs of nccl-tests on hosts without GPUs: README.md says what it does and what it does not.
+// Stand-in for the programs of nccl-tests on hosts without GPUs. README.md says what the stand-in does and does not do.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "measure.h"
 #include "split.h"
 
-static double memory_bytes(const char *path, const char *key, double unit) // 0: unknown
+static double memory_bytes(const char *path, const char *key, double unit) // returns 0 if the value is unknown
 {
     FILE *file = fopen(path, "r");
     char line[128];
@@ -117,8 +117,8 @@ static void sum_over_ranks(struct job *job, int mine, int *sum)
     for (int rank = 0; rank < job->at.size; rank++) *sum += all[rank];
 }
 
-// Returns which share of the timed loops' time the rank that waited longest spent waiting for a processor. A waiting rank is
-// ready to run but has no processor, because all hosts are on one machine.
+// Returns the largest share of the timed loops' time that any rank spent waiting for a processor. A waiting rank is ready to
+// run but has no processor, because all hosts are on one machine.
 static double waiting(struct job *job, const struct bench *bench)
 {
     double mine = bench->timed_s > 0 && bench->waited_s > 0 ? bench->waited_s / bench->timed_s : 0, all[RANKS_MAX], most = 0;

@@ -9,11 +9,11 @@ struct bench {
     struct job *job;
     struct wire *wire;
     struct report *report;
-    float *scratch;      // memory of a buffer's size
+    float *scratch;      // memory as large as one buffer
     size_t max_bytes;    // size of one buffer, after it was limited
     size_t stride_bytes; // where the receive buffer begins in a rank's data
     int root;
-    int round;           // round of the pattern, so that no check can pass with the values of the round before
+    int round;           // round of the pattern, so that no check can pass with values of the previous round
     int errors;          // checks of this rank that found wrong values
     // timed_s: time of the timed loops. waited_s: how long this rank was ready to run in these loops but had no processor. If
     // the waiting time is read for each iteration, waited_s instead adds up, over all iterations, the longest waiting time of

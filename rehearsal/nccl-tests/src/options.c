@@ -68,7 +68,7 @@ static void help(const char *program)
     }
 }
 
-// Bytes that a text such as "8", "1.5M" or "8G" means; negative if it is not a size.
+// The number of bytes that a text such as "8", "1.5M" or "8G" means; negative if the text is not a size.
 static double size_of(const char *text)
 {
     char *end;
@@ -120,7 +120,7 @@ static bool take(struct options *o, const char *program, int option, const char 
     case 'S': o->timestamps = number != 0; return true;
     case 'M': o->memory = number != 0; return true;
     case 'J': o->output_file = text; return true;
-    case 'p': o->parallel_init = (int)number; return true; // no difference with one thread per process
+    case 'p': o->parallel_init = (int)number; return true; // has no effect: a process has one thread
     case 'y': return true;                           // there is no stream
     case 'K': o->skip = (int)number; return true;
     case 'u':
@@ -159,7 +159,7 @@ bool options_parse(struct options *o, const char *program, int argc, char **argv
         if (option == 'h' || option == '?') {
             if (option != 'h') printf("invalid option '%c'\n", option);
             help(program);
-            *exit_code = 0; // as in nccl-tests, 0 also after an invalid option
+            *exit_code = 0; // as in nccl-tests, even an invalid option ends the program with 0
             return false;
         }
         if (!take(o, program, option, optarg)) {

@@ -148,7 +148,8 @@ static int rail_socket(const struct rail *rail)
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     int one = 1, buffer = SOCKET_BUFFER_BYTES, service = FRONT_END_SERVICE;
     struct sockaddr_in here = {.sin_family = AF_INET, .sin_addr = rail->address};
-    // Not every user may bind to a device. Without this right, the address is enough, because every rail has its own subnet.
+    // Not every user may bind to a device. Without this right, binding to the address is enough, because every rail has a
+    // subnet of its own.
     setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, rail->netdev, (socklen_t)strlen(rail->netdev));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (!strcmp(rail->hca, rail->netdev)) setsockopt(fd, IPPROTO_IP, IP_TOS, &service, sizeof service);
@@ -244,7 +245,7 @@ static void connect_links(struct rails *rails, struct group *group, const int *l
         }
         for (int c = 0; c < rails->count; c++)
             if (incoming[c].revents && accepted(rails, group, listeners[c], c)) left--;
-        for (int i = 0; i < rails->link_count && wait <= -3; i++) // by now, a host that cannot dial has named the rail
+        for (int i = 0; i < rails->link_count && wait <= -3; i++) // by now, a host that could not dial has printed why
             if (rails->links[i].fd < 0)
                 FAIL(RESULT_NCCL, "%s did not connect to %s on at least one rail", group_host_name(group, rails->links[i].host),
                      fail_host());

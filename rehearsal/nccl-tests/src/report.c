@@ -69,7 +69,7 @@ void report_start(struct report *report, int argc, char **argv, char **environme
     for (int i = 0; i < argc; i++) json_string(json, argv[i]);
     json_close(json, ']');
     json_key(json, "env"), json_open(json, '[');
-    for (char **one = environment; *one; one++) json_string(json, *one); // as nccl-tests does, secrets included
+    for (char **one = environment; *one; one++) json_string(json, *one); // as in nccl-tests: every variable, even a secret
     json_close(json, ']');
     json_key(json, "nccl_version"), json_long(json, version);
     json_key(json, "rehearsal"), json_open(json, '{');
@@ -206,7 +206,7 @@ static int ascending(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
-static double ranked(const double *sorted, int count, int percent) // nearest rank
+static double ranked(const double *sorted, int count, int percent) // percentile by the nearest-rank method
 {
     int index = (count * percent + 99) / 100 - 1;
     return sorted[index < count - 1 ? index : count - 1];

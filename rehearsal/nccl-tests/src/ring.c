@@ -17,7 +17,7 @@ struct walk {
     enum kind kind;
     int n, first, locals, shift;
     int in_steps, out_steps;
-    int lag;      // out-step t sends what arrives in in-step t - lag; the first `lag` out-steps send blocks that start here
+    int lag;      // out-step t sends what arrives in in-step t - lag; the first `lag` out-steps send blocks of this host
     int channels; // number of channels in use
 };
 
@@ -27,7 +27,7 @@ struct stream {
     const struct walk *walk;
     size_t base, count; // the channel's part of all floats, or of each rank's share
     int in_step, out_step;
-    size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: progress of a sum that starts here
+    size_t in_bytes, out_bytes, made_bytes; // progress in the current blocks; made: progress of a sum that starts on this host
     size_t staged; // number of bytes (0 to 3) in staging that belong to a float whose other bytes have not arrived
     float staging[CHUNK_FLOATS + 1];
 };
@@ -65,7 +65,7 @@ static void copy(float *to, const float *from, size_t count)
     if (to != from) memcpy(to, from, 4 * count);
 }
 
-// Sum `count` floats at `at` over the local ranks from `from` to the last.
+// Sum `count` floats at `at` over the local ranks from `from` to the last local rank.
 static void sum_locals(const struct walk *w, float *sum, int from, size_t at, size_t count)
 {
     memcpy(sum, w->op->send[from] + at, 4 * count);
@@ -117,7 +117,7 @@ static const float *outgoing(const struct stream *s, int step)
     const struct operation *op = w->op;
     int last = w->locals - 1;
     size_t start = block_start(s, out_block(s, step));
-    if (w->kind == ALL_GATHER && step < w->lag) return op->send[last - step] + s->base; // a share, not a whole buffer
+    if (w->kind == ALL_GATHER && step < w->lag) return op->send[last - step] + s->base; // this buffer has only one share
     if (w->kind == BROADCAST && step < w->lag) return op->send[operation_layout(op)->position[op->root] - w->first] + start;
     bool partial = w->kind == REDUCE || w->kind == REDUCE_SCATTER || (w->kind == ALL_REDUCE && step <= w->n - 2);
     return (partial ? op->scratch : op->receive[last]) + start;

@@ -33,7 +33,7 @@ __attribute__((noreturn)) static void hung_up(const struct wire *wire, const str
     connection_lost(wire, link, outward, why);
 }
 
-// Send what is ready; true if the rail accepts no more for now.
+// Send what is ready; true if the rail accepts no more bytes for now.
 static bool pump_out(const struct wire *wire, struct lane *lane)
 {
     const char *from;
