@@ -17,7 +17,7 @@ def start_fast() -> None:
 
     A plugin needs only `pulumi.runtime.proto`. Without the rest of `pulumi`, the plugin starts in half the time.
 
-    Call it before any import from `pulumi`; nothing else of `pulumi` can be imported afterwards.
+    Call this function before any import from `pulumi`; afterwards, no other part of `pulumi` can be imported.
     """
     # Garbage collection takes a fifth of a plugin's start time, and a plugin lives only as long as one operation.
     gc.disable()

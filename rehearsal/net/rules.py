@@ -16,11 +16,11 @@ class Rule:
     """One rule of a security list or group; packets that no rule allows are dropped silently.
 
     Attributes:
-        direction: seen from the hosts of the subnet or group.
+        direction: direction of the traffic, seen from the hosts of the subnet or group.
         protocol: `all`, or the number of ICMP, TCP or UDP.
         peer: CIDR of the other side: source of ingress, destination of egress.
-        ports: first and last destination port, or None for all.
-        source_ports: first and last source port, or None for all.
+        ports: first and last destination port, or None for all ports.
+        source_ports: first and last source port, or None for all ports.
         icmp: type and code (a code of None means all codes), or None for all types.
         stateless: whether replies need a rule of their own.
         group: id of the security group whose members are the other side; if it is set, `peer` is ignored.
@@ -74,9 +74,9 @@ class VcnPlan:
         id: [a-z0-9]{6,8}.
         cidrs: its address ranges.
         subnets: its subnets.
-        public_ips: public address of each private address that has one.
-        groups: security groups, whose rules apply instead of the subnets'; None if the subnets' rules apply. With groups, an
-            address that is in no group sends and receives nothing.
+        public_ips: private address -> public address, for every private address that has a public address.
+        groups: security groups, whose rules apply instead of the subnets' rules; None if the subnets' rules apply. With groups,
+            an address that is in no group sends and receives nothing.
         resolver: address of its name service.
         nat_ip: public address of its NAT gateway; if empty, the builder picks one.
     """
@@ -145,7 +145,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """Return one chain for each address, through all its groups: a packet is allowed if any of these groups allows it."""
+    """Return one chain for each address. It tries all groups of the address: a packet is allowed if any of them allows it."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]
@@ -253,9 +253,9 @@ def render(plan: VcnPlan, nat_address: str) -> str:
 
 
 def render_fabric(pairs: Iterable[tuple[str, str]] | None) -> str:
-    """Return the ruleset of a fabric's bridges: traffic passes from the first host to the second of each pair; None allows all.
+    """Return the ruleset of a fabric's bridges: traffic passes from the first host of each pair to the second.
 
-    The ruleset is stateless: each direction of EFA traffic needs its own pair.
+    If `pairs` is None, all traffic passes. The ruleset is stateless: each direction of EFA traffic needs its own pair.
     """
     head = ["table bridge fabric", "delete table bridge fabric"]
     if pairs is None:

@@ -16,11 +16,11 @@ from rehearsal.world.world import World
 #: Jumbo frames, for front end and rails: an MTU of 1500 costs 4 % of a shaped rail's rate.
 MTU = 9000
 
-#: The interface group of every cable's near end, so that all cables of a namespace can be deleted at once, before the
-#: namespace.
+#: The interface group of every cable's near end. With this group, all cables of a namespace can be deleted at once, before the
+#: namespace is deleted.
 CABLES = 7
 
-#: Bytes that a class may send before the next class may send: one packet of the largest size.
+#: Bytes that one class of a traffic shaper may send before the next class may send: one packet of the largest size.
 QUANTUM_BYTES = 65536
 
 NAMESPACE_SYSCTLS = {
@@ -64,8 +64,8 @@ def ip(lines: Iterable[str], namespace: str | None = None) -> None:
 def neighbours(device: str) -> str:
     """Return the line of iproute2 that makes a device forget neighbours soon, and answer for proxied addresses at once.
 
-    In the rehearsal, a machine is recreated in seconds; a vendor takes minutes. The kernel has these settings only per device;
-    by default, proxy ARP answers after up to 0.8 s.
+    In the rehearsal, a new machine may get the address of a deleted machine within seconds; in a vendor's cloud, this takes
+    minutes. The kernel has these settings only per device; by default, proxy ARP answers after up to 0.8 s.
     """
     return f"ntable change name arp_cache dev {device} base_reachable 1000 delay_probe 1000 retrans 200 proxy_delay 0"
 
@@ -95,7 +95,7 @@ def make_namespace(name: str, sysctls: dict[str, str] | None = None) -> None:
     if Path("/run/netns", name).exists():
         if _alive(name):
             return
-        # A crash between creating the name and mounting on it leaves a plain file.
+        # A crash between the creation of the name and the mount of the namespace leaves a plain file.
         Path("/run/netns", name).unlink()
     call(["ip", "netns", "add", name])
     settings = NAMESPACE_SYSCTLS | (sysctls or {})
@@ -171,7 +171,7 @@ def shaper(device: str, rate_bits_per_s: int) -> str:
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """Return the lines of tc that shape a device to a rate, and packets for each MAC address in `slow` to its lower rate."""
+    """Return the lines of tc that shape a device to a rate, and packets to each MAC address in `slow` to a lower rate."""
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
         # First the old shaper is replaced, because a class cannot be added to a queueing discipline of another kind.
@@ -206,7 +206,7 @@ def locked(world: World, what: str) -> Iterator[None]:
     while True:
         with path.open("w") as file:
             flock(file, LOCK_EX)
-            # The previous holder may have removed the whole world; then the path may refer to another file by now.
+            # The previous holder may have removed the whole world. Then the path no longer refers to the locked file.
             if path.exists() and path.stat().st_ino == os.fstat(file.fileno()).st_ino:
                 yield
                 return

@@ -31,7 +31,7 @@ _OPTIONS_OF = {"tcpOptions": "6", "udpOptions": "17", "icmpOptions": "1"}
 
 
 def private(inputs: Mapping[str, Any]) -> bool:
-    """Return whether a subnet forbids public addresses; the property has a newer and an older name."""
+    """Return whether a subnet forbids public addresses; a newer and an older property have this meaning."""
     return inputs.get("prohibitPublicIpOnVnic") is True or inputs.get("prohibitInternetIngress") is True
 
 

@@ -96,7 +96,7 @@ def _driver_only() -> Image:
         pretty="Oracle Linux Server 9.6",
         commands={**plain.commands, "nvidia-smi": "nvidia-smi"},
         real=("modprobe",),
-        # This folder gets the same links and mpirun as the MPI folder of other images, but no image looks for MPI here.
+        # This folder gets the same links and mpirun as the MPI folder of other images, but hosts do not look for MPI in it.
         mpi=f"/{_INSIDE}/mpi",
         own_texts=_texts("ol", "9.6", "")
         | _modules("ol")

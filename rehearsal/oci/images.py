@@ -14,7 +14,7 @@ class Image:
     Attributes:
         name: the host builder's name for the image (`ol7-gpu`).
         family: the operating system's family (`ol7`), which decides device names.
-        size_gib: size of the image's root file system; a boot volume must not be smaller.
+        size_gib: size of the image's root file system; a boot volume must be at least as large.
         listing: OCID of the image's Marketplace listing, whose version is `display_name`; empty if no subscription is needed.
         gpu: whether the image has the NVIDIA driver and, except for `ol9-driver`, CUDA, OFED and the RDMA tools.
     """

@@ -1,4 +1,4 @@
-"""The reasons for which the service refuses launch details, given for an instance or in an instance configuration."""
+"""The reasons for which the service refuses the launch details of an instance or of an instance configuration."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _KEY_FIELDS = 2
 
 @dataclass(frozen=True)
 class Details:
-    """Launch details, given for one instance or in an instance configuration.
+    """The launch details of one instance or of an instance configuration.
 
     Attributes:
         asked: the request with these details.
@@ -131,7 +131,8 @@ def _image(details: Details) -> Iterator[Problem]:
     if image is None:
         return
     if image.listing and not subscribed(details.asked.database, details.at("compartmentId"), image.id):
-        yield not_found(f"{details.prefix}{details.image_path}", image.id)  # oci-hpc: marketplace.tf subscribes first
+        # oci-hpc, marketplace.tf: the compartment subscribes to the listing before the launch.
+        yield not_found(f"{details.prefix}{details.image_path}", image.id)
     if shape is not None and not image.fits(shape):
         yield details.refuse("shape", f"Shape {shape.name} is not valid for image {image.id}.")
     size = details.at("sourceDetails.bootVolumeSizeInGbs")
@@ -149,7 +150,7 @@ def _vnic(details: Details) -> Iterator[Problem]:
         yield not_found(f"{details.prefix}{details.subnet_path}", ocid)
     if subnet is None:
         return
-    # In the SDK, assignPublicIp is a string for an instance, but a boolean in a configuration.
+    # In the SDK, assignPublicIp is a string for an instance, but a boolean in an instance configuration.
     if str(details.at("createVnicDetails.assignPublicIp")).lower() == "true" and private(subnet.inputs):
         yield details.refuse(
             "createVnicDetails.assignPublicIp",

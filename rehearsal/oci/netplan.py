@@ -1,4 +1,4 @@
-"""Builds the network plan of a VCN from its records, and finds free addresses."""
+"""Builds the network plan of a VCN from the records of the VCN's resources, and finds free addresses."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def free_private_ips(database: Database, subnet: Record, count: int) -> list[str
 
 
 def free_private_ip(database: Database, subnet: Record) -> str | None:
-    """Return the lowest free address of a subnet, or None if it is full."""
+    """Return the lowest free address of a subnet, or None if the subnet is full."""
     return next(iter(free_private_ips(database, subnet, 1) or ()), None)
 
 

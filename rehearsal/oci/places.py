@@ -13,7 +13,7 @@ COMPARTMENTS = {TENANCY: "rehearsed", COMPARTMENT: "clusters"}
 AVAILABILITY_DOMAINS = ("Uocm:REHEARSED-AD-1", "Uocm:REHEARSED-AD-2", "Uocm:REHEARSED-AD-3")
 FAULT_DOMAINS = ("FAULT-DOMAIN-1", "FAULT-DOMAIN-2", "FAULT-DOMAIN-3")
 
-# In a real region, core.get_services lists these two services, named after the region's three-letter key.
+# In a real region, core.get_services lists these two services; their names contain the region's three-letter key.
 ALL_SERVICES = f"all-{REGION_KEY}-services-in-oracle-services-network"
 OBJECT_STORAGE = f"oci-{REGION_KEY}-objectstorage"
 #: OCID -> (name, the name in routes and security rules).

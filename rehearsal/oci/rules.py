@@ -1,7 +1,7 @@
 """Values that the vendor accepts (enumerations, patterns, ranges), and properties that the rehearsal does not support.
 
-Enumerations that name a model are from the vendor's Python SDK (PyPI `oci` 2.189.0); a test compares them with the SDK if that
-package is installed.
+An enumeration with a model's name (`MODEL.PROPERTY`) is from the vendor's Python SDK (PyPI `oci` 2.189.0). A test compares
+these enumerations with the SDK if that package is installed.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ RULES: Mapping[str, Mapping[str, Rule]] = {
         "displayName": _NAME,
         "hostnameLabel": _HOSTNAME,
         "idmapType": OneOf(("LDAP", "NONE"), "file_storage:MountTarget.IDMAP_TYPE"),
-        # docs.oracle.com/iaas/Content/File/Tasks/managingmounttargets.htm#performance, Gb/s.
+        # The values are in Gb/s (docs.oracle.com/iaas/Content/File/Tasks/managingmounttargets.htm#performance).
         "requestedThroughput": OneOf(("1", "20", "40", "80")),
     },
     "oci:FileStorage/export:Export": {
@@ -182,7 +182,8 @@ _LAUNCH_NOT_PLAYED = (
     "licensingConfigs", "placementConstraintDetails", "preemptibleInstanceConfig",
 )  # fmt: skip
 
-#: Type token -> properties that the vendor accepts but the rehearsal does not support: refused rather than silently ignored.
+#: Type token -> properties that the vendor accepts but the rehearsal does not support. The rehearsal refuses these properties,
+#: because a property without effect would go unnoticed.
 NOT_PLAYED: Mapping[str, tuple[str, ...]] = {
     "oci:Core/vcn:Vcn": ("byoipv6cidrDetails[]", "ipv6privateCidrBlocks[]", "isIpv6enabled"),
     "oci:Core/subnet:Subnet": ("ipv6cidrBlock", "ipv6cidrBlocks[]"),

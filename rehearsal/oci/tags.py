@@ -1,4 +1,4 @@
-"""Defined tags: namespaces of keys in the API, `space.key` in the provider's inputs."""
+"""Defined tags: the API has a map of keys for each namespace; the provider's inputs have one map with keys `space.key`."""
 
 from __future__ import annotations
 

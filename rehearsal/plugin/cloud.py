@@ -172,7 +172,7 @@ class Cloud(ABC):
 
     @contextmanager
     def working(self, record: Record) -> Iterator[None]:
-        """Create a part of a larger resource: the part becomes ready when the block ends, or is removed if the block raises."""
+        """Create a part of a larger resource: the part becomes ready when the `with` block ends, or is removed if it raises."""
         try:
             yield
         except BaseException:
@@ -235,7 +235,7 @@ class Cloud(ABC):
         return any(one in names for one in self.kinds[record.token].needs(record))
 
     def _holders(self, database: Database, record: Record) -> Iterator[Problem]:
-        """Yield a refusal for each resource that blocks the deletion of a record because it depends on the record.
+        """Yield a refusal for each resource that depends on a record and therefore blocks the deletion of the record.
 
         These do not block the deletion: the record's children, resources that are being deleted, and resources of types whose
         `holds` is false.

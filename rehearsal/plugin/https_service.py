@@ -70,10 +70,10 @@ class _Server(ThreadingHTTPServer):
 def serve(
     world: World, cloud: str, answer: Callable[[Request], Answer], plain: Callable[[Request], Answer] | None = None
 ) -> None:
-    """Serve at the cloud's announced address until killed; `plain` handles requests over http, if given.
+    """Serve at the cloud's announced address until the process is killed; `plain`, if given, handles requests over http.
 
     Raises:
-        OSError: another program listens at that address.
+        OSError: another program listens at this address.
     """
     service = services.announced(world, cloud)
     if plain:
@@ -99,7 +99,7 @@ def _context(world: World, names: tuple[str, ...]) -> ssl.SSLContext:
 def _by_name(
     world: World, cloud: str, known: dict[str, ssl.SSLContext]
 ) -> Callable[[ssl.SSLObject, str, ssl.SSLContext], None]:
-    """Return a callback that presents the certificate for the name that a client requests, even a name announced later."""
+    """Return a callback that presents the certificate for a client's requested name, even if the name is announced later."""
 
     def choose(calling: ssl.SSLObject, name: str, _: ssl.SSLContext) -> None:
         if name in services.announced(world, cloud).names:  # a caller that sends no known name keeps the first certificate

@@ -102,7 +102,7 @@ class Sdk:
         )
 
     def _kept(self) -> Path:
-        """Return the file with the results for the installed SDK; if it is missing, a separate process reads the SDK first."""
+        """Return the file with the results for the installed SDK; if the file is missing, a separate process writes it."""
         asked = json.dumps({"cloud": self._cloud, "modules": dict(self._modules)})
         package = f"pulumi_{self._cloud}"
         told = f"{metadata.version(package)} {asked} {_READER.read_text()}"

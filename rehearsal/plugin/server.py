@@ -42,7 +42,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield violations of the vendor's documentation that do not depend on other resources; types are already checked."""
+        """Yield each violation of the vendor's documentation for which no other resource matters; types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
         """Yield the problems for which the vendor's provider would refuse its own settings."""
@@ -236,7 +236,7 @@ def _unserved(context: Any, token: str) -> NoReturn:
 
 
 def _abort_partly(context: Any, partly: PartlyCreatedError) -> NoReturn:
-    """Abort the call with an error for which the engine keeps the resource in its state, to repair or delete it."""
+    """Abort the call with an error after which the engine keeps the resource in the state, to repair or delete it later."""
     failed = provider_pb2.ErrorResourceInitFailed(
         id=partly.resource_id,
         properties=wire.dumps(partly.outputs),

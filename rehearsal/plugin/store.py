@@ -72,7 +72,7 @@ class Database:
     struck: dict[str, int] = field(default_factory=dict)
 
     def find(self, record_id: object, token: str | None = None) -> Record | None:
-        """Return the record with that id; None if it does not exist, is being deleted, or has another type than `token`."""
+        """Return the record with this id; None if it does not exist, is being deleted, or has a type other than `token`."""
         record = self.records.get(record_id) if isinstance(record_id, str) else None
         if record is None or record.state == "TERMINATING" or (token is not None and record.token != token):
             return None
@@ -159,7 +159,7 @@ def _birth(pid: int) -> str:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return ""
-    # The command's name is in parentheses and may contain blanks; the later fields do not.
+    # The command's name is in parentheses and may contain blanks; the later fields contain none.
     return stat.rpartition(")")[2].split()[_BIRTH_FIELD - 3]
 
 

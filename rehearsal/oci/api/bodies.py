@@ -79,7 +79,7 @@ def _pool(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def updated_network(body: object) -> dict[str, Any]:
-    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size under the pool's OCID.
+    """Return the supported parts of UpdateClusterNetworkDetails: tags, and each pool's new size by the pool's OCID.
 
     Raises:
         ServiceError: a required property is missing or of the wrong type.

@@ -49,8 +49,8 @@ def _signed(
 
 
 def _name(common: str, *units: str) -> x509.Name:
-    # The vendor's names are longer than the 64 characters that X.520 allows. The warning about this is ignored, as in the
-    # vendor's SDK.
+    # The vendor's names are longer than the 64 characters that X.520 allows. The warning about the length is ignored, as in
+    # the vendor's SDK.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         parts = [x509.NameAttribute(NameOID.COMMON_NAME, common, _validate=False)]
@@ -92,7 +92,7 @@ def issue(world: World, instance: Record) -> dict[str, str]:
 
 
 def verified(world: World, leaf: x509.Certificate, between: list[x509.Certificate]) -> str:
-    """Return the instance that a certificate names, after checking that this tenancy's authority signed it.
+    """Check that this tenancy's authority signed a certificate; return the instance that the certificate identifies.
 
     Raises:
         ValueError: another authority signed the certificate, or the certificate is not valid now.

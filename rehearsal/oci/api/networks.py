@@ -24,8 +24,8 @@ from rehearsal.plugin.presence import present
 from rehearsal.plugin.store import Database, Record
 
 NETWORK = ClusterNetwork()
-#: Slurm refuses a node that booted before Slurm requested the node, and compares the two times rounded up to whole seconds. No
-#: real machine boots in less time than this constant.
+#: Slurm refuses a node that booted before Slurm requested the node. Slurm rounds the time of the boot and the time of the
+#: request up to whole seconds before it compares the two times. No real machine boots in less time than this constant.
 _LEAST_START_S = 2
 _FAILURES = (PartlyCreatedError, ServiceError, RequestTimeoutError, RuntimeError, KeyError)
 _BUSY = "The resource is in a state that does not allow this operation: another operation is running."
@@ -53,7 +53,7 @@ class Networks:
         If an earlier request with the same token has created the network, the work request is None.
 
         Raises:
-            ServiceError: the service refuses.
+            ServiceError: the service refuses the request.
         """
         operation = "CreateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -76,7 +76,7 @@ class Networks:
         return record, request
 
     def update(self, ocid: str, asked: Mapping[str, Any]) -> None:
-        """Start to change a network's tags and its pool's size; if the pool already has that size, no operation starts.
+        """Start to change a network's tags and its pool's size; if the pool already has the new size, no operation starts.
 
         The vendor's answer has no work request. The requested size stays recorded even if the pool could not reach it.
 
@@ -125,7 +125,7 @@ class Networks:
         """Start to terminate a cluster network with all its instances.
 
         Raises:
-            ServiceError: there is no such network, or another operation on it is running.
+            ServiceError: there is no such network, or another operation on the network is running.
         """
         operation = "TerminateClusterNetwork"
         with self._cloud.store.change() as database:
@@ -146,7 +146,7 @@ class Networks:
         terminated.
 
         Raises:
-            ServiceError: there is no such pool, or no such instance in it.
+            ServiceError: there is no such pool, or the pool has no such instance.
         """
         with self._cloud.store.change() as database:
             owner = next((one for one in database.of(NETWORK.token) if one.private["pool"] == pool), None)
@@ -175,7 +175,7 @@ class Networks:
         return request
 
     def lost(self) -> None:
-        """Treat instances whose host has disappeared as terminated."""
+        """Treat an instance as terminated if the instance's host has disappeared."""
         for record in self._cloud.store.read().of(INSTANCE):
             if record.state == "RUNNING" and self._cloud.read(record.id) is None:
                 self._ledger.bury(shown.instance(record))
