@@ -20,7 +20,7 @@ class Reservation:
         type: instance type.
         count: number of machines in total.
         zone: availability zone.
-        block: whether it is a Capacity Block; otherwise it is an on-demand reservation.
+        block: whether the reservation is a Capacity Block; otherwise, the reservation is an on-demand reservation.
         placement_group: name of the placement group in which the reservation was created; empty if none.
         match: EC2's instance match criteria, `open` or `targeted`.
         start, end: when a Capacity Block begins and ends, RFC 3339; other reservations have no end.

@@ -149,7 +149,7 @@ def _reserved(launch: Launch, database: Database, region: str, count: int) -> It
 
 
 def _mismatches(launch: Launch, found: Reservation, database: Database) -> Iterator[Problem]:
-    """Yield each difference between a reservation and a launch into it."""
+    """Yield each difference between a reservation and a launch into this reservation."""
     subnet, kind = launch.subnet(database), launch.type
     if found.block != (launch.market == BLOCK):
         what = "a Capacity Block" if found.block else "an on-demand reservation"
@@ -188,7 +188,7 @@ class CapacityReservation(Kind):
 
 
 class CapacityBlock(Kind):
-    """A Capacity Block: charged when it is bought; deleting it refunds nothing."""
+    """A Capacity Block, which is charged when it is bought; the deletion of a block refunds nothing."""
 
     token, noun, prefix, arn = PURCHASE, "capacity block", "cr", "capacity-reservation/{id}"
     create, update, delete = "PurchaseCapacityBlock", "CreateTags", "CancelCapacityReservation"

@@ -1,4 +1,4 @@
-"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups allow traffic on it.
+"""Decides which EFA traffic passes: hosts of a VPC in one zone share a fabric, and security groups filter its traffic.
 
 A rule matches EFA traffic only if the rule names a group by its id and allows all traffic. A rule that names an IP network,
 however wide, does not match EFA traffic (aws-ofi-nccl issue 663; EC2 user guide, "Prepare an EFA-enabled security group").

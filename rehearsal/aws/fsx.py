@@ -57,7 +57,7 @@ def bad(path: str, message: str) -> Problem:
 
 
 class FileSystem(Kind):
-    """A file system in a subnet; the file system's security groups decide which hosts reach it."""
+    """A file system in a subnet; the file system's security groups decide which hosts reach the file system."""
 
     service, prefix, arn, arn_service = "FSx", "fs", "file-system/{id}", "fsx"
     create, update, delete = "CreateFileSystem", "UpdateFileSystem", "DeleteFileSystem"

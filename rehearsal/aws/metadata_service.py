@@ -1,9 +1,9 @@
 """One host's EC2 instance metadata service (IMDSv2 only): issues tokens, returns texts by path, and writes SSM parameters.
 
 The command is `metadata_service.py WORLD HOST_ID PORT`. This program runs in the host's network namespace, but not in the
-host's other namespaces. The host reaches the service at 169.254.169.254:80, but cannot see the service's
-process. The host's record lists the parameters of Systems Manager that the host's role may write. The service reads the record
-again for each call with a valid token. The role's credentials are valid for EC2's API only.
+host's other namespaces. The host reaches the service at 169.254.169.254:80, but cannot see the service's process. The host's
+record lists the parameters of Systems Manager that the host's role may write. The service reads the record again for each call
+with a valid token. The role's credentials are valid for EC2's API only.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ import re
 #: The account id in the examples of AWS's documentation.
 ACCOUNT = "111122223333"
 
-#: Default region. AWS's provider refuses a program without a region, and so does the rehearsed provider's CheckConfig.
+#: Region of resources whose inputs have no region. AWS's provider refuses a program without a region, and so does the rehearsed
+#: provider (CheckConfig).
 REGION = "us-east-1"
 
 _REGION = re.compile(r"(us|eu|ap|sa|ca|me|af|il|mx)(-gov)?-(north|south|east|west|central|northeast|southeast|northwest)-\d")

@@ -27,7 +27,7 @@ def ids(world: World, folder: str, letter: str) -> set[str]:
 
 
 def orphans(world: World) -> set[str]:
-    """Return the namespaces of those file systems that have no record, by their names without the world's prefix."""
+    """Return the names (without the world's prefix) of all namespaces whose file system has no record."""
     recorded = {f"s{storage.short(one['id'])}" for one in storage.records(world)}
     return {one for one in wires.namespaces(world) if one.startswith("s")} - recorded
 
@@ -54,7 +54,7 @@ def empty(world: World) -> bool:
 
 
 def stop_agent(world: World) -> None:
-    """Terminate the operator's SSH agent; the socket's path in its command line shows that the pid is still the agent's."""
+    """Terminate the operator's SSH agent, if the process with the recorded pid has the agent's socket in its command line."""
     record, socket = world.path / "operator" / "agent.pid", world.agent_socket
     with contextlib.suppress(OSError, ValueError):
         pid = int(record.read_text())

@@ -114,7 +114,7 @@ def _from_host(root: Path, *, gpus: bool) -> None:
         if Path("/etc", name).exists():
             _bind(Path("/etc", name).resolve(), root / "etc" / name)
     _bind(Path("/etc/alternatives"), root / "etc/alternatives")  # some programs in /usr are links into this folder
-    # Facts about hardware and driver are files here, so every container needs them.
+    # In the rehearsal, the facts about hardware and driver are files in /etc/rehearsal, so every container needs these files.
     _bind(Path("/", _FACTS), root / _FACTS)
     if not gpus and Path("/", _FACTS, "gpus").exists():
         _bind(Path("/dev/null"), root / _FACTS / "gpus")

@@ -23,7 +23,7 @@ class Rule:
         source_ports: first and last source port, or None for all ports.
         icmp: type and code (a code of None means all codes), or None for all types.
         stateless: whether replies need a rule of their own.
-        group: id of the security group whose members are the other side; if it is set, `peer` is ignored.
+        group: id of the security group whose members are the other side; if `group` is set, `peer` is ignored.
     """
 
     direction: Literal["ingress", "egress"]
@@ -145,7 +145,7 @@ def _ways_out(subnet: SubnetPlan) -> list[str]:
 
 
 def _of_addresses(groups: tuple[GroupPlan, ...], direction: str) -> list[str]:
-    """Return one chain for each address. It tries all groups of the address: a packet is allowed if any of them allows it."""
+    """Return one chain for each address; a packet is allowed if any group of the address allows the packet."""
     lines = []
     for address in _addresses(groups):
         jumps = [f"  jump {direction}_{one.id}" for one in groups if address in one.members]

@@ -83,7 +83,10 @@ def _error(problem: Problem) -> ServiceError:
 
 
 class Launches:
-    """The instances that one process launches and terminates; `bury` gets each terminated instance and the reason for it."""
+    """The instances that one process launches and terminates.
+
+    `bury` is called with each terminated instance and the reason for its termination.
+    """
 
     def __init__(self, cloud: Cloud, bury: Callable[[Record, str], None]) -> None:
         self._cloud, self._bury = cloud, bury

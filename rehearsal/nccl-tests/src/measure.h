@@ -10,7 +10,7 @@ struct bench {
     struct wire *wire;
     struct report *report;
     float *scratch;      // memory as large as one buffer
-    size_t max_bytes;    // size of one buffer, after it was limited
+    size_t max_bytes;    // size of one buffer, limited by the machine's memory
     size_t stride_bytes; // where the receive buffer begins in a rank's data
     int root;
     int round;           // round of the pattern, so that no check can pass with values of the previous round

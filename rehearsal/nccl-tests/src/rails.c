@@ -50,8 +50,8 @@ struct link *rails_link(struct rails *rails, int channel, int host)
     return NULL;
 }
 
-// GPUs and rails are side by side, as on the shapes that have both: rail r is near GPU r * gpus / rails. If there are fewer
-// rails than GPUs, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless
+// The rails are spread evenly over the GPUs, as on shapes with both rails and GPUs: rail r is near GPU r * gpus / rails. If
+// there are fewer rails than GPUs, GPU g is near rail g * rails / gpus. The ranks of a host take the place of its GPUs, unless
 // NCCL_TESTS_DEVICE names a rank's GPU.
 static bool near(int rail, int rails, int gpu, int gpus) { return rail * gpus / rails == gpu || gpu * rails / gpus == rail; }
 
