@@ -1,4 +1,4 @@
-"""CIDRs and private addresses: which are valid, which the service reserves, and which are free."""
+"""CIDRs and private addresses: which of them are valid, which of them AWS reserves, and which addresses are free."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ASSOCIATION = "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation"
 
 
 def public_names(address: str | None, region: str) -> dict[str, str]:
-    """Return `publicIp` and `publicDns` of a public address in a region; both are empty without an address.
+    """Return `publicIp` and `publicDns` of a public address in a region; both are empty if `address` is None.
 
     Source: VPC user guide, "DNS hostnames": ec2-ADDRESS.compute-1.amazonaws.com in us-east-1,
     ec2-ADDRESS.REGION.compute.amazonaws.com elsewhere.
@@ -42,7 +42,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 def block(path: str, text: str, code: str) -> Problem | None:
-    """Return why a VPC or a subnet cannot have the CIDR `text`, as the error `code`; None if it can have this CIDR."""
+    """Return the refusal of the CIDR `text` for a VPC or a subnet, or None; `code` is the error code for a forbidden range."""
     found = cidr(text)
     if found is None:
         return malformed(path, text)

@@ -1,4 +1,4 @@
-"""Evaluates a role's policies for an action, a resource and the request's context.
+"""Evaluates a role's policies: may the role perform an action on a resource, in the context of a request?
 
 Source: IAM user guide, "Policy evaluation logic", "IAM JSON policy elements: Condition operators". A statement does not
 apply if its condition has an operator that is not rehearsed.
@@ -15,7 +15,7 @@ from rehearsal.plugin.store import Database, Record
 
 Context = Mapping[str, list[str]]
 
-#: EC2 actions in the vendor's managed policies.
+#: Name of a managed policy of AWS -> the EC2 actions that the policy allows.
 _MANAGED: Mapping[str, tuple[str, ...]] = {
     "AdministratorAccess": ("*",),
     "AmazonEC2ReadOnlyAccess": ("ec2:Describe*",),
@@ -23,9 +23,9 @@ _MANAGED: Mapping[str, tuple[str, ...]] = {
 
 
 def allowed(database: Database, role: Record, action: str, resource: str, context: Context) -> bool:
-    """Return whether a role's policies allow an action on a resource; a denial wins.
+    """Return whether a role's policies allow an action on a resource; if one statement denies the action, it is not allowed.
 
-    `context` has the request's condition keys, with names in lower case.
+    `context` has the values of the request's condition keys. The names of the keys are in lower case.
     """
     effects = {
         one["Effect"]

@@ -46,8 +46,8 @@ class Cloud(cloud.Cloud):
             if record is None or not inhabited(database, record):
                 return
             plan = plan_of(database, record)
-            # Most resources do not change the network. The network is rendered only if its plan is new, or if another process
-            # has rendered the network meanwhile.
+            # Most resources do not change the network. The network is rendered only if its plan has changed since this process
+            # last rendered the network, or if another process has rendered the network since then.
             if self._drawn.get(plan.id) != (plan, self._stamp(plan.id)):
                 network.apply_vcn(self.world, plan)
                 self._drawn[plan.id] = (plan, self._stamp(plan.id))

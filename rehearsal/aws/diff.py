@@ -1,4 +1,4 @@
-"""Decides which changed properties make the vendor's provider replace a resource.
+"""Decides which changed properties make AWS's Pulumi provider replace a resource.
 
 These are the properties that the provider's documentation and schema mark as forcing a new resource.
 """
@@ -85,8 +85,8 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
     with the tags in `old`.
     """
     if state and token.endswith(":Instance"):
-        # `tags` is optional and not computed, and Read stores all tags of the instance, including its launch template's
-        # (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
+        # `tags` is optional and not computed. The provider's Read stores all tags of the instance, including the tags from the
+        # instance's launch template (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
         old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
         new = {**new, "tags": new.get("tags") or {}}
     replaced = REPLACED[token]
@@ -104,7 +104,11 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
 
 
 def _instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
-    """Add the properties that replace an instance: another template (not another version) or, on request, other user data."""
+    """Add the changed properties that replace an instance.
+
+    A launch template with another id or name replaces the instance; another version of the same template does not. Changed user
+    data replace the instance if userDataReplaceOnChange is set.
+    """
     if new.get("userDataReplaceOnChange"):
         found.replaced += [name for name in ("userData", "userDataBase64") if name in found.changed]
     before, after = old.get("launchTemplate") or {}, new.get("launchTemplate") or {}

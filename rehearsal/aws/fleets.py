@@ -28,7 +28,7 @@ _OPTIONS = {"on-demand": "onDemandOptions", "spot": "spotOptions"}
 
 
 class Fleet(Kind):
-    """Machines of one launch template, requested once."""
+    """Instances of one launch template that a single request starts."""
 
     token, noun, prefix, arn = FLEET, "fleet", "fleet", "fleet/{id}"
     create, update, delete = "CreateFleet", "ModifyFleet", "DeleteFleets"
@@ -132,7 +132,7 @@ class Fleet(Kind):
         return {name: value for name, value in super().outputs(record).items() if name != "ownerId"}
 
     def needs(self, record: Record) -> Iterator[str]:  # noqa: ARG002
-        """Yield nothing: the dependencies belong to the fleet's instances."""
+        """Yield nothing: the fleet's instances depend on other resources, but the fleet itself does not."""
         return iter(())
 
 

@@ -51,7 +51,7 @@ class InternetGateway(InVpc):
 
 
 class Eip(Kind):
-    """An Elastic IP address of a NAT gateway or of an instance. An Elastic IP address replaces an instance's public address."""
+    """An Elastic IP address of a NAT gateway or of an instance. It replaces the instance's own public address."""
 
     token, noun, prefix, arn = EIP, "elastic IP", "eipalloc", "elastic-ip/{id}"
     create, update, delete = "AllocateAddress", "AssociateAddress", "ReleaseAddress"
@@ -88,8 +88,10 @@ class Eip(Kind):
 
     @override
     def effect(self, cloud: ResourceCloud, record: Record, old: Mapping[str, Any] | None) -> None:
-        """Associate the address with its instance; in an update, move the address to the new instance, if any.
+        """Associate the address with its instance.
 
+        If an update names another instance, move the address to that instance. If an update names no instance, only take the
+        address away from the old instance.
         Source: terraform-provider-aws:internal/service/ec2/ec2_eip.go, Update.
         """
         before, now = (old or {}).get("instance"), record.inputs.get("instance")
@@ -115,8 +117,9 @@ class Eip(Kind):
 
 
 def _taken_off(cloud: ResourceCloud, named: object) -> None:
-    """Take an instance's Elastic IP address away, and give the instance a public address if it was launched with one.
+    """Take the Elastic IP address away from an instance.
 
+    If the instance was launched with a public address, give the instance a new public address.
     Source: VPC user guide, "Elastic IP addresses". When an instance gets an Elastic IP address, AWS releases the instance's
     own public address. When the instance loses the Elastic IP address, AWS assigns a new public address.
     """
@@ -207,7 +210,7 @@ class NatGateway(Kind):
 
 
 class Endpoint(InVpc):
-    """A VPC endpoint: a route around the Internet to an AWS service. A gateway endpoint is an entry in route tables."""
+    """A VPC endpoint: a route to an AWS service that avoids the Internet. A gateway endpoint is an entry in route tables."""
 
     token, noun, prefix, arn = ENDPOINT, "vpcEndpoint", "vpce", "vpc-endpoint/{id}"
     create, update, delete = "CreateVpcEndpoint", "ModifyVpcEndpoint", "DeleteVpcEndpoints"

@@ -1,4 +1,4 @@
-"""Amazon machine images (AMIs): the public parameters with their ids, and the host image that a rehearsal uses for each."""
+"""Amazon machine images (AMIs): their ids and public parameters, and the host image that a rehearsal uses for each AMI."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Image:
-    """One machine image; in the rehearsal, its id is the same in every region.
+    """One machine image. In the rehearsal, an image has the same id in every region.
 
     Attributes:
         id: `ami-...`.
         name: AWS's name for the image.
-        host: name of the host image that the rehearsal uses for the image (see host_images.py).
+        host: name of the host image that the rehearsal boots in place of this machine image (see host_images.py).
         owner: account or alias that published the image.
         root_gib: size of the image's root snapshot.
         parameters: names of the public Systems Manager parameters that contain the image's id.

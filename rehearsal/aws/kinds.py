@@ -68,7 +68,7 @@ def now() -> str:
 
 
 def fresh_name(urn: str) -> str:
-    """Return a generated name as AWS's provider makes names: the resource's logical name and seven hexadecimal digits."""
+    """Return a generated name in the format of AWS's provider: the resource's logical name and seven hexadecimal digits."""
     return f"{urn.rpartition('::')[2]}-{''.join(secrets.choice(_HEX) for _ in range(_SUFFIX))}"
 
 
@@ -110,7 +110,7 @@ class Kind(kinds.Kind):
                 yield not_played(path, f"{path} is given, but {why}")
 
     def stale(self, inputs: Mapping[str, Any]) -> Problem | None:
-        """Return the service's error for a reference to a resource so new that the service does not know the resource yet."""
+        """Return the service's error for a reference to a new resource that the service does not know yet, or None."""
         for pattern, token in self.references.items():
             for path, named in each(inputs, pattern):
                 return self.missing(path, str(named), token)

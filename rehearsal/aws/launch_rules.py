@@ -107,7 +107,7 @@ def _groups(nic: Nic, subnet: Record, database: Database) -> Iterator[Problem]:
 
 
 def layout(kind: Type, nics: tuple[Nic, ...]) -> Iterator[Problem]:
-    """Yield the problems of the interfaces on this instance type."""
+    """Yield the problems of a launch's network interfaces on an instance of this type."""
     places = [(nic.card, nic.device) for nic in nics]
     if (0, 0) not in places:
         yield combination(nics[0].path, "A primary network interface is needed: network card index 0, device index 0.")

@@ -18,7 +18,7 @@ Lookup = Callable[[Mapping[str, Any], Cloud, str], Answer]
 
 
 def answer(token: str, args: Mapping[str, Any], cloud: Cloud) -> Answer:
-    """Return the result of a data source: its arguments and the values that it found.
+    """Return the result of a data source: the arguments of the request, and the values that were found for these arguments.
 
     Raises:
         KeyError: the rehearsed AWS has no data source with this token.
@@ -95,7 +95,7 @@ def _state(record: Record) -> str:
 
 
 def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
-    """Return an instance's values for filters; `state` is the instance's value for the filter `instance-state-name`."""
+    """Return the values of an instance with which filters are compared; `state` is the value for `instance-state-name`."""
     private = record.private
     profile = by_name(database, PROFILE, private["profile"])
     return _Tagged({
@@ -112,7 +112,10 @@ def facts(record: Record, database: Database, state: str) -> dict[str, Any]:
 
 
 class _Tagged(dict[str, Any]):
-    """An instance's values for filters. A filter for a tag that the instance lacks is accepted, but never matches."""
+    """The values of an instance with which filters are compared, by filter name.
+
+    A filter for a tag that the instance lacks is accepted, but never matches.
+    """
 
     def __contains__(self, name: object) -> bool:
         return super().__contains__(name) or str(name).startswith("tag:")

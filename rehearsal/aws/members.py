@@ -1,4 +1,4 @@
-"""Maps each property of a resource to the member of AWS's API that the property sets.
+"""Maps each property of a resource to the member (field) of a request to AWS's API that the property sets.
 
 For most properties, the names of property and member differ only in upper and lower case, plural or suffix. `MEMBERS` lists all
 other properties, and the properties that set no member. Sources: botocore's service models and the provider's documentation of
@@ -15,7 +15,7 @@ from rehearsal.aws.errors import Problem
 from rehearsal.plugin.sdk import Inputs, ListOf, MapOf, Sdk
 from rehearsal.plugin.wire import Unknown
 
-#: Type token -> service, and the shape whose members are the type's properties.
+#: Type token -> AWS service, and the shape (structure of a request) whose members the type's properties set.
 REQUESTS: Mapping[str, tuple[str, str]] = {
     "aws:ec2/vpc:Vpc": ("ec2", "CreateVpcRequest"),
     "aws:ec2/vpcIpv4CidrBlockAssociation:VpcIpv4CidrBlockAssociation": ("ec2", "AssociateVpcCidrBlockRequest"),
@@ -113,7 +113,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:ec2/launchTemplate:LaunchTemplate": {
         "defaultVersion": "ModifyLaunchTemplateRequest.DefaultVersion",
         "description": "CreateLaunchTemplateRequest.VersionDescription",
-        "name": "LaunchTemplateName",  # in CreateLaunchTemplateRequest, the name is a String without limits
+        "name": "LaunchTemplateName",  # this shape has a pattern; CreateLaunchTemplateRequest declares a String without limits
         "namePrefix": None,
         "networkInterfaces.ipv4AddressCount": (
             "LaunchTemplateInstanceNetworkInterfaceSpecificationRequest.SecondaryPrivateIpAddressCount"
@@ -153,7 +153,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
         "vpcSecurityGroupIds": "RunInstancesRequest.SecurityGroupIds",
     },
     "aws:ec2/fleet:Fleet": {
-        "fleetInstanceSets": None,  # an output that the SDK also has as an input
+        "fleetInstanceSets": None,  # an output that the SDK also accepts as an input
         "fleetState": None,
         "fulfilledCapacity": None,
         "fulfilledOnDemandCapacity": None,
@@ -201,7 +201,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucket:Bucket": {
         "accelerationStatus": "AccelerateConfiguration.Status",
         "bucketPrefix": None,
-        "corsRules": None,  # for this and each None below except forceDestroy, the provider makes a separate call
+        "corsRules": None,  # the provider makes a separate call for this property, and for each None below except forceDestroy
         "forceDestroy": None,
         "grants": None,
         "lifecycleRules": None,
@@ -218,7 +218,7 @@ MEMBERS: Mapping[str, Mapping[str, str | None]] = {
     "aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock": {"bucket": "CreateBucketRequest.Bucket", "skipDestroy": None},
     "aws:s3/bucketOwnershipControls:BucketOwnershipControls": {"bucket": "CreateBucketRequest.Bucket"},
     "aws:ssm/parameter:Parameter": {
-        "arn": None,  # an output that the SDK also has as an input
+        "arn": None,  # an output that the SDK also accepts as an input
         "insecureValue": "PutParameterRequest.Value",
         "valueWo": "PutParameterRequest.Value",
         "valueWoVersion": None,

@@ -18,7 +18,8 @@ from rehearsal.plugin.wire import Unknown
 #: Java's regular-expression syntax that Python lacks: Unicode classes, inline flags, a character class before a hyphen.
 _JAVA_ONLY = re.compile(r"\\p\{([A-Za-z]+)\}|\(\?[a-z]\)|(\\w)-(?=\\)")
 
-#: Java's Unicode classes as members of a Python character set; here letters also include digits and the underscore.
+#: Java's Unicode classes as members of a Python character set. The translation of the class of letters (L) also matches digits
+#: and the underscore.
 _UNICODE = {"L": r"\w", "M": "", "N": r"\d", "P": r"!-/:-@\[-`{-~", "S": r"$+<=>^`|~", "Z": r"\s", "IsLatin": "A-Za-z"}
 
 _CODES = {"ec2": "InvalidParameterValue", "iam": "ValidationError", "fsx": "BadRequest", "ssm": "ValidationException"}
@@ -64,7 +65,7 @@ def shape_of(service: str, operation: str, side: str) -> str | None:
 
 
 def member(service: str, path: str) -> str | None:
-    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; for a list in the path, use its elements' shape."""
+    """Return the shape at a path such as `CreateVpcRequest.CidrBlock`; if a step is a list, go on with the list's elements."""
     first, *way = path.split(".")
     here = first if first in shapes(service) else None
     for step in way:
@@ -76,14 +77,17 @@ def member(service: str, path: str) -> str | None:
 
 
 def element(service: str, shape: str) -> str:
-    """Return the shape of a list's elements, however deeply nested; return any other shape unchanged."""
+    """Return the shape of a list's innermost elements; if `shape` is not a list, return `shape` unchanged."""
     while shapes(service)[shape]["type"] == "list":
         shape = shapes(service)[shape]["member"]["shape"]
     return shape
 
 
 def refusals(service: str, shape: str, value: Any, path: str) -> Iterator[Problem]:
-    """Yield a problem for each part of a value that violates the shape; members.py checks structures property by property."""
+    """Yield a problem if a value violates a shape; for a list, check each element.
+
+    This function does not check structures: members.py checks the properties of a structure one by one.
+    """
     if isinstance(value, Unknown) or value is None:
         return
     model = shapes(service)[shape]
@@ -134,7 +138,7 @@ def _text(model: Mapping[str, Any], value: Any) -> str | None:
 
 @cache
 def _pattern(text: str) -> re.Pattern[str] | None:
-    """Return a model's pattern compiled for Python, or None if Python cannot express it."""
+    """Return a model's pattern compiled for Python, or None if Python cannot express the pattern."""
     plain = _JAVA_ONLY.sub(lambda found: r"\w\-" if found[2] else _UNICODE.get(found[1] or "", ""), text)
     try:
         return re.compile(plain, re.DOTALL)

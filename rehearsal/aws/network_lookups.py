@@ -1,6 +1,6 @@
 """Data sources of VPCs, subnets, route tables, security groups and security-group rules.
 
-Messages for no result or several results are the provider's own (terraform-provider-aws:
+If a request has no result or several results, the message is the provider's own (terraform-provider-aws:
 internal/tfresource/not_found_error.go, internal/service/ec2/vpc_route_table_data_source.go, vpc_subnet_data_source.go).
 """
 
@@ -90,7 +90,7 @@ def subnet(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noq
 
 
 def route_table(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:  # noqa: ARG001
-    """Return a route table by its id, or by a subnet that is associated with it.
+    """Return a route table by the table's id, or by the id of a subnet that is associated with the table.
 
     Raises:
         ServiceError: the request is invalid, or no table matches. A subnet that uses the VPC's main table matches no table.
@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by id; a rule that is a property of a group gets a computed id."""
+    """Return all rules of all groups by id. A rule that is only a property of its group has no id, so its id is computed."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in database.of(token):

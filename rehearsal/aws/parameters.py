@@ -1,6 +1,7 @@
 """Stores the account's Systems Manager parameters, each parameter in one file.
 
-This module imports little, because the metadata service of every host uses it. Several processes may write at the same time.
+The metadata service of every host imports this module, so this module imports little. Several processes may write parameters
+at the same time.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _file(world: World, name: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(world: World) -> Iterator[None]:
-    """Hold the lock of the parameters' folder; the lock file is elsewhere, so that emptying the folder does not remove it."""
+    """Hold the lock of the parameters' folder. The lock file is in another folder, so it survives if this one is emptied."""
     world.folder("ssm")
     held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
     try:

@@ -16,7 +16,7 @@ from rehearsal.aws.types import BLOCK, TYPES
 
 
 def resource(args: Mapping[str, Any], cloud: Cloud, region: str) -> Answer:
-    """Return a resource in the form that Cloud Control returns.
+    """Return a resource in the form in which AWS's Cloud Control API returns resources.
 
     Raises:
         ServiceError: the resource does not exist, or the request is invalid.

@@ -60,7 +60,7 @@ class Provider(server.Provider):
         return lookups.answer(token, args, self._aws)
 
     def outputs(self, record: Record) -> Mapping[str, Any]:
-        """Return the resource's outputs that the SDK declares."""
+        """Return those outputs of a resource that the SDK declares."""
         names = SDK.output_names(record.token)
         return {name: value for name, value in super().outputs(record).items() if name in names}
 
@@ -70,9 +70,10 @@ class Provider(server.Provider):
 
     @override
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:
-        # If a template's data change, AWS's provider makes the latest version unknown, and the default version only if
-        # updateDefaultVersion is set. The rehearsed provider always makes both unknown. Source:
-        # terraform-provider-aws:internal/service/ec2/ec2_launch_template.go, ComputedIf("latest_version", ...).
+        # If the data of a launch template change, AWS's provider makes latestVersion unknown, and makes defaultVersion unknown
+        # only if updateDefaultVersion is set. The rehearsed provider makes both outputs unknown, whether or not
+        # updateDefaultVersion is set. Source: terraform-provider-aws:internal/service/ec2/ec2_launch_template.go,
+        # ComputedIf("latest_version", ...).
         if token == TEMPLATE and any(old.get(name) != new.get(name) for name in {*old, *new} - {"tags", "name", "namePrefix"}):
             return ("latestVersion", "defaultVersion")
         return ()

@@ -21,7 +21,7 @@ _DEEPEST = 15
 
 
 class Parameter(Kind):
-    """A parameter; the value is in a file in the world's folder, because machines write parameters, too."""
+    """A parameter. Its value is in a file in the world's folder, because not only programs but also hosts write parameters."""
 
     space = "parameter"
     token, noun, service, arn, arn_service = PARAMETER, "parameter", "SSM", "parameter{id}", "ssm"

@@ -25,7 +25,7 @@ _KEY_TYPES = ("ssh-rsa", "ssh-ed25519")
 
 
 def encoded(path: str, text: str, code: str) -> Problem | None:
-    """Return why EC2 refuses base64-encoded user data, or None."""
+    """Return why EC2 refuses base64-encoded user data, or None if EC2 accepts the data."""
     try:
         size = len(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError):
@@ -34,14 +34,14 @@ def encoded(path: str, text: str, code: str) -> Problem | None:
 
 
 def too_long(path: str, size: int) -> Problem | None:
-    """Return why EC2 refuses user data of `size` bytes, or None."""
+    """Return why EC2 refuses user data of `size` bytes, or None if EC2 accepts this size."""
     if size <= USER_DATA_BYTES:
         return None
     return invalid(path, f"User data is limited to {USER_DATA_BYTES} bytes, but {size} bytes are given.")
 
 
 class LaunchTemplate(Named):
-    """A launch template with its versions. Resources that a template refers to can be deleted before the template."""
+    """A launch template with its versions. EC2 deletes a resource even if a template still refers to the resource."""
 
     token, noun, prefix, arn = TEMPLATE, "Launch template", "lt", "launch-template/{id}"
     create, update, delete = "CreateLaunchTemplate", "CreateLaunchTemplateVersion", "DeleteLaunchTemplate"
@@ -100,7 +100,10 @@ class LaunchTemplate(Named):
 
 
 def version(template: Record, wanted: str) -> dict[str, Any] | None:
-    """Return the data of a template's version (a number, `$Latest` or `$Default`), or None if there is no such version."""
+    """Return the data of the version `wanted` of a template, or None if there is no such version.
+
+    `wanted` is a number, `$Latest` or `$Default`.
+    """
     numbers = {"$Latest": template.computed["latestVersion"], "$Default": template.computed["defaultVersion"]}
     number = numbers.get(wanted, wanted)
     versions = template.private["versions"]

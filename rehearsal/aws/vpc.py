@@ -120,5 +120,8 @@ class CidrAssociation(InVpc):
                 yield refused("cidrBlock", "CidrLimitExceeded", f"{vpc.id} has {_MOST_CIDRS} CIDR blocks and may have no more.")
 
     def names(self, record: Record) -> frozenset[str]:
-        """Return the association's ids and range. Subnets depend on the range, because a subnet's inputs name only the VPC."""
+        """Return the association's ids, and the VPC with the association's address range.
+
+        A subnet refers to the VPC and the range, because a subnet's inputs do not name the association.
+        """
         return super().names(record) | {f"range {record.inputs['vpcId']} {record.inputs['cidrBlock']}"}

@@ -1,7 +1,7 @@
 """CreateFleet of type instant: a launch whose answer has a fleet id even if the answer reports a lack of capacity.
 
 Source: EC2 API reference, CreateFleet; aws-parallelcluster-node, slurm_plugin/fleet_manager.py (which fields of the answer
-are read). An instant fleet is requested once and has no state afterwards, so the rehearsal stores none.
+are read). An instant fleet has no state after its launch, so the rehearsal stores no record of the fleet.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _error(call: Call, problem: Any) -> ServiceError:
 
 
 def _as_resource(value: Any) -> Any:
-    """Return a request's members with the names that the provider uses."""
+    """Return a request's members under the names that AWS's Pulumi provider uses for these members."""
     if isinstance(value, Mapping):
         return {name[0].lower() + name[1:]: _as_resource(one) for name, one in value.items()}
     return [_as_resource(one) for one in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The operations of EC2's Query API that the stand-in answers, and the permissions that each needs.
+"""The operations of EC2's Query API that the stand-in supports, and the permissions that each operation needs.
 
 Source: Service Authorization Reference, "Actions, resources, and condition keys for Amazon EC2"; EC2 API reference 2016-11-15.
 """
@@ -36,7 +36,8 @@ def _missing(action: str, ids: Iterable[str]) -> ServiceError:
 def _is_launched_here(record: Record) -> bool:
     """Return whether an instance was launched through this API; only such an instance has a client token.
 
-    With the fault `eventual`, an answer may be stale; a stale answer leaves out such instances.
+    With the fault `eventual`, an answer may be stale. A stale answer leaves out every instance that was
+    launched through this API.
     """
     return bool(record.private.get("clientToken"))
 
@@ -55,7 +56,7 @@ class Ec2:
             self._gone.setdefault(record.id, (record, why))
 
     def _bury_lost(self) -> None:
-        """Treat an instance whose host has disappeared as terminated."""
+        """Remember as terminated every instance whose host has disappeared."""
         for record in self._cloud.store.read().of(INSTANCE):
             if record.state == "running" and self._cloud.read(record.id) is None:
                 self._bury(record, "Server.InternalError")
@@ -148,7 +149,10 @@ class Ec2:
         return {"Reservations": [self._reservation(*one) for one in grouped.items()], "NextToken": more}
 
     def _known(self, call: Call) -> list[Record]:
-        """Return the records of the request's instances that are not terminated; refuse a request with an unknown instance."""
+        """Return the records of those instances in a request that are not terminated.
+
+        A request that names an unknown instance is refused.
+        """
         ids = call.asked.get("InstanceIds") or call.asked.get("Resources") or []
         if not ids:
             raise ServiceError(
@@ -167,7 +171,7 @@ class Ec2:
         return [one for one in records.values() if one is not None]
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
-        """TerminateInstances. If one instance is unknown, or the role may not terminate it, no instance is terminated."""
+        """TerminateInstances. If any instance is unknown, or if the role may not terminate it, no instance is terminated."""
         records, database = self._known(call), self._cloud.store.read()
         for one in records:
             self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))

@@ -33,7 +33,7 @@ def verified(world: Path, request: Request, region: str, now: datetime | None = 
     """Return the session whose secret signed a request.
 
     Raises:
-        ServiceError: the request is not signed with credentials of this world that are valid for this region and time.
+        ServiceError: the signature is missing or wrong, or the credentials are expired or not for this world and region.
     """
     found = _PROOF.fullmatch(request.headers.get("authorization", ""))
     if found is None:
