@@ -1,8 +1,8 @@
-"""End a rehearsal and remove everything that it left: `python3 -m rehearsal.entry.clear [FOLDER]`.
+"""End a rehearsal and remove everything that the rehearsal left: `python3 -m rehearsal.entry.clear [FOLDER]`.
 
 FOLDER is the world's folder; the default is this checkout's world. Hosts, networks, planted faults and the stand-in clouds'
-records are removed, including those of a test that was killed. No other world is touched, because the names of a world's
-namespaces derive from the world's folder. Other worlds that still have namespaces on this machine are listed.
+records are removed, even if a killed test left them. No other world is touched, because the names of a world's namespaces
+derive from the world's folder. Other worlds that still have namespaces on this machine are listed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A world's own certificate authority: all hosts of the world's clouds trust it, as real images trust public authorities."""
+"""A world's own certificate authority. All hosts of the world's clouds trust it, as real hosts trust public authorities."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def _made(world: World) -> Path:
 
 
 def texts(world: World) -> dict[str, tuple[str, int]]:
-    """Return an image's trust store (OpenSSL's folder and each distribution's bundle): text and mode by path below the root."""
+    """Return the text and mode of each file of an image's trust store, by path below the root.
+
+    The trust store has OpenSSL's folder and the bundle of each distribution.
+    """
     certificate = _made(world) / "ca.pem"
     name = wires.call(["openssl", "x509", "-noout", "-subject_hash", "-in", str(certificate)]).strip()
     places = (

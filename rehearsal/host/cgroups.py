@@ -1,4 +1,4 @@
-"""Control groups of hosts that run containers: each group is below this process's own group, so no other group is touched."""
+"""Control groups of hosts that run containers. The groups are below this process's own group, so no other group is touched."""
 
 from __future__ import annotations
 

@@ -39,8 +39,9 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """Return the text of cloud.cfg, with only those of the vendor's modules that a host needs (not growpart or snap)."""
-    # On Oracle and Amazon Linux, these modules ask systemd, which a host lacks, to set the host name. The name is already set.
+    """Return the text of cloud.cfg, without those of the vendor's modules that no host needs, such as growpart and snap."""
+    # On Oracle and Amazon Linux, set_hostname and update_hostname ask systemd to set the host name. A rehearsed host has no
+    # systemd, and its name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""
     package_sources = "apt-configure" if family == "ubuntu" else "yum-add-repo"
     return f"""# The image's own settings; user data overrides them.

@@ -21,7 +21,7 @@ from rehearsal.world.world import World, write_whole
 __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace", "stop"]
 
 BOOT_SECONDS = 60
-#: Size of a host's root disk: written data is in memory, so this is a limit and not a reservation.
+#: Size of a host's root disk. The disk takes memory only for data that are written, so the size is a limit, not a reservation.
 DISK_BYTES = 2 << 30
 #: Folder with the programs of rehearsed hosts, compiled once for all worlds of this checkout.
 _KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
@@ -81,7 +81,7 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
 
 
 def _build(world: World, image: images.Image) -> Path:
-    """Put the compiled programs and libraries that hosts of an image need into the world's build folder; return the folder."""
+    """Compile the programs and libraries for hosts of an image into the world's build folder; return the folder."""
     with wires.locked(world, "build"):
         built = world.folder("build")
         sources = Path(__file__).parent
@@ -103,7 +103,7 @@ def _build(world: World, image: images.Image) -> Path:
 
 
 def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return the file that gcc makes from these arguments; the file is used again until a source or the compiler changes."""
+    """Return the file that gcc makes from these arguments; compile only if a source, an argument or the compiler is new."""
     compiler = Path(shutil.which("gcc") or "gcc").stat()
     said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
     for source in [word for word in words if word.endswith(".c")]:
@@ -147,7 +147,10 @@ def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict
 
 
 def _counted(spec: HostSpec, faults: HostFaults) -> list[tuple[str, str, str]]:
-    """Return the interface, the counters' folder below /sys/class and the kind of each port that counters.c updates."""
+    """Return three words for each port whose counters counters.c updates: interface, counters' folder, kind of the counters.
+
+    The folder is a path below /sys/class.
+    """
     protocols = {rail.hca: rail.protocol for rail in spec.rails}
     ports = [port for port in cables.ports(spec, faults) if port.hca in protocols]
     moved = {port.hca: protocols[port.hca] if port.driver == "efa" else port.driver for port in ports}
@@ -213,7 +216,7 @@ def _own_texts(world: World, spec: HostSpec, faults: HostFaults) -> dict[str, tu
 
 
 def stop(world: World, host_id: str) -> None:
-    """Stop a host; only its console output and its log of calls are kept; idempotent."""
+    """Stop a host; idempotent. Of the host's files, only the console output and the log of calls are kept."""
     wires.remove_namespace(namespace(world, host_id))
     cgroups.remove(world, host_id)
     # The host's mounts disappeared with its processes.

@@ -12,7 +12,7 @@ WIDTHS = {
     10: "4X SDR", 25: "1X EDR", 40: "4X QDR", 50: "1X HDR", 56: "4X FDR", 100: "4X EDR", 200: "4X HDR", 400: "4X NDR",
     800: "4X XDR",
 }  # fmt: skip
-#: Counters that counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
+#: Counters of mlx5 that counters.c updates. The data counters count words of four bytes, as InfiniBand defines them.
 COUNTED = (
     "port_xmit_data",
     "port_rcv_data",
@@ -28,7 +28,8 @@ EFA_COUNTED = ("tx_bytes", "rx_bytes", "tx_pkts", "rx_pkts", "rx_drops")
 #: EFA counters of payload only, by the operation that NCCL's plugin uses.
 PAYLOAD = {"RDMA": ("rdma_write_bytes", "rdma_write_recv_bytes"), "SENDRECV": ("send_bytes", "recv_bytes")}
 
-#: Counters that stay 0 unless they are in `PAYLOAD`: there are no remote reads, and TCP on the cables retransmits by itself.
+#: The other counters of an EFA device. The two counters of the host's operation in `PAYLOAD` grow; all others stay 0. NCCL's
+#: traffic has no remote reads here, and lost packets are retransmitted by TCP on the cables, not by the device.
 EFA_NEVER = (
     "send_bytes", "send_wrs", "recv_bytes", "recv_wrs", "rdma_write_bytes", "rdma_write_wrs", "rdma_write_wr_err",
     "rdma_write_recv_bytes", "rdma_read_bytes", "rdma_read_wrs", "rdma_read_wr_err", "rdma_read_resp_bytes", "retrans_bytes",
@@ -64,8 +65,8 @@ class Port:
         rate_gbit_s: line rate that the port reports, not scaled.
         active: whether the port has a link.
         verbs: whether a verbs library finds the device.
-        driver: `mlx5`, `irdma` or `efa`; an EFA device has no link to an interface.
-        authenticated: whether the switch admits the port (802.1X); the stand-in for wpa_supplicant reports this.
+        driver: `mlx5`, `irdma` or `efa`; in /sys/class, an EFA device has no link to an interface.
+        authenticated: whether the switch admits the port (802.1X), as the stand-in for wpa_supplicant reports.
     """
 
     hca: str
@@ -95,7 +96,7 @@ def state(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def folders(ports: Sequence[Port]) -> dict[str, str]:
-    """Return all entries at boot: a text for each file below /sys/class, `->` followed by the target for each link."""
+    """Return all entries at boot by path below /sys/class: for a file, its text; for a link, `->` followed by its target."""
     made = state(ports)
     for port in ports:
         base = f"infiniband/{port.hca}"
@@ -104,7 +105,10 @@ def folders(ports: Sequence[Port]) -> dict[str, str]:
 
 
 def verbs(ports: Sequence[Port]) -> dict[str, str]:
-    """Return the files that a verbs library looks for, below /sys/class; a text is empty if its device must not be found."""
+    """Return the files from which a verbs library learns of the devices: text by path below /sys/class.
+
+    The text is empty if the library must not find the device.
+    """
     return {
         f"infiniband_verbs/uverbs{number}/ibdev": f"{port.hca}\n" if port.verbs else "" for number, port in enumerate(ports)
     }
@@ -123,7 +127,7 @@ def _ethernet(port: Port, base: str) -> dict[str, str]:
 
 def _efa(port: Port, base: str) -> dict[str, str]:
     made = {f"{port.counters}/{name}": "0\n" for name in (*EFA_COUNTED, *EFA_NEVER)}
-    # Neither InfiniBand nor Ethernet; the kernel reports "Unknown".
+    # The link layer of EFA is neither InfiniBand nor Ethernet; the kernel reports "Unknown".
     made[f"{base}/ports/1/link_layer"] = "Unknown\n"
     made[f"{base}/device/driver"] = "->../../../../bus/pci/drivers/efa"
     made[f"{base}/device/vendor"] = f"{AMAZON_VENDOR}\n"

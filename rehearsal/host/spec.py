@@ -19,9 +19,9 @@ class Rail:
     Attributes:
         name: name of the rail's interface.
         hca: name of the rail's RDMA device (mlx5_N, rdmapN).
-        rate_bits_per_s: the shape's full line rate.
+        rate_bits_per_s: the line rate of a rail of the real shape; in the world, the rate is divided by the world's scale.
         driver: the device's driver: `mlx5`, `irdma` or `efa`.
-        protocol: how NCCL moves bytes over an EFA device: `RDMA` or `SENDRECV`; this decides which counters grow.
+        protocol: how NCCL moves bytes over an EFA device: `RDMA` or `SENDRECV`; the protocol decides which counters grow.
     """
 
     name: str
@@ -44,7 +44,7 @@ class HostSpec:
         address: address of the front end, in subnet_cidr; the router of vcn_id must know that subnet.
         front_hca: RDMA device of the front-end NIC; None if this NIC has no RDMA device.
         gpu_buses: PCI bus of each GPU; if empty, buses are numbered in order.
-        nvme: bytes of each local disk.
+        nvme: size of each local disk in bytes.
         nvme_model: model name of all local disks.
         agent_plugins: names of the vendor's agent plugins that are enabled.
         instance_id: the instance id for cloud-init; if empty, `id`.

@@ -1,4 +1,4 @@
-"""The server of one shared file system: listens on the file system's ports and mounts the data for clients that request it.
+"""The server of one shared file system: listens on the file system's ports, and mounts the data in clients that ask for it.
 
 `storage_server.py WORLD ID` is started in the file system's network namespace and in a mount namespace that receives the
 machine's later mounts. When the server ends, its mounts disappear, except the mounts in hosts.
@@ -38,7 +38,7 @@ CLONE_NEWNS = 0x20000
 
 
 class Refused(Exception):  # noqa: N818 - an answer to a client, not an error
-    """A refusal, with the message of the client's own tools."""
+    """A refusal of a mount, with the message that the client's real mount program would print."""
 
 
 def call(number: int, *arguments: Any) -> int:
@@ -136,7 +136,10 @@ class Server:
         return found
 
     def prepare(self) -> list[socket.socket]:
-        """Mount a tmpfs for the data, link it as `data` in the record's folder, and listen; the first socket gets requests."""
+        """Mount a tmpfs for the data, and listen; return the sockets. Clients send their requests to the first socket.
+
+        In the folder of the file system's record, the link `data` leads to the tmpfs.
+        """
         record = self.record()
         kind, size, address = record["kind"], record["most_bytes"], record["address"]
         subprocess.run(["mount", "-t", "tmpfs", "-o", f"mode=755,size={size}", record["source"], "/mnt"], check=True)
