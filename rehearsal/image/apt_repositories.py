@@ -1,4 +1,4 @@
-"""Repositories on the rehearsed Internet for the machine's own apt-get, generated from the tables of packages."""
+"""Package repositories on the rehearsed Internet, generated from the tables of packages for this machine's real apt-get."""
 
 from __future__ import annotations
 

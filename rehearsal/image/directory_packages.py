@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Where a host has the machine's LDAP schemas.
+#: Folder of a host that contains this machine's LDAP schemas.
 _SCHEMA = "/usr/lib/rehearsal/schema"
-#: SSSD's own unit (sssd 2.8, src/sysv/systemd/sssd.service.in), without its limits.
+#: SSSD's own unit (sssd 2.8, src/sysv/systemd/sssd.service.in), without the unit's resource limits.
 _UNIT = """[Unit]
 Description=System Security Services Daemon
 Before=systemd-user-sessions.service nss-user-lookup.target
@@ -42,7 +42,7 @@ install -d -o openldap -g openldap -m 700 /var/lib/ldap
     "sssd-ldap": _SSSD,
     **dict.fromkeys(("ldap-utils", "libnss-sss", "libpam-sss"), Package()),
 }
-#: OpenLDAP's server: in EPEL from Oracle Linux 9 on; the distribution itself has only the clients.
+#: The package of OpenLDAP's server. From Oracle Linux 9 on, only EPEL has this package; the distribution has the clients.
 EPEL: Package = {
     "version": "2.6.6-4.el9",
     "postinst": f"""getent passwd ldap || useradd --system --home-dir /var/lib/ldap --shell /sbin/nologin ldap

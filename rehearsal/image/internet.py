@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from rehearsal.image import apt_repositories, debian, packages, signing_keys
 
-#: Hosts whose files this module has.
+#: Names of the web servers whose files this module returns.
 HOSTS = frozenset(
     {
         *apt_repositories.SIGNERS,
@@ -30,7 +30,7 @@ _PACKAGE = re.compile(
     r"github\.com/NVIDIA/enroot/releases/download/v([\d.]+)/(?P<name>enroot(?:\+caps)?)"
     r"(?:_\1-1_(?:amd64|arm64)\.deb|-\1-1\.el8\.(?:x86_64|aarch64)\.rpm)"
 )
-#: The only version of EFA's installer that can be downloaded. The files that it installs are prepared on rehearsed AWS hosts.
+#: The only version of EFA's installer that can be downloaded. Rehearsed AWS hosts have a copy of the files that it installs.
 EFA_INSTALLER = "1.43.2"
 _INSTALLER = """#!/bin/bash
 # The rehearsal's EFA installer knows only -y. It installs the same files that other images already contain.
@@ -40,8 +40,8 @@ _INSTALLER = """#!/bin/bash
 cp -a /usr/lib/rehearsal/efa/. / && ldconfig && echo "EFA installation complete."
 """
 #: Like the vendor's script, this script needs bash: it uses arrays and [[ ]], which dash does not support. It chooses devices
-#: as the FSx for Lustre user guide says in "Configuring EFA clients": the first and the last device. For GPUDirect Storage,
-#: the script chooses all devices, or eight devices if there are 16 or 32.
+#: as the FSx for Lustre user guide says in "Configuring EFA clients": by default the first and the last device, and for
+#: GPUDirect Storage all devices, or eight devices if there are 16 or 32.
 _EFA_LUSTRE = """#!/bin/bash
 # The rehearsal's setup of Lustre over EFA: LNet gets the devices, but no Lustre traffic is rehearsed.
 declare -a devices=() chosen=()
@@ -62,8 +62,8 @@ for device in "${chosen[@]}"; do lnetctl net add --net efa --if "$device" || exi
 """
 
 
-#: The rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path in the
-#: release notes. The release has the same bytes everywhere, because its checksum is in a stack file.
+#: Files of the rehearsed nerdctl release, by path: programs that run the host's stand-ins, and containerd's unit at the path in
+#: the release notes. A stack file contains the checksum of the release, so the release must have the same bytes everywhere.
 NERDCTL = {
     "bin/containerd": '#!/bin/sh\nexec /usr/lib/rehearsal/containerd "$@"\n',
     "bin/nerdctl": '#!/bin/sh\nexec /usr/lib/rehearsal/nerdctl "$@"\n',
@@ -80,7 +80,7 @@ def _nerdctl(name: str) -> bytes | None:
     return {_ARCHIVE: archive, "SHA256SUMS": sums}.get(name)
 
 
-#: The source archive of the stand-in for Pyxis 0.24.0; the archive's checksum is in a stack file, too.
+#: The source archive of the stand-in for Pyxis 0.24.0. A stack file contains this archive's checksum, too.
 PYXIS = "github.com/NVIDIA/pyxis/archive/refs/tags/v0.24.0.tar.gz"
 _MAKEFILE = """spank_pyxis.so: pyxis.c
 \t$(CC) -std=gnu11 -O2 -Wall -fpic -shared -o $@ $<
@@ -93,7 +93,10 @@ def pyxis(source: Path) -> bytes:
 
 
 def _stored(files: dict[str, str]) -> bytes:
-    """Return a .tar.gz with the same bytes everywhere: uncompressed, because zlib's versions differ (RFC 1952)."""
+    """Return a .tar.gz that has the same bytes everywhere (RFC 1952).
+
+    The archive is not compressed, because versions of zlib compress differently.
+    """
     plain = _tar(files)
     stored = zlib.compressobj(0, zlib.DEFLATED, -zlib.MAX_WBITS)
     ends = zlib.crc32(plain).to_bytes(4, "little") + len(plain).to_bytes(4, "little")

@@ -111,7 +111,8 @@ def _framework() -> Image:
 
 def _tensorflow() -> Image:
     """Return NVIDIA's TensorFlow image, which has MPI, CUDA and NCCL."""
-    # Host images have MPI and CUDA, except OCI's image with only the driver: there, the files are in the folder `inside`.
+    # The files are the host's own MPI and CUDA. OCI's image with only the driver has neither, so its hosts have the files in
+    # the folder `inside`.
     apart = LIBRARY / "inside"
     mpi, cuda = (apart / "mpi", apart / "cuda") if apart.exists() else (min(Path("/usr/mpi/gcc").iterdir()), _CUDA.resolve())
     return Image(
@@ -133,13 +134,13 @@ _REFERENCE = re.compile(r"docker://(?:[^#@]+@)?([^#/@]+)#([a-z0-9/._-]+?)(?::([\
 
 
 def parse(uri: str) -> tuple[str, str, str] | None:
-    """Return registry, name, and tag or digest of a reference such as docker://REGISTRY#NAME:TAG, or None if it is invalid."""
+    """Return registry, name, and tag or digest of a reference such as docker://REGISTRY#NAME:TAG; None for an invalid one."""
     found = _REFERENCE.fullmatch(uri)
     return None if found is None else (found[1], found[2], found[4] or found[3] or "latest")
 
 
 def served(registry: str, name: str, wanted: str) -> Image | None:
-    """Return the image with a tag or digest, or None."""
+    """Return the image of a registry that has this name and the tag or digest `wanted`, or None."""
     for (at, called, tag), make in _IMAGES.items():
         if (at, called) == (registry, name):
             image = make()

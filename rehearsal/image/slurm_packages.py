@@ -1,10 +1,10 @@
-"""The packages of Slurm and munge, with each distribution's files and versions; the programs are this machine's (22.05)."""
+"""The packages of Slurm and munge, with each distribution's files and versions. The programs are this machine's Slurm 22.05."""
 
 from __future__ import annotations
 
 from rehearsal.image.package import Package
 
-#: Where a host has the machine's programs; images lack Slurm and munge until a package installs them.
+#: Folder of a host that contains this machine's programs. A host has no Slurm and no munge until a package links the programs.
 _MACHINE = "/usr/lib/rehearsal/machine"
 _MUNGE_PROGRAMS = ("bin/munge", "bin/unmunge", "bin/remunge", "sbin/munged", "sbin/mungekey")
 _CLIENTS = (
@@ -13,7 +13,7 @@ _CLIENTS = (
 )
 
 
-#: The PMIx library of this machine; hosts lack it until a package installs it.
+#: Path of the link to this machine's PMIx library; a host lacks the link until a package installs it.
 PMIX = "usr/lib/x86_64-linux-gnu/pmix2/lib/libpmix.so"
 
 
@@ -22,7 +22,7 @@ def _programs(*paths: str) -> list[tuple[str, str, str]]:
 
 
 def daemon(name: str) -> list[tuple[str, str, str]]:
-    """Return the files of a Slurm daemon: its programs, which have other names in Debian, and its unit."""
+    """Return the files of a Slurm daemon: its unit, and links to its programs, whose names in Debian are different."""
     after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
     unit = (
         "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
@@ -80,7 +80,7 @@ def debian(ubuntu: str) -> dict[str, Package]:
     return made | {"libslurm-dev": {"version": version, "files": _HEADERS}, "libpmix-dev": {"files": PMIX_FILES}}
 
 
-#: An example of slurm.conf, with which nothing starts; the packages of Fedora and EPEL contain such an example.
+#: An example of slurm.conf, with which no daemon starts; the packages of Fedora and EPEL contain such an example.
 _EXAMPLE = """#
 # Example slurm.conf file. Please run configurator.html
 # (in doc/html) to build a configuration file customized
@@ -97,7 +97,7 @@ PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def epel(release: str) -> dict[str, Package]:
-    """Return Slurm as in Oracle's mirror of EPEL. Its packages create no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
+    """Return Slurm as in Oracle's mirror of EPEL. These packages create no user (Fedora's slurm.spec, 17.11 to 25: no %pre)."""
     version = f"{'20.11.9' if release == '8' else '22.05.9'}-1.el{release}"
     texts = [("text", "/etc/slurm/slurm.conf", _EXAMPLE), ("text", "/etc/slurm/cgroup.conf", "CgroupAutomount=yes\n")]
     return {

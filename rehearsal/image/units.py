@@ -1,4 +1,4 @@
-"""Stands in for systemd's services and timers: reads unit files and runs them (systemd.service(5), systemd.timer(5))."""
+"""Stands in for systemd: reads unit files and runs their services and timers (systemd.service(5), systemd.timer(5))."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ETC = "/etc/systemd/system"
-#: In systemd's order: units of the administrator, of archives unpacked to /usr/local, of packages.
+#: Folders of unit files, in the order in which systemd searches them: the administrator's units, units of archives that were
+#: unpacked to /usr/local, and units of packages.
 FOLDERS = (ETC, "/usr/local/lib/systemd/system", "/usr/lib/systemd/system")
 TIMERS = ".timer"
 _STOP_S = 30
@@ -104,7 +105,8 @@ def start(name: str) -> int:
 def _conditions_hold(paths: list[str]) -> bool:
     """Return whether a unit's conditions hold.
 
-    Every path without a leading `|` must hold. If there are paths with a leading `|`, at least one of these paths must hold.
+    A condition is a path that must exist, or that must not exist if it begins with `!`. Every condition without a leading `|`
+    must hold. If there are conditions with a leading `|`, at least one of these conditions must hold.
     """
     alternatives = [_holds(path[1:]) for path in paths if path.startswith("|")]
     return all(_holds(path) for path in paths if not path.startswith("|")) and (not alternatives or any(alternatives))
@@ -223,7 +225,7 @@ def _detach(name: str, words: list[str], environment: Mapping[str, str]) -> int:
 
 
 def stop(name: str) -> None:
-    """Stop a unit: only its main process with `KillMode=process`, otherwise the whole process group."""
+    """Stop a unit. With `KillMode=process`, only the unit's main process is stopped; otherwise, its whole process group is."""
     its = read(name) or {}
     if pid := pid_of(name):
         kill = os.kill if _last(its, "KillMode") == "process" else _kill_group
@@ -234,7 +236,7 @@ def stop(name: str) -> None:
                 kill(pid, signal.SIGKILL)
             time.sleep(0.02)
     running = Path(_marker(name, "run"))
-    if running.exists():  # a command of the unit's start is still running
+    if running.exists():  # a command that is part of the unit's start is still running
         _kill_group(int(running.read_text()), signal.SIGTERM)
     for kind in ("done", "pid"):
         Path(_marker(name, kind)).unlink(missing_ok=True)

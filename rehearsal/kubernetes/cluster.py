@@ -30,7 +30,7 @@ _NEEDED = (
     *("multus", "thin_entrypoint", "install_multus"),
     *("whereabouts", "ip-control-loop", "install-cni.sh"),
 )
-#: Programs that whereabouts's installation script runs; in Alpine's image, they are BusyBox's.
+#: Programs that whereabouts's installation script runs; in an image that is based on Alpine, BusyBox provides these programs.
 _SHELL = ("sh", "base64", "cat", "chmod", "cp", "date", "echo", "mkdir", "sed", "sleep", "touch", "tr")
 
 
@@ -115,7 +115,10 @@ def kubectl(world: World, control_plane: str, *words: str, given: str = "") -> s
 
 
 def _certificates(world: World, control_plane: HostSpec, reached_at: str) -> dict[str, bytes]:
-    """Create the cluster's own authority; return, by file name, its certificate and the cluster's keys and certificates."""
+    """Create the cluster's own certificate authority; return certificates and keys by file name.
+
+    The returned files are the authority's certificate, and the certificates and keys of the cluster.
+    """
     folder = world.folder("kubernetes")
     names = f"subjectAltName=IP:{control_plane.address},IP:{reached_at},IP:127.0.0.1,IP:10.96.0.1,DNS:kubernetes.default.svc"
     script = f"""
@@ -147,7 +150,10 @@ def _images(world: World) -> list[Path]:
 
 
 def _vendors_images(world: World) -> list[Path]:
-    """Return images with the programs and files that the vendors' Dockerfiles name, built from the vendors' sources."""
+    """Return images with the programs and files that the vendors' Dockerfiles name.
+
+    The programs are built from the vendors' sources.
+    """
     folder, built = world.folder("kubernetes", "images"), programs()
     held = {name: (built / name).read_bytes() for name in ("thin_entrypoint", "install_multus")}
     held["usr/src/multus-cni/bin/multus"] = (built / "multus").read_bytes()
@@ -175,7 +181,7 @@ def _run(world: World, spec: HostSpec, script: str) -> None:
 
 
 def _begin(world: World, spec: HostSpec, program: str, words: list[str]) -> None:
-    """Start a program in a machine's namespaces and a new cgroup namespace; the program ends when the machine is stopped."""
+    """Start a program in a host's namespaces and in a new cgroup namespace; the program ends when the host is stopped."""
     _lay(world, spec, "usr/local/sbin", {f"kubernetes-{program}": (_NODE / program).read_bytes()}, 0o755)
     pid = (world.path / "hosts" / spec.id / "pid").read_text()
     into = ["nsenter", "-t", pid, "-m", "-u", "-i", "-n", "-p", "-T", "-r", "--wdns=/", "unshare", "-C"]
@@ -210,7 +216,8 @@ def _settle(world: World, control_plane: HostSpec, nodes: list[HostSpec], resour
         ]
         raise RuntimeError(f"the cluster did not start within {_PATIENCE_S} s: {last}; {' | '.join(logs)}")
     for node in nodes:
-        # A rehearsed GPU has no device plugin, so the nodes advertise GPUs as extended resources.
+        # No device plugin advertises rehearsed GPUs, so this program writes the GPUs into each node's status, as extended
+        # resources.
         gpus = {"nvidia.com/gpu": str(len(node.gpus))}
         offered = json.dumps({"status": {"capacity": gpus, "allocatable": gpus}})
         kubectl(world, control_plane.id, "patch", "node", node.hostname, "--subresource=status", "--type=merge", "-p", offered)
