@@ -1,4 +1,4 @@
-"""Subnets, gateways and fabrics as namespaces: `apply_*` creates what a plan describes, `delete_*` removes all of it.
+"""Subnets, gateways and fabrics as namespaces: `apply_*` creates what a plan describes, `delete_*` removes what was created.
 
 A VCN is one router namespace. Each host has its own cable to the router, so that all traffic between two hosts, even in one
 subnet, passes the router's rules. A fabric is one namespace with a bridge for every rail. This module boots no host.
@@ -37,7 +37,7 @@ __all__ = [
     "router_namespace",
 ]
 
-#: Address of the name service in a VCN whose plan sets no other address.
+#: Default address of a VCN's name service.
 RESOLVER = "169.254.169.254"
 
 #: The operator's namespace, which is the whole rehearsed Internet.
@@ -58,7 +58,7 @@ def fabric_namespace(world: World, fabric_id: str) -> str:
 
 
 def gateway(cidr: str) -> str:
-    """Return the router's address in a subnet: the subnet's first usable address, as with the vendors."""
+    """Return the router's address in a subnet: the subnet's first usable address, as in the vendors' networks."""
     first, _, _ = cidr.partition("/")
     head, _, last = first.rpartition(".")
     return f"{head}.{int(last) + 1}"
@@ -136,7 +136,8 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         ],
         operator,
     )
-    # With a default route, proxy ARP would answer the operator's ARP queries for every address, so it is off on the uplink.
+    # The router has a default route, so proxy ARP on the uplink would answer the operator's ARP queries for every address. So
+    # proxy ARP is off there.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}
@@ -151,7 +152,7 @@ def _gateways(subnets: Iterable[SubnetPlan]) -> set[str]:
 
 
 def _name_service(world: World, plan: VcnPlan, router: str) -> None:
-    """Start the VCN's name service unless it is running; no other process runs in the router's namespace."""
+    """Start the VCN's name service unless it is running. It is the only program that runs in the router's namespace."""
     if wires.pids(router):
         return
     server = Path(__file__).with_name("name_service.py")
@@ -199,7 +200,7 @@ def _group(found: dict[str, Any]) -> GroupPlan:
 
 
 def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
-    # JSON turned the tuples into lists; they must be tuples again, because plans are compared by value.
+    # JSON turned the tuples into lists. Plans are compared by value, so the lists must become tuples again.
     rules: Iterable[dict[str, Any]] = (
         {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()} for one in found["rules"]
     )
@@ -207,7 +208,10 @@ def _rules(found: dict[str, Any]) -> tuple[Rule, ...]:
 
 
 def ensure_vcn(world: World, vcn_id: str) -> str:
-    """Return the namespace of a VCN's router; if a restart of the machine removed it, rebuild it from the VCN's record."""
+    """Return the namespace of a VCN's router.
+
+    If a restart of the machine removed the namespace, the VCN is built again from the VCN's record.
+    """
     router = router_namespace(world, vcn_id)
     plan = load_vcn(world, vcn_id)
     if router.removeprefix(world.netns("")) not in wires.namespaces(world) or not wires.pids(router):

@@ -1,8 +1,8 @@
 """The vendors' own services: the services' addresses and names, and for each cloud the process that runs its services.
 
-A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to traffic with it. A
-service's process holds a lock while it listens. The lock shows whether the process runs; a pid would not show this, because
-another program may have the same pid by now.
+A service is on the rehearsed Internet, in the operator's namespace, so a VCN's routes and rules apply to the traffic between a
+host and a service. A service's process holds a lock while it listens. The lock shows whether the process runs; a pid would not
+show this, because another program may have the same pid by now.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def start(world: World, cloud: str, checkout: Path) -> None:
     """Start the process of a cloud's services unless it is running; return when it listens.
 
     Raises:
-        RuntimeError: the process does not listen within a minute; the message has the last line of its log.
+        RuntimeError: the process does not listen within a minute; the message has the last line of the process's log.
         FileNotFoundError: the services were not announced.
     """
     with wires.locked(world, f"start-{cloud}"):

@@ -33,9 +33,9 @@ struct exchange {
     struct cursor out, in;
 };
 
-// Find the part of a message that the cursor's channel carries; false if the channel carries none. Small messages use few
-// channels. The pieces of all messages between two hosts are assigned to the channels in turn, so that all channels carry the
-// same amount.
+// Find the part of a message that the cursor's channel carries; false if the channel carries no part. A small message uses only
+// a few channels. The pieces of all messages between two hosts are assigned to the channels in turn, so that all channels carry
+// the same amount.
 static bool piece(struct cursor *c, const struct message *whole, struct message *part)
 {
     size_t channels = (size_t)c->round->op->wire->rails->count, pieces = whole->floats / PIECE_MIN_FLOATS;
@@ -168,7 +168,7 @@ static struct message to_next(const struct operation *op, int mask, int from, in
     return (struct message){0, 0, to == (from + 1) % operation_layout(op)->size ? op->count : 0};
 }
 
-// Rank `from` sends to its partner across the cube everything that it has collected in its subcube so far.
+// Rank `from` sends everything that it has collected in its subcube so far. The receiver is the rank's partner across the cube.
 static struct message across(const struct operation *op, int mask, int from, int to)
 {
     size_t start = (size_t)(from & ~(mask - 1)) * op->count;

@@ -1,4 +1,4 @@
-// How the job ends when it cannot go on: one rank prints the cause and ends all ranks; the exit code says the kind of failure.
+// How the job ends when it cannot go on: one rank prints the cause and ends all ranks; the exit code tells the kind of failure.
 // There is no recovery, because a collective with a missing rank has no result.
 #pragma once
 
@@ -9,7 +9,7 @@ enum result {
     RESULT_NCCL = 3,
     RESULT_TIMEOUT = 4,
     RESULT_NOT_IMPLEMENTED = 5,
-    RESULT_WRONG = 7, // wrong values, or less than NCCL_TESTS_MIN_BW
+    RESULT_WRONG = 7, // wrong values, or a mean bus bandwidth below NCCL_TESTS_MIN_BW
 };
 
 const char *fail_host(void); // host name up to its first dot

@@ -5,7 +5,7 @@
 
 struct group {
     struct job *job;
-    struct layout at; // its ranks are numbered within the group, from 0
+    struct layout at; // in this layout, ranks are numbered within the group, from 0
     int color;
     int members[RANKS_MAX];   // rank of the group -> rank of the job
     int job_local[RANKS_MAX]; // local rank of the group on this host -> local rank of the job
@@ -18,5 +18,5 @@ void group_form(struct group *group, struct job *job, const int *colors);
 void *group_data(const struct group *group, int local);
 const char *group_host_name(const struct group *group, int host);
 
-// A barrier over the group's ranks on this host; ends the job at the deadline (monotonic seconds; 0: after 300 s).
+// A barrier over the group's ranks on this host. If the deadline passes, the job ends (monotonic seconds; 0: after 300 s).
 void group_local_barrier(struct group *group, double deadline, int timeout_s);

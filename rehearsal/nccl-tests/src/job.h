@@ -12,7 +12,7 @@ enum { RECORD_BYTES = 2048 };
 struct member {
     uint64_t host;
     int32_t pid, control_fd, data_fd;
-    uint64_t named; // part of the names of this rank's shared memory; 0: no names, so ranks open descriptors instead
+    uint64_t named; // part of the names of this rank's shared memory; 0: no names, so other ranks open this rank's descriptors
     struct sockaddr_in listener; // only rank 0 listens; the other ranks leave this unused
     char host_name[64];
 };
@@ -23,7 +23,7 @@ struct job {
     struct rail front_end;
 };
 
-// Exchange the ranks' identities over MPI, map the shared memory, connect the hosts. A failure ends the job.
+// Exchange the ranks' identities over MPI, map the shared memory, and connect the hosts. A failure ends the job.
 void job_start(struct job *job, size_t data_bytes);
 
 // The data of a local rank: data_bytes of memory that all ranks of this host share.

@@ -11,8 +11,8 @@
 #include <mpi.h>
 #endif
 
-/* MPI treats a process that exits before the end of MPI_Finalize as failed. All ranks of many hosts share few processors, so
- * MPI_Finalize may take long. MPI_Finalize has a time limit, because it would wait forever for a peer that died. */
+/* For MPI, a process that exits before the end of MPI_Finalize has failed. All ranks of many hosts share few processors, so
+ * MPI_Finalize may take long. This program limits the time of MPI_Finalize, which would wait forever for a peer that died. */
 enum { FINISH_S = 60, ABORT_S = 5, NAP_US = 500 };
 
 static int rank = 0, size = 1;

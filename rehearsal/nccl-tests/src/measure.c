@@ -7,7 +7,8 @@
 
 enum { FIRST_ROUND = 99, TIMES_IN_A_RECORD = RECORD_BYTES / sizeof(double) };
 
-// From this size on, reading the waiting time before and after each iteration takes no noticeable part of the iteration's time.
+// From this size on, the time that the process has waited for a processor is read before and after each iteration. At smaller
+// sizes, the reading would take a noticeable part of the iteration's time.
 enum { ONE_BY_ONE_BYTES = 64 * 1024 };
 
 size_t bench_stride(const struct options *o)
@@ -211,7 +212,7 @@ void bench_run(struct bench *b, int root)
             measure(b, counts, false);
             measure(b, counts, true);
             report_line_end(b->report);
-            if (o->step_factor <= 1 && o->step_bytes == 0) break; // one size
+            if (o->step_factor <= 1 && o->step_bytes == 0) break; // without a step, only one size is measured
         }
     } while (--cycles);
 }

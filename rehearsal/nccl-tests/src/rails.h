@@ -1,6 +1,5 @@
 // The rails of a group and the connections over these rails: one socket for each channel and peer host, bound to the channel's
-// rail.
-// Here, hosts agree on the rails and open the connections, but no benchmark data moves.
+// rail. This module lets the hosts agree on the rails and opens the connections, but moves no benchmark data.
 #pragma once
 #include <stdbool.h>
 
@@ -8,7 +7,7 @@
 #include "net.h"
 
 struct channel {
-    struct rail rail;  // this host's end
+    struct rail rail;  // this host's rail of the channel
     uint16_t *owner;   // for each host of the group: the local rank that moves this channel's bytes
 };
 
@@ -17,7 +16,7 @@ struct link {
     int channel, host; // host: index in the group
     int fd;
     int low_water;     // SO_RCVLOWAT as last set: bytes that wake a reader
-    struct in_addr address; // the peer's end
+    struct in_addr address; // address and port of the peer's end
     uint16_t port;
 };
 
@@ -26,7 +25,7 @@ struct rails {
     bool sockets_only; // NET/Socket over the front end
     uint64_t used, missing; // bit sets of rails in use, and of rails left out because a host of the group lacks them
     struct channel channels[RAILS_MAX];
-    struct network network;       // what this host has, used or not
+    struct network network;       // the network that this host has, even if the group does not use it
     int link_count;
     struct link *links;
 };

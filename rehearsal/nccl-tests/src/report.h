@@ -15,7 +15,7 @@ struct device {
 struct measured {
     double time_s, bus_gb_s, algorithm_gb_s;
     int64_t wrong;               // -1: not checked
-    const double *iteration_s;   // for each iteration, the time of the slowest rank; NULL: not asked for
+    const double *iteration_s;   // for each iteration, the time of the slowest rank; NULL: no option asks for these times
     const double *rank_iteration_s; // ranks x iterations
 };
 
@@ -25,12 +25,12 @@ struct transport {
     int across;          // number of groups that span hosts
     int over_sockets;    // number of these groups that use the front end
     int rails;           // number of rails that groups use
-    int missing;         // number of rails that a group leaves out, because one of its hosts lacks them
+    int missing;         // number of rails that a group leaves out, because a host of the group lacks them
     const char *network; // the rails' network, in NCCL's words
 };
 
 struct report {
-    bool speaks; // rank 0
+    bool speaks; // whether this rank prints: only rank 0 does
     const struct options *options;
     const char *program;
     int ranks;
@@ -47,6 +47,6 @@ void report_line_end(struct report *report);
 // Print the number of errors, the mean bus bandwidth, and whether it reaches NCCL_TESTS_MIN_BW (-1: not set).
 void report_summary(struct report *report, int errors, double mean_gb_s, double least_gb_s);
 void report_memory(struct report *report, double start_bytes, double user_bytes, double collective_bytes);
-// Print which share of the timed loops' time the rank that waited longest spent waiting for a processor.
+// Print the share of the timed loops' time that a rank waited for a processor; `share` is the largest share of any rank.
 void report_waiting(struct report *report, double share);
 void report_finish(struct report *report);

@@ -22,7 +22,7 @@ struct lane {
     void (*sent)(struct lane *lane, size_t bytes);
     size_t (*room)(struct lane *lane, char **to);                      // bytes that fit at *to; not 0 while receiving
     void (*arrived)(struct lane *lane, size_t bytes);
-    size_t (*wake)(struct lane *lane); // how many bytes must arrive before it is worth waking up
+    size_t (*wake)(struct lane *lane); // how many bytes must arrive before the rank wakes up to receive them
     // Used only by wire.c:
     bool owes, awaits; // whether a confirmation is still to be sent, or to be received
     double moved_at, done_at;
@@ -32,5 +32,5 @@ struct lane {
 // lane for 30 s (or BUSBAR_RING_STALL_S), the job ends, and the message names channel, rail and peer.
 void wire_run(struct wire *wire, struct lane **lanes, int count, void (*meanwhile)(void *), void *argument);
 
-// Seconds in which this rank had bytes under way on a link. A slow rail has the most seconds.
+// Seconds in which this rank had bytes under way on a link. The slowest rail has the most seconds.
 double wire_busy_s(const struct link *link);
