@@ -1,4 +1,4 @@
-"""Start the stand-in cloud's plugin; the engine reads the port that the plugin prints."""
+"""Start the provider plugin of the stand-in OCI; the engine reads the port that the plugin prints."""
 
 # ruff: noqa: E402  start_fast must run before imports from pulumi
 

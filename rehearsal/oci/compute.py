@@ -53,7 +53,7 @@ class Place:
 
 
 def place(database: Database, record: Record, where: Place) -> None:
-    """Assign an instance's addresses and names before it boots, and record what its host will need.
+    """Assign an instance's addresses and names before the instance boots, and record what the instance's host will need.
 
     Raises:
         ServiceError: the subnet or the region has no free address.

@@ -41,7 +41,7 @@ def malformed(path: str, text: str) -> Problem:
 
 
 class InVcn(Kind):
-    """A resource in a VCN; when it changes, the VCN is rendered again."""
+    """A resource in a VCN; when the resource changes, the VCN's network in the world is updated."""
 
     references: ClassVar[Mapping[str, str]] = {"vcnId": VCN}
 
@@ -126,7 +126,7 @@ class Vcn(Kind):
 
 
 class Gateway(InVcn):
-    """A gateway of a type that a VCN can have at most once."""
+    """A gateway of a type of which a VCN can have at most one gateway."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:

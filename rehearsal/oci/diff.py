@@ -1,4 +1,4 @@
-"""Decides which changed properties make the vendor's provider replace a resource."""
+"""Decides which changed properties make OCI's Pulumi provider replace a resource."""
 
 from __future__ import annotations
 

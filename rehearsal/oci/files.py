@@ -1,6 +1,6 @@
-"""File Storage: file systems, mount targets with addresses, and the exports that connect them.
+"""File Storage: file systems, mount targets with addresses, and the exports that connect file systems to mount targets.
 
-A file system has a server as long as an export connects it to a mount target; its data stay even without a server.
+A file system has a server as long as an export connects the file system to a mount target. The data stay even without a server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ EXPORT = "oci:FileStorage/export:Export"
 # the tenancy has a higher limit.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two addresses to start, and one for failover
-#: Storage in GB that the price of a high-performance mount target includes.
+#: Storage in GB that the price of a mount target includes, by the mount target's Gb/s.
 _CACHE_GB = {"1": 0, "20": 20_480, "40": 40_960, "80": 81_920}
 
 
@@ -63,7 +63,7 @@ class Served(Kind):
         return 0
 
     def settle(self, database: Database, record: Record) -> list[str]:
-        """Assign a record's addresses and store its location; return the addresses; clients use the first address."""
+        """Assign a resource's addresses, and store its location; return the addresses. Clients use the first address."""
         subnet = database.records[record.inputs["subnetId"]]
         found = free_private_ips(database, subnet, self.addresses(record.inputs)) or []
         asked = record.inputs.get("ipAddress")

@@ -144,7 +144,7 @@ class Policy(Kind):
                 )
         if where is not None and not matches(where, _CONDITION):
             yield Problem(path, f"{path} has the condition {where!r}, which cannot be parsed.")
-        # A preview cannot check whether the group exists, because the same update may create it.
+        # A preview cannot check whether a dynamic group exists, because the update that is previewed may create the group.
         if (found["who"] or "").lower() == "dynamic-group" and asked.urn is None:
             yield from self._groups(asked, path, found["names"])
 

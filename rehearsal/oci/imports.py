@@ -1,7 +1,7 @@
 """Images that are imported from Object Storage, and the shapes that are added to these images.
 
-Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. Object
-Storage has the objects that documentation/Prerequisites.md of oci-hpc b5285a68 names.
+Sources: terraform-provider-oci: core_image_resource.go, core_shape_management_resource.go. The rehearsed Object Storage has
+the image files that documentation/Prerequisites.md of oci-hpc b5285a68 names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SIZE_GIB = 50
 
 @dataclass(frozen=True)
 class Imported(Image):
-    """A custom image in a compartment; the image supports x86 VM shapes and all shapes that were added to it."""
+    """A custom image in a compartment; the image supports x86 VM shapes, and all shapes that were added to the image."""
 
     ocid: str = ""
     added: frozenset[str] = frozenset()

@@ -28,7 +28,7 @@ class Kind(kinds.Kind):
         compartment = asked.known("compartmentId")
         if compartment is not None and compartment not in COMPARTMENTS:
             yield not_found("compartmentId", compartment)
-        # The base class yields only what `missing` returns, and this class overrides `missing`.
+        # The base class yields only what `missing` returns, and this class overrides `missing` to return OCI's Problem.
         yield from cast("Iterator[Problem]", super().problems(asked))
 
     @override

@@ -25,7 +25,7 @@ _MIB_PER_GIB = 1024
 
 
 def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the result of a data source: its arguments and the properties that it found.
+    """Return the result of a data source: the arguments of the request, and the properties that were found for them.
 
     Raises:
         KeyError: this cloud has no such data source.
@@ -33,7 +33,7 @@ def answer(token: str, args: Mapping[str, Any], database: Database) -> Answer:
     """
     name = token.rpartition(":")[2]
     found = LOOKUPS[token](args, database)
-    # The result of a few data sources has the resource's OCID as its id; every other result gets an arbitrary id.
+    # A few data sources set `id` to the OCID of the resource that they found; for all other data sources, `id` is arbitrary.
     return {"id": f"{name}-{REGION}", **args, **found}
 
 

@@ -1,4 +1,4 @@
-"""A shape's hardware and the details of a host's image, in the host builder's form."""
+"""Fills in the parts of a HostSpec that depend on the shape, or on the family of the host's image."""
 
 from __future__ import annotations
 

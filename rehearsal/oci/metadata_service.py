@@ -3,7 +3,8 @@
 This program runs in the host's network namespace, but not in the host's other namespaces:
 `metadata_service.py WORLD HOST_ID PORT`.
 Source: "Getting Instance Metadata": version 2 requires `Authorization: Bearer Oracle` and refuses forwarded requests; version 1
-returns 404 if it is disabled. An identity is issued at the first request for it (`rehearsal.oci.api.identity`).
+returns 404 if version 1 is disabled. An identity is issued when it is requested for the first time
+(`rehearsal.oci.api.identity`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
 Answer = dict[str, Any]
-#: Options of a rule -> the provider's values for missing properties. The data source returns each option as a list.
+#: Options of a rule -> the values that the provider returns for missing properties of the options. The data source returns each
+#: option as a list.
 _OPTIONS: Mapping[str, Mapping[str, int]] = {
     "tcpOptions": {"min": 0, "max": 0},
     "udpOptions": {"min": 0, "max": 0},
@@ -35,7 +36,7 @@ def subnet(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return a compartment's route tables; if `vcnId` is given, only those in that VCN."""
+    """Return a compartment's route tables; if `vcnId` is given, only the route tables of that VCN."""
     tables = []
     for one in _of(args, database, ROUTE_TABLE):
         rules = [
@@ -47,7 +48,7 @@ def route_tables(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return a compartment's security lists; if `vcnId` is given, only those in that VCN."""
+    """Return a compartment's security lists; if `vcnId` is given, only the security lists of that VCN."""
     lists = []
     for one in _of(args, database, SECURITY_LIST):
         rules = {
@@ -59,7 +60,7 @@ def security_lists(args: Mapping[str, Any], database: Database) -> Answer:
 
 
 def exports(args: Mapping[str, Any], database: Database) -> Answer:
-    """Return the exports of every compartment; if `exportSetId` is given, only those of that export set."""
+    """Return the exports of every compartment; if `exportSetId` is given, only the exports of that export set."""
     listed = []
     for one in database.of("oci:FileStorage/export:Export"):
         its = one.outputs()

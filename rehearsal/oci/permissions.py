@@ -1,4 +1,4 @@
-"""Evaluates an instance's permissions: the dynamic groups that it is in, and the policies that apply to it.
+"""Evaluates an instance's permissions: the dynamic groups to which the instance belongs, and the policies that apply to it.
 
 Source: "Details for the Core Services" (corepolicyreference.htm): permissions by verb and resource type, and the permissions
 that each operation needs. Only permissions that a rehearsed operation needs are listed.
@@ -52,7 +52,8 @@ _LAUNCH = frozenset(("INSTANCE_CREATE", "INSTANCE_IMAGE_READ", "VNIC_CREATE", "V
 _END = frozenset(("INSTANCE_DELETE", "VNIC_DELETE", "VNIC_DETACH", "SUBNET_DETACH"))
 _CREATE = _LAUNCH | {"CLUSTER_NETWORK_CREATE", "INSTANCE_POOL_CREATE"}
 _TERMINATE = _END | {"CLUSTER_NETWORK_DELETE", "INSTANCE_POOL_DELETE", "VOLUME_ATTACHMENT_DELETE", "VOLUME_WRITE"}
-#: Permissions that each operation needs. Reading a work request needs the permissions of the operation that started it.
+#: Permissions that each operation needs. To read a work request, an instance needs the permissions of the operation that
+#: started the work request.
 NEEDED: Mapping[str, frozenset[str]] = {
     "CreateClusterNetwork": _CREATE,
     "UpdateClusterNetwork": _LAUNCH | {"CLUSTER_NETWORK_UPDATE"},
@@ -99,7 +100,7 @@ def _statements(database: Database, instance: Record, compartment: str) -> Itera
         for statement in policy.inputs["statements"]:
             found = STATEMENT.fullmatch(statement)
             if found is None:
-                continue  # the policy was stored before the grammar was fully checked
+                continue  # a policy may have been stored before `problems` checked the whole grammar
             subject = found["subject"].lower()
             who = (found["who"] or "").lower()
             mine = who == "dynamic-group" and groups & {one.lower() for one in named(found["names"])}
@@ -119,7 +120,10 @@ def _member(group: Record, instance: Record) -> bool:
 
 
 def _within(found: Mapping[str, str], attached_to: str, compartment: str) -> bool:
-    """Return whether both the statement's location and its policy's compartment are `compartment` or the tenancy."""
+    """Return whether a statement applies to `compartment`.
+
+    The location in the statement must be `compartment` or the tenancy, and so must the compartment of the statement's policy.
+    """
     place = found["place"].lower()
     if place == "tenancy":
         named_place = TENANCY

@@ -1,4 +1,4 @@
-"""Instance configurations, and cluster networks; a cluster network is a fabric with hosts, which boot a few at a time."""
+"""Instance configurations and cluster networks. A cluster network is a fabric with hosts; two of the hosts boot at a time."""
 
 from __future__ import annotations
 
@@ -171,10 +171,10 @@ class ClusterNetwork(Kind):
         """Detach and terminate one instance of a pool.
 
         With `smaller`, the pool shrinks; otherwise, the pool launches a new instance.
-        Source: DetachInstancePoolInstanceDetails of the API, isAutoTerminate true; isDecrementSize is `smaller`.
+        In the API's DetachInstancePoolInstanceDetails, isAutoTerminate is true, and isDecrementSize has the value of `smaller`.
 
         Raises:
-            ServiceError: there is no such pool, or no such instance in it.
+            ServiceError: there is no such pool, or the pool has no such instance.
         """
         database = cloud.store.read()
         owner = next((one for one in database.of(self.token) if one.private["pool"] == pool), None)
@@ -252,7 +252,7 @@ class ClusterNetwork(Kind):
 
     @override
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the cluster network's own dependencies; the subnet is a dependency of the instances' VNICs."""
+        """Yield the cluster network's own dependencies, without the subnet: only the instances' VNICs depend on the subnet."""
         return (one for one in references(record.inputs["instancePools"]) if one.startswith("ocid1."))
 
     @override

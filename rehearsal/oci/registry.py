@@ -15,7 +15,7 @@ from rehearsal.oci.lustre import Lustre
 from rehearsal.oci.marketplace import Agreement, Subscription
 from rehearsal.oci.pools import ClusterNetwork, InstanceConfiguration
 
-#: Type token -> the object that implements it.
+#: Type token -> the object that implements the type.
 KINDS: Mapping[str, Kind] = {
     kind.token: kind
     for kind in (

@@ -1,4 +1,4 @@
-"""Maps each resource type to the module of the vendor's Pulumi SDK that defines it."""
+"""Maps each resource type to the module of OCI's Pulumi SDK that defines the type."""
 
 from __future__ import annotations
 

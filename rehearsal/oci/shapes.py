@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from rehearsal.oci.places import AVAILABILITY_DOMAINS
 
 GIGA = 10**9
-#: PCI buses of eight GPUs, as on BM.GPU4.8 (transcript of Oracle Japan's tutorial, seed 000); other shapes get the same buses.
+#: PCI buses of eight GPUs, as on BM.GPU4.8 in a transcript of oracle-japan/ocitutorials, the tutorial that docs/oci.md calls
+#: seed 000. All other shapes get the same buses.
 GPU_BUSES = ("0f", "15", "51", "54", "8d", "92", "d6", "da")
 _TB = 10**12
 _AD_1 = AVAILABILITY_DOMAINS[:1]
@@ -30,7 +31,7 @@ class Flexible:
 
 @dataclass(frozen=True)
 class Port:
-    """One RDMA port: its HCA, and the network device that Oracle Linux 7 names after the PCI slot (None: unknown)."""
+    """One RDMA port: its HCA, and the name that Oracle Linux 7 derives from the PCI slot for its interface (None: unknown)."""
 
     hca: str
     ol7_name: str | None = None
@@ -61,7 +62,7 @@ class Shape:
 
     @property
     def bare_metal(self) -> bool:
-        """Whether an instance of the shape has a whole machine."""
+        """Whether an instance of the shape is a whole physical machine."""
         return self.name.startswith("BM.")
 
     @property

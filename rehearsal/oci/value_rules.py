@@ -9,11 +9,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class OneOf:
-    """A list of accepted values, and where the vendor's SDK has the list.
+    """A list of accepted values, and the place of the list in OCI's Python SDK.
 
     Attributes:
         values: accepted values.
-        model: `PACKAGE:MODEL.PREFIX` in that SDK (default package: `core`); None if only the documentation has the values.
+        model: `PACKAGE:MODEL.PREFIX` in the SDK: the constants of the model whose names begin with the prefix. If no package is
+            given, the package is `core`. None if only the documentation lists the values.
     """
 
     values: tuple[str, ...]

@@ -11,7 +11,7 @@ from rehearsal.plugin import sdk
 
 @dataclass
 class Changes:
-    """The changed paths; paths that force a replacement are in both lists."""
+    """The changed paths. A path that forces a replacement is in `changed` and in `replaced`."""
 
     changed: list[str] = field(default_factory=list)
     replaced: list[str] = field(default_factory=list)

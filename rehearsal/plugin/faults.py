@@ -20,7 +20,7 @@ _LONGEST_PAUSE_S = 1.0
 
 
 class Faults:
-    """The faults of one world; the database counts how often each fault with a limited number of occurrences has occurred."""
+    """The faults of one world. If the number of a fault's occurrences is limited, the database counts the occurrences."""
 
     def __init__(self, world: World, store: Store, throttled: Problem) -> None:
         self._world = world
@@ -54,10 +54,10 @@ class Faults:
             _die()
 
     def ending(self, operation: str, timeout_s: float) -> None:
-        """Wait as long as a deletion takes, if a fault sets its duration, but no longer than `timeout_s` (0: no limit).
+        """If a fault sets the duration of a deletion, wait for this duration, but at most `timeout_s` (0: no limit).
 
         Raises:
-            SlowEndError: the deletion takes longer than `timeout_s`; it remains in progress.
+            SlowEndError: the deletion takes longer than `timeout_s`, and remains in progress.
         """
         for fault in self._world.faults():
             if fault["kind"] == "slow_end" and fault.get("operation") == operation and self._count(fault, None):
@@ -67,15 +67,21 @@ class Faults:
                     raise SlowEndError(operation, timeout_s)
 
     def capacity_left(self, launched: int, domain: str = "") -> bool:
-        """Return whether there is capacity for one more host after `launched` hosts of the same request; count a refusal."""
+        """Return whether there is capacity for one more host after `launched` hosts of the same request.
+
+        A lack of capacity counts as one occurrence of the fault that causes the lack.
+        """
         return self.lacking(launched + 1, domain) is None
 
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
-        """Return and count the fault that leaves a domain without capacity for `size` hosts at once; None if no fault does."""
+        """Return the fault that leaves a domain without capacity for `size` hosts at once, or None.
+
+        This counts as one occurrence of the fault.
+        """
         return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
 
     def _short(self, launched: int, domain: str) -> list[Mapping[str, Any]]:
-        """Return the faults that leave no capacity after `launched` hosts; a fault that has a domain applies only there."""
+        """Return the faults that leave no capacity after `launched` hosts; a fault with a domain affects only that domain."""
         found = [fault for fault in self._world.faults() if fault["kind"] == "capacity" and not _has_room(fault, launched)]
         return [fault for fault in found if fault.get("domain", domain) == domain]
 

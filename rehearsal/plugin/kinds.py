@@ -21,8 +21,9 @@ class Asked:
         inputs: the properties; some may not be known yet.
         database: all existing resources.
         itself: the id of the resource, if it exists and is to be changed.
-        urn: the resource's URN in the engine, set only in a preview. In a preview, `neighbours` leaves out resources with the
-            same URN, because they may be replaced; in a creation, it includes them, because they still exist.
+        urn: the resource's URN in the engine, set only in a preview. In a preview, `neighbours` leaves out resources with this
+            URN, because the update may replace these resources. In a creation, `neighbours` includes resources with this URN,
+            because these resources still exist.
     """
 
     inputs: Mapping[str, Any]
@@ -117,7 +118,7 @@ class Kind(ABC):
         return frozenset({record.id})
 
     def needs(self, record: Record) -> Iterator[str]:
-        """Yield the names of a resource's dependencies; by default, all strings in its inputs."""
+        """Yield the names of the resources on which a resource depends; by default, all strings in the resource's inputs."""
         return references(record.inputs)
 
     def in_use(self, record: Record, holder: Record, kind: Kind) -> Problem:  # noqa: ARG002

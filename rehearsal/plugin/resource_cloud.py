@@ -1,4 +1,4 @@
-"""The cloud's interface for resource types, so that their modules need not import the cloud's module."""
+"""The cloud's interface for resource types, so that the modules of the resource types need not import the cloud's module."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ResourceCloud(Protocol):
         """Make a VCN or VPC of the world match the database."""
 
     def wait(self, seconds: float) -> None:
-        """Wait for `seconds`, the vendor's own waiting time, multiplied by the pace."""
+        """Wait for `seconds` times BUSBAR_PACE; `seconds` is how long one waits in the vendor's real cloud."""
 
     def failed(self, record: Record, why: str) -> PartlyCreatedError:
         """Mark a resource as created but failed; return the error to raise."""

@@ -3,7 +3,7 @@
 Standard input: {"cloud": "oci", "modules": {"oci:Core/vcn:Vcn": "core.vcn", ...}}.
 Standard output: {"objects": {"Vcn": {"cidrBlocks": [{"list": "str"}, required, updatable]}},
 "tokens": {"oci:Core/vcn:Vcn": {"inputs": "Vcn", "outputs": ["cidrBlock", ...]}}}. The names of objects are those of the SDK's
-Args classes without `Args`; if two classes have the same name, the second gets a number after `#`.
+Args classes without `Args`; if two classes have the same name, the name of the second class gets a number after `#`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Converts the protocol's Structs to Python values and back.
 
-Unknown values (those that a preview does not know yet) become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine
+Values that a preview does not know yet become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine
 that it does not accept secrets, so the engine itself marks the secret outputs.
 """
 
@@ -77,7 +77,7 @@ def _load_object(struct: struct_pb2.Struct) -> Any:
 
 
 def fill(struct: struct_pb2.Struct, path: str, value: str | int | bool) -> None:
-    """Set the value at a dotted path (`[]` means every item of a list) if it is missing and its parent exists."""
+    """Set the value at a dotted path (`[]` means every item of a list) if there is no value yet, and if the parent exists."""
     name, _, rest = path.partition(".")
     plain = name.removesuffix("[]")
     if not rest:

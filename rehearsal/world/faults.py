@@ -23,7 +23,7 @@ class HostFaults:
         wrong_values: whether some packets to the host's rails are altered without a checksum error.
         tcp_fallback: whether no verbs library finds the host's RDMA devices, although they exist.
         boot_fails: whether cloud-init finishes with the status `error`.
-        never_answers: whether no packet reaches the host, although it runs.
+        never_answers: whether no packet reaches the host, although the host runs.
         free_bytes: free space that is left on the host's root disk; None if the disk is not filled.
         failing: commands of the host's image that fail.
         computing: processes that nvidia-smi lists on the host's GPUs, in the format of nvidia-smi: pid, name, MiB.

@@ -72,13 +72,16 @@ class Core:
             raise _unknown(compartment)
 
     def _listed(self, call: Call) -> Database:
-        """Return all existing resources, after checking that the instance may list the compartment's resources."""
+        """Return all existing resources.
+
+        Before that, check that the calling instance may list the resources of the request's compartment.
+        """
         self.permit(call, _needed(call, "compartmentId"))
         self._networks.lost()
         return self._cloud.store.read()
 
     def _record(self, call: Call, database: Database, ocid: str, token: str) -> Record:
-        """Return a record that the instance may see, even if the resource is terminating."""
+        """Return a resource's record if the calling instance may see the resource; the resource may be terminating."""
         record = database.records.get(ocid)
         if record is None or record.token != token:
             raise _unknown(ocid)

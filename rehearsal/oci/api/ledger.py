@@ -1,4 +1,4 @@
-"""State of the API service apart from existing resources: work requests, terminated resources and used retry tokens.
+"""What the API service remembers besides the existing resources: work requests, terminated resources and used retry tokens.
 
 Only this process has this state, so the state is lost when the process ends. The vendor lists terminated resources for about a
 day.
@@ -22,8 +22,8 @@ class WorkRequest:
 
     Attributes:
         operation: the API operation that started the work request; reading the work request needs this operation's permissions.
-        resource: OCID of its resource.
-        entity: kind of that resource.
+        resource: OCID of the resource.
+        entity: kind of the resource.
         action: the change of the resource: CREATED, UPDATED or DELETED.
         error: code and message of the failure, or None.
     """
@@ -89,12 +89,12 @@ class Ledger:
             return list(self._requests.values())
 
     def bury(self, shown: Mapping[str, Any]) -> None:
-        """Record a terminated resource, as the API showed it last."""
+        """Record a terminated resource with the properties that the API showed last."""
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
     def gone(self, noun: str, existing: Container[str]) -> list[Shown]:
-        """Return the terminated resources whose OCIDs have this noun, except those that still have a record (`existing`)."""
+        """Return the terminated resources whose OCIDs have this noun, and that no longer have a record in `existing`."""
         with self._lock:
             return [one for ocid, one in self._gone.items() if ocid.split(".")[1] == noun and ocid not in existing]
 

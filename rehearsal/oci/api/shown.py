@@ -32,7 +32,7 @@ def _state(record: Record) -> str:
 
 
 def members(database: Database, network: str) -> list[Record]:
-    """Return the instances of a cluster network, including terminating ones, oldest first."""
+    """Return the instances of a cluster network, including terminating instances, oldest first."""
     found = [one for one in database.records.values() if one.token == INSTANCE and one.parent == network]
     return sorted(found, key=lambda one: int(one.private["index"]))
 
@@ -64,7 +64,7 @@ def network(database: Database, record: Record) -> Shown:
 
 
 def member(record: Record) -> Shown:
-    """Return an InstanceSummary of an instance in a pool; unlike in all other lists, its state is not in upper case."""
+    """Return the InstanceSummary of an instance in a pool. Its state is not in upper case, unlike the states in other lists."""
     common = _common(record)
     return {
         **{name: common[name] for name in ("id", "compartmentId", "displayName", "timeCreated")},
