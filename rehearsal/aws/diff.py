@@ -86,7 +86,8 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
     """
     if state and token.endswith(":Instance"):
         # `tags` is optional and not computed. The provider's Read stores all tags of the instance, including the tags from the
-        # instance's launch template (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut).
+        # instance's launch template (terraform-provider-aws:internal/service/ec2/ec2_instance.go: SetTagsOut). So a tag that
+        # the program does not set is a difference.
         old = {**old, "tags": {key: text for key, text in (state.get("tags") or {}).items() if not key.startswith("aws:")}}
         new = {**new, "tags": new.get("tags") or {}}
     replaced = REPLACED[token]
@@ -104,10 +105,10 @@ def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: M
 
 
 def _instance(old: Mapping[str, Any], new: Mapping[str, Any], found: Changes) -> None:
-    """Add the changed properties that replace an instance.
+    """Add to `found` the changed properties that replace an instance.
 
-    A launch template with another id or name replaces the instance; another version of the same template does not. Changed user
-    data replace the instance if userDataReplaceOnChange is set.
+    A change to another launch template replaces the instance, but a change to another version of the same template does not. A
+    change of the user data replaces the instance if userDataReplaceOnChange is set.
     """
     if new.get("userDataReplaceOnChange"):
         found.replaced += [name for name in ("userData", "userDataBase64") if name in found.changed]

@@ -192,7 +192,7 @@ def _routes(table: Record, database: Database) -> Iterator[Answer]:
 
 
 def _rules(database: Database) -> dict[str, Answer]:
-    """Return all rules of all groups by id. A rule that is only a property of its group has no id, so its id is computed."""
+    """Return all rules of all groups by id. A rule that is only a property of a group has no id, so an id is computed."""
     rules: dict[str, Answer] = {}
     for direction, token in (("ingress", INGRESS), ("egress", EGRESS)):
         for one in database.of(token):

@@ -72,7 +72,7 @@ def _file(world: World, name: str) -> Path:
 
 @contextlib.contextmanager
 def _alone(world: World) -> Iterator[None]:
-    """Hold the lock of the parameters' folder. The lock file is in another folder, so it survives if this one is emptied."""
+    """Hold the lock of the parameters' folder. The lock file is elsewhere, because the parameters' folder may be emptied."""
     world.folder("ssm")
     held = os.open(world.folder("locks") / "ssm", os.O_WRONLY | os.O_CREAT, 0o600)
     try:

@@ -88,7 +88,7 @@ class Bucket(Named):
             raise ServiceError(full_bucket, self.service, self.delete)
         shutil.rmtree(place, ignore_errors=True)
         with contextlib.suppress(OSError):
-            place.parent.rmdir()  # fails if another bucket still uses the folder
+            place.parent.rmdir()  # this fails if another bucket still uses the parent folder
 
     @override
     def exists(self, cloud: ResourceCloud, record: Record) -> bool:

@@ -1,7 +1,7 @@
 """Creates a world's home folder for Pulumi's engine: links to the user's own Pulumi home and to the plugins on PATH.
 
 The engine prefers a plugin on PATH to an installed plugin, and warns about each plugin on PATH before all other output. If the
-engine is told to use only installed plugins, the engine prints no warning. The links make plugins on PATH look installed.
+engine is told to use only installed plugins, the engine prints no warning. So the links make plugins on PATH look installed.
 The stand-in plugins must not be installed in the user's own home, because an update against a real account would find the
 stand-ins there. So each world has a home folder of its own.
 """

@@ -29,7 +29,8 @@ ASKED_ON = {"lustre": 988, "nfs": 2049}
 PATIENCE_S = 5
 LONGEST_BYTES = 65_536
 
-# From linux/mount.h, and from the system call table that all architectures share since Linux 5.2.
+# The constants are from linux/mount.h. The numbers of the system calls are from the table that all architectures share since
+# Linux 5.2.
 OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442
 AT_FDCWD, AT_EMPTY_PATH, OPEN_TREE_CLONE, OPEN_TREE_CLOEXEC, MOVE_MOUNT_F_EMPTY_PATH = -100, 0x1000, 1, os.O_CLOEXEC, 4
 ATTRIBUTES = {"ro": 0x1, "nosuid": 0x2, "nodev": 0x4, "noexec": 0x8, "noatime": 0x10}

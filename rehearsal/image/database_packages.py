@@ -25,10 +25,10 @@ WantedBy=multi-user.target
 
 
 def _mariadb(version: str, folder: str) -> Package:
-    """Return the server's package, with the server's settings in `folder`.
+    """Return the package of MariaDB's server; the server reads its settings from files in `folder`.
 
-    Installing this package creates the database, as with Debian's package. With Red Hat's package, the unit creates the
-    database at the unit's first start.
+    Installing this package creates the database, as with Debian's real package. With Red Hat's real package, the unit creates
+    the database when the unit starts for the first time.
     """
     return {
         "version": version,
@@ -51,7 +51,7 @@ DEBIAN: dict[str, Package] = {
     "slurmdbd": {"version": "23.11.4-1.2ubuntu5", "files": _DAEMON},
     "slurm-wlm-mysql-plugin": {"version": "23.11.4-1.2ubuntu5"},
 }
-#: Packages of Oracle Linux 9 itself.
+#: Packages from the repositories of Oracle Linux 9 itself, not from EPEL.
 EL: dict[str, Package] = {"mariadb-server": _mariadb("10.5.22-1.el9", "/etc/my.cnf.d")}
 
 

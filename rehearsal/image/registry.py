@@ -134,7 +134,7 @@ _REFERENCE = re.compile(r"docker://(?:[^#@]+@)?([^#/@]+)#([a-z0-9/._-]+?)(?::([\
 
 
 def parse(uri: str) -> tuple[str, str, str] | None:
-    """Return registry, name, and tag or digest of a reference such as docker://REGISTRY#NAME:TAG; None for an invalid one."""
+    """Return registry, name, and tag or digest of a reference such as docker://REGISTRY#NAME:TAG; None if it is invalid."""
     found = _REFERENCE.fullmatch(uri)
     return None if found is None else (found[1], found[2], found[4] or found[3] or "latest")
 

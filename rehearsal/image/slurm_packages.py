@@ -22,7 +22,7 @@ def _programs(*paths: str) -> list[tuple[str, str, str]]:
 
 
 def daemon(name: str) -> list[tuple[str, str, str]]:
-    """Return the files of a Slurm daemon: its unit, and links to its programs, whose names in Debian are different."""
+    """Return the files of a Slurm daemon: its unit, and links to its programs, which Debian names differently (slurmd-wlm)."""
     after = "KillMode=process\nDelegate=yes\n" if name == "slurmd" else ""
     unit = (
         "[Unit]\nDescription=Slurm daemon\nAfter=network-online.target munge.service\nWants=network-online.target\n"
@@ -44,7 +44,7 @@ _MUNGE_UNIT = (
     "[Install]\nWantedBy=multi-user.target\n"
 )
 _MUNGE_FILES = [*_programs(*_MUNGE_PROGRAMS), ("text", "/usr/lib/systemd/system/munge.service", _MUNGE_UNIT)]
-# Users, ids and folders are those that Debian's packages create.
+# The users, user ids and folders below are those that Debian's packages create.
 MUNGE: Package = {
     "version": "0.5.15-2",
     "files": _MUNGE_FILES,

@@ -96,7 +96,7 @@ def start(name: str) -> int:
         if active(name):
             return 0
         if not _conditions_hold([path.strip() for path in its.get("ConditionPathExists", [])]):
-            return 0  # systemd skips such a unit, and reports that only in the journal
+            return 0  # systemd skips a unit whose conditions do not hold, and reports this only in the journal
         if name.endswith(TIMERS):
             return _detach(name, [sys.executable, "-IS", _RUNS, name], dict(os.environ))
         return _start_service(name, its)

@@ -57,7 +57,7 @@ def start(
     Without `secondary_networks`, the cluster has neither Multus nor whereabouts, but its nodes have the images of both.
 
     Raises:
-        RuntimeError: the cluster did not start in time; the message has the end of each machine's log.
+        RuntimeError: the cluster did not start in time; the message has the last lines of each host's log.
     """
     own = _certificates(world, control_plane, reached_at)
     server = f"https://{control_plane.address}:6443"

@@ -1,4 +1,4 @@
-"""Subnets, gateways and fabrics as namespaces: `apply_*` creates what a plan describes, `delete_*` removes what was created.
+"""Subnets, gateways and fabrics as namespaces: `apply_*` creates the namespaces of a plan, and `delete_*` removes them.
 
 A VCN is one router namespace. Each host has its own cable to the router, so that all traffic between two hosts, even in one
 subnet, passes the router's rules. A fabric is one namespace with a bridge for every rail. This module boots no host.

@@ -126,7 +126,7 @@ class Vcn(Kind):
 
 
 class Gateway(InVcn):
-    """A gateway of a type of which a VCN can have at most one gateway."""
+    """A type of gateway of which a VCN can have at most one."""
 
     @override
     def problems(self, asked: Asked) -> Iterator[Problem]:

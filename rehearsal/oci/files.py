@@ -29,8 +29,8 @@ FILE_SYSTEM = "oci:FileStorage/fileSystem:FileSystem"
 MOUNT_TARGET = "oci:FileStorage/mountTarget:MountTarget"
 EXPORT = "oci:FileStorage/export:Export"
 
-# docs.oracle.com/iaas/Content/File/Tasks/change-mt-performance.htm: mount targets per availability domain, by Gb/s, unless
-# the tenancy has a higher limit.
+# docs.oracle.com/iaas/Content/File/Tasks/change-mt-performance.htm: how many mount targets of each rate in Gb/s an availability
+# domain can have, unless the tenancy has a higher limit.
 _LIMITS = {"1": 2, "20": 2, "40": 1, "80": 0}
 _ADDRESSES = 3  # docs.oracle.com, "Creating a Mount Target": two addresses to start, and one for failover
 #: Storage in GB that the price of a mount target includes, by the mount target's Gb/s.

@@ -27,7 +27,7 @@ from rehearsal.plugin.wire import each, known_at
 
 CONFIGURATION = "oci:Core/instanceConfiguration:InstanceConfiguration"
 _DETAILS = "instanceDetails.launchDetails"
-_WINDOW = 2  # hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
+_WINDOW = 2  # number of hosts that boot at the same time; the smallest machine that runs the rehearsal has two cores
 _LAUNCH = ("Core Instance", "LaunchInstance")
 _DETACH = ("Core Instance Pool", "DetachInstancePoolInstance")
 _NAME_DIGITS = 5

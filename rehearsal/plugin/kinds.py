@@ -36,7 +36,7 @@ class Asked:
         return known_at(self.inputs, path)
 
     def neighbours(self, token: str, **inputs: object) -> list[Record]:
-        """Return the live records of a type with these inputs, without the record of this resource itself."""
+        """Return the records of a type with these inputs, without terminating records and without this resource's record."""
         return [
             record
             for record in self.database.of(token, **inputs)

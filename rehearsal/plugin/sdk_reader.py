@@ -83,7 +83,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")  # an SDK warns about its own deprecated classes
-    sys.path.pop(0)  # modules of this folder must not hide the standard library's
+    sys.path.pop(0)  # modules of this folder must not hide modules of the standard library
     from pulumi import _types as sdk_types
 
     main()

@@ -1,7 +1,7 @@
 """Converts the protocol's Structs to Python values and back.
 
-Values that a preview does not know yet become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine
-that it does not accept secrets, so the engine itself marks the secret outputs.
+Values that a preview does not know yet become `UNKNOWN`. Secrets are unwrapped: this provider tells the engine that it does
+not accept secrets, so the engine itself marks the secret outputs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ class Unknown:
 
 UNKNOWN = Unknown()
 
-# The engine's sentinels, one for each type of property: pulumi/pulumi sdk/go/common/resource/plugin/rpc.go.
+# The engine's sentinels for unknown values, one for each type of property: pulumi/pulumi
+# sdk/go/common/resource/plugin/rpc.go.
 _STRING_SENTINEL = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 _SENTINELS = frozenset(
     {

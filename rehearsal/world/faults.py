@@ -44,7 +44,7 @@ class HostFaults:
 
     @classmethod
     def of(cls, world: World, index: int, rails: int) -> HostFaults:
-        """Return the faults of the host with that launch index; -1 means every host outside the pools.
+        """Return the faults of the host with the launch index `index`; -1 means every host outside the pools.
 
         Raises:
             ValueError: a fault lacks a valid value that it needs.

@@ -23,7 +23,7 @@ from rehearsal.aws.places import ACCOUNT
 from rehearsal.plugin.errors import ServiceError
 from rehearsal.plugin.store import Database, Record
 
-#: Bounds of MaxResults.
+#: Largest and smallest value of MaxResults.
 _PAGE_MOST, _PAGE_LEAST = 1000, 5
 
 
@@ -36,8 +36,8 @@ def _missing(action: str, ids: Iterable[str]) -> ServiceError:
 def _is_launched_here(record: Record) -> bool:
     """Return whether an instance was launched through this API; only such an instance has a client token.
 
-    With the fault `eventual`, an answer may be stale. A stale answer leaves out every instance that was
-    launched through this API.
+    With the fault `eventual`, an answer may be stale. A stale answer leaves out every instance that was launched through this
+    API.
     """
     return bool(record.private.get("clientToken"))
 

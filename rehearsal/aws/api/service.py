@@ -22,7 +22,7 @@ _VERSION = "2016-11-15"
 
 
 class Service:
-    """EC2's endpoints of one world."""
+    """The EC2 endpoints of one world."""
 
     def __init__(self, cloud: Cloud) -> None:
         self._cloud, self._ec2 = cloud, Ec2(cloud)

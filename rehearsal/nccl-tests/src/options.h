@@ -21,7 +21,7 @@ struct options {
     enum blocking blocking;
     enum average average;
     bool cpu_time, timestamps, memory, per_iter;
-    const char *output_file; // NULL: none
+    const char *output_file; // NULL: no file
 };
 
 // Parse argv. Returns true to go on; false to exit with *exit_code (after help, or a refusal printed to stderr).

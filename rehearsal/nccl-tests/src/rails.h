@@ -15,14 +15,14 @@ struct channel {
 struct link {
     int channel, host; // host: index in the group
     int fd;
-    int low_water;     // SO_RCVLOWAT as last set: bytes that wake a reader
+    int low_water;     // SO_RCVLOWAT as last set: how many bytes must arrive before a reader wakes up
     struct in_addr address; // address and port of the peer's end
     uint16_t port;
 };
 
 struct rails {
     int count;         // number of channels: one for each rail in use; 1 over the front end; 0 if all ranks are on one host
-    bool sockets_only; // NET/Socket over the front end
+    bool sockets_only; // whether the group uses only NET/Socket over the front end
     uint64_t used, missing; // bit sets of rails in use, and of rails left out because a host of the group lacks them
     struct channel channels[RAILS_MAX];
     struct network network;       // the network that this host has, even if the group does not use it

@@ -17,7 +17,7 @@ struct wire {
 struct lane {
     struct link *in, *out;    // the same link or two links; `in` is unused if nothing is received, `out` if nothing is sent
     bool receiving, sending;  // whether bytes are still to be received, and to be sent; the functions below update both
-    bool confirms;            // the operation ends when the peer has the bytes, not when the kernel has them
+    bool confirms;            // whether the operation ends only when the peer has the bytes, not when this kernel has them
     size_t (*ready)(struct lane *lane, const char **from, bool *more); // bytes that may be sent now; 0: none for now
     void (*sent)(struct lane *lane, size_t bytes);
     size_t (*room)(struct lane *lane, char **to);                      // bytes that fit at *to; not 0 while receiving
