@@ -205,7 +205,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_after_a_pass_and_this_fault_nothing_reports_a_pass_for_a_request_without_an_answer(folder, passed, monkeypatch, name):
+def test_after_a_pass_and_this_fault_only_an_answered_request_is_reported_as_passed(folder, passed, monkeypatch, name):
     fault = FAULTS[name]
     after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
     measured = after["measured"]
@@ -253,7 +253,7 @@ def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_measures_aga
     assert after["measured"]["attempt"] == 1, "a request that was answered is not sent again"
 
 
-def test_a_refused_search_leaves_the_short_result_and_marks_it_as_refused(folder, passed):
+def test_after_a_refused_search_the_result_stays_short_and_is_marked_as_refused(folder, passed):
     why = "the work on the head node ended without a result; last log line: none"
     slow = {"acceptance_measure": line(2, share=0.5), "acceptance_search": refused(why, "search")}
     measured = update(folder, passed, run=2, **slow)[0]["measured"]

@@ -91,7 +91,7 @@ def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
-def test_machines_are_asked_for_their_rails_if_no_source_names_the_rails():
+def test_the_rails_are_read_from_the_machines_if_no_source_names_the_rails():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask
@@ -213,7 +213,7 @@ def test_machines_of_a_removed_or_renamed_queue_count_as_terminated():
         nodes(customActions={"onNodeConfigured": [{"script": "https://example.com/setup.sh", "sha256": "5" * 64}]}),
     ],
 )
-def test_settings_that_can_change_on_running_machines_terminate_none(whole, changed):
+def test_settings_that_can_change_on_running_machines_terminate_no_machine(whole, changed):
     before = [its for _, name, its in whole[0].made if name.endswith(("-template", "p5-0"))]
     after = [its for _, name, its in program(merged(STORED, changed))[0].made if name.endswith(("-template", "p5-0"))]
     assert [one.get("namePrefix") for one in before] == [one.get("namePrefix") for one in after]
@@ -422,7 +422,7 @@ def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]
     return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
 
 
-def test_in_an_existing_network_machines_use_its_subnets_and_no_network_is_created():
+def test_machines_in_an_existing_network_use_the_subnets_of_that_network_and_none_is_created():
     found, seen = owned(existing())
     kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
     network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
@@ -961,7 +961,7 @@ def test_the_template_is_hardened_and_terminates_its_machines_when_they_shut_dow
     assert boot["ssh_authorized_keys"] == [KEY]
 
 
-def test_the_stack_file_can_request_legacy_efa_interfaces_or_none():
+def test_the_stack_file_can_request_legacy_efa_interfaces_or_no_efa_interfaces():
     legacy = template(program(nodes(legacyEfa=True))[0])["networkInterfaces"]
     assert {nic["interfaceType"] for nic in legacy} == {"efa"}
     assert len(template(program(nodes(efa=False) | {"suppress": ["efa-cards"]})[0])["networkInterfaces"]) == 1
@@ -1034,7 +1034,7 @@ def test_machines_are_launched_into_a_capacity_block_without_a_placement_group()
     assert not found.of("CapacityBlockReservation")
 
 
-def test_machines_of_a_capacity_block_wait_until_it_has_begun():
+def test_machines_of_a_capacity_block_wait_until_the_block_has_begun():
     for how in ({"reservation": "cr-1"}, {"offering": "cb-1", "confirm": "cb-1"}):
         found, _ = program(bought("capacity-block", **how))
         names = [name for _, name, _ in found.made]
@@ -1045,7 +1045,7 @@ def test_machines_of_a_capacity_block_wait_until_it_has_begun():
     assert "cluster-pool-gpu-p5-begun" not in {name for _, name, _ in found.made}, "without static machines nothing waits"
 
 
-def test_slurms_controller_gets_the_capacity_block_of_its_nodes_and_no_update_waits_for_it():
+def test_slurms_controller_gets_the_capacity_block_of_its_nodes_and_no_update_waits_for_the_block():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     machines = nodes(static=0, dynamic=4, alwaysOn=4)
     for how, block in (
@@ -1085,7 +1085,7 @@ def test_an_existing_placement_group_is_used_and_none_is_created():
     assert not found.of("PlacementGroup")
 
 
-def test_a_broken_rule_is_refused_before_anything_is_registered_unless_it_is_suppressed():
+def test_a_stack_that_breaks_a_rule_is_refused_before_anything_is_registered_unless_the_rule_is_suppressed():
     odd = storage(lustre={"size": "1300 GiB"})
     with pytest.raises(pulumi.RunError, match=r"^aws\.storage\.lustre\.size is 1300 GiB; .* \[lustre-size\]$"):
         program(odd)
@@ -1330,7 +1330,7 @@ def test_running_machines_reduce_the_free_quota_but_the_stacks_own_machines_are_
     )
 
 
-def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_it():
+def test_a_quota_and_its_use_are_looked_up_once_for_all_pools_that_share_the_quota():
     def questions(found: Cloud) -> list[str]:
         kinds = [(token.rpartition(":")[2], args) for token, args in found.asked]
         # The look-up of a pool's own machines, by their tags, is not for a quota.

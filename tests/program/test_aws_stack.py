@@ -196,7 +196,7 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each_gpu(mo
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_if_no_source_names_the_rails_they_come_from_the_facts_of_first_contact(monkeypatch):
+def test_the_rails_come_from_the_facts_of_first_contact_if_no_source_names_the_rails(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

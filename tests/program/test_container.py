@@ -52,7 +52,7 @@ BUILT = json.loads(BUILD_LINE) | {
         ("/fsx/nccl-tests.sqsh", Reference(path="/fsx/nccl-tests.sqsh")),
     ],
 )
-def test_an_image_is_named_as_enroot_names_it(text, found):
+def test_references_to_images_are_read_in_the_syntax_of_enroot(text, found):
     assert read(text) == found
     assert read(text).text == text
 
@@ -195,13 +195,13 @@ GOLDEN = (
 )
 
 
-def test_the_nodes_mpirun_starts_each_rank_in_the_container_by_a_command_that_can_be_typed():
+def test_the_mpirun_of_the_node_starts_each_rank_in_the_container_and_its_command_can_be_typed_by_hand():
     given = [f"'{word}'" if " " in word else word for word in words()]
     plan = f"/home/ubuntu/.busbar/plans/{asked().plan.digest()[:16]}"
     assert " ".join(given[: given.index("-b")]) == GOLDEN.replace("PLAN", plan)
 
 
-def test_the_nodes_libraries_do_not_leak_into_the_container():
+def test_libraries_of_the_node_do_not_leak_into_the_container():
     assert not [word for word in words() if word.startswith("LD_LIBRARY_PATH")]
     assert [word for word in words(container=None) if word.startswith("LD_LIBRARY_PATH=/opt/amazon/openmpi/lib")]
 

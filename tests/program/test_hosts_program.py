@@ -47,7 +47,7 @@ def hosts(tmp_path, monkeypatch):
     return run
 
 
-def test_target_hosts_registers_only_commands_and_needs_no_clouds_sdk(hosts):
+def test_target_hosts_registers_only_commands_and_needs_no_sdk_of_a_cloud(hosts):
     found = hosts()
     assert sorted((kind, name) for kind, name, _ in found.resources if not kind.startswith("pulumi:")) == sorted(
         [

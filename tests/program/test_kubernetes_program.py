@@ -113,7 +113,7 @@ def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
 
 
-def test_every_request_runs_in_the_pod_of_the_first_node_with_the_runner_sent_along(cluster):
+def test_every_request_runs_in_the_pod_of_the_first_node_and_the_runner_is_sent_along(cluster):
     found = cluster()
     words = shlex.split(named(found, "acceptance-measure")["create"])
     assert words[:4] == ["exec", "python3", "-IS", "-c"]
@@ -124,7 +124,7 @@ def test_every_request_runs_in_the_pod_of_the_first_node_with_the_runner_sent_al
     assert len(said["files"]) == 2
 
 
-def test_mpirun_starts_ranks_in_other_pods_with_a_program_in_its_pod_and_mpi_uses_the_default_network(cluster):
+def test_mpirun_reaches_other_pods_through_a_program_in_the_pod_and_mpi_uses_the_default_network(cluster):
     request = json.loads(named(cluster(), "acceptance-measure")["stdin"])
     launch = request["launch"]
     assert launch["kind"] == "remote_shell"
@@ -222,7 +222,7 @@ def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_them(clus
     assert "cluster-whereabouts" not in names
 
 
-def test_a_manifest_that_cannot_be_fetched_is_refused_with_the_key_that_needs_it_before_anything_is_registered(
+def test_if_a_manifest_cannot_be_fetched_nothing_is_registered_and_the_refusal_names_the_key_that_needs_the_manifest(
     cluster, monkeypatch
 ):
     def unreachable(url: str, _sha256: str) -> str:

@@ -74,7 +74,7 @@ OTHERS = [{"state": "TERMINATING"}, {"freeformTags": {"busbar-stack": "second"}}
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_terminating_network_or_one_of_another_stack_prevents_nothing(account, other):
+def test_a_terminating_network_or_a_network_of_another_stack_does_not_prevent_the_creation(account, other):
     run_program(LINES)
     account.append(NETWORK | other)
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
@@ -87,7 +87,9 @@ def test_a_network_in_the_state_can_be_replaced(account, state):
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_a_preview_also_refuses_and_writes_the_id_for_the_tool_that_imports_it(account, monkeypatch, tmp_path):
+def test_a_preview_also_refuses_a_second_network_and_notes_the_id_of_the_first_for_the_import_tool(
+    account, monkeypatch, tmp_path
+):
     run_program(LINES, preview=True)
     account.append(NETWORK)
     find = functools.partial(networks_named, "ocid1.compartment.oc1..aaaa", "busbar-gpu")
@@ -163,7 +165,7 @@ def engine(folder, monkeypatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_ids_in_the_state_come_from_the_engine_and_its_failure_is_a_refusal(monkeypatch, tmp_path):
+def test_the_ids_in_the_state_come_from_the_engine_and_a_failure_of_the_engine_is_a_refusal(monkeypatch, tmp_path):
     monkeypatch.undo()
     state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
     engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
@@ -199,7 +201,7 @@ def test_on_aws_only_a_machine_with_the_same_number_prevents_the_creation_of_a_n
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_aws_this_stacks_login_node_prevents_the_creation_of_another_but_other_stacks_nodes_do_not():
+def test_on_aws_a_second_login_node_of_this_stack_is_refused_and_nodes_of_other_stacks_prevent_nothing():
     program(nodes(static=3), running=ran(**{"busbar:stack": "second"}))
     asked(HOOKS["cluster-pool-gpu-p5-1-never-twice"])
     asked(HOOKS["cluster-login-instance-never-twice"])
@@ -217,7 +219,7 @@ def test_if_two_networks_run_the_refusal_says_to_terminate_one_by_hand(account):
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_only_running_machines_that_would_be_created_are_imported_and_none_that_would_be_replaced():
+def test_running_machines_that_an_update_would_create_are_imported_and_machines_that_it_would_replace_are_not():
     ids = {URN: "ocid1", "urn:replaced": "ocid2", "urn:gone": "ocid3"}
     new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
     steps = [

@@ -66,7 +66,7 @@ def test_monitoring_is_off_by_default():
         ),
     ],
 )
-def test_monitoring_that_is_invalid_or_that_nobody_or_everybody_could_read_is_refused(changes, sentence):
+def test_monitoring_settings_that_are_invalid_or_admit_nobody_or_everybody_are_refused(changes, sentence):
     assert [one for one in refused(**changes) if one.startswith(sentence)]
 
 
@@ -289,7 +289,7 @@ def test_counters_are_drawn_as_rates_and_gauges_as_they_are(emitted):
         ("GPU utilisation", {"dcgm": "DCGM_FI_DEV_GPU_UTIL"}),
     ],
 )
-def test_a_panel_draws_the_counters_of_every_driver_that_has_them(title, names):
+def test_a_panel_draws_its_counters_for_every_driver_that_has_such_counters(title, names):
     (panel,) = [panel for panel in dashboard.dashboard()["panels"] if panel["title"] == title]
     text = " ".join(target["expr"] for target in panel["targets"])
     assert [name for name in names.values() if name not in text] == []

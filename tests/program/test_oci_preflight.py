@@ -123,7 +123,9 @@ def test_nodes_of_another_stack_do_not_count_as_this_stacks_nodes_although_they_
 
 
 @pytest.mark.parametrize(("known", "changes", "refuses"), [({"cn"}, {}, True), (set(), {}, False), ({"cn"}, OWN, False)])
-def test_another_cluster_name_that_replaces_the_network_and_its_nodes_is_refused(asked, monkeypatch, known, changes, refuses):
+def test_a_changed_cluster_name_that_would_replace_the_network_and_its_nodes_is_refused(
+    asked, monkeypatch, known, changes, refuses
+):
     monkeypatch.setattr(oci_preflight, "ids_in_state", lambda: known)
     tags = {"busbar": "before", "busbar-stack": "dev", "busbar-machines": "made"}
     there = [
@@ -142,7 +144,7 @@ def test_only_the_nodes_that_are_added_need_room(asked):
 
 
 @pytest.mark.parametrize("preflight", [True, False])
-def test_a_component_used_by_another_program_refuses_a_broken_rule_without_asking_the_account(monkeypatch, preflight):
+def test_a_component_that_another_program_uses_refuses_a_broken_rule_without_querying_the_account(monkeypatch, preflight):
     """The project's own program refuses a broken rule earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
@@ -329,7 +331,7 @@ EMPTY_LISTS = {
 }
 
 
-def test_in_existing_subnets_no_network_is_created_and_nodes_get_their_addresses_and_names(asked):
+def test_with_existing_subnets_no_network_is_created_and_nodes_get_addresses_and_names_of_those_subnets(asked):
     engine, refused = asked(account(**network_of()), **OWN)
     assert refused == ""
     for noun in ("Vcn", "Subnet", "RouteTable", "SecurityList", "InternetGateway", "NatGateway", "ServiceGateway"):

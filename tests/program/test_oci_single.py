@@ -90,7 +90,7 @@ def test_a_single_instance_has_the_gate_of_one_machine_and_published_healthy_num
 TENSORFLOW = {"image": "docker://nvcr.io#nvidia/tensorflow:25.02-tf2-py3"}
 
 
-def test_with_a_container_the_build_gets_its_image_and_the_node_installs_containerd(single):
+def test_with_a_container_the_build_gets_the_containers_image_and_the_node_installs_containerd(single):
     engine, refused = single(pools=[SINGLE | CONTAINED], container=TENSORFLOW)
     assert refused == ""
     (build,) = [given for _, name, given in engine.resources if name == "acceptance-build"]
@@ -161,6 +161,6 @@ def test_a_change_that_terminates_the_instance_is_refused_until_the_stack_file_a
 
 
 @pytest.mark.parametrize("gone", [{"state": "TERMINATED"}, {"freeformTags": {}}])
-def test_a_terminated_instance_or_one_of_another_stack_is_ignored(single, gone):
+def test_a_terminated_instance_and_an_instance_of_another_stack_are_ignored(single, gone):
     _, refused = single(there(instance(single()[0]), **gone))
     assert "1 more nodes need 8 GPUs" in refused

@@ -104,7 +104,7 @@ def test_dynamic_nodes_accept_the_operators_and_the_controllers_keys_and_no_priv
     assert "PRIVATE KEY" not in json.dumps([inputs for _, _, inputs in on_demand.resources], default=str)
 
 
-def test_both_first_boots_install_slurm_after_the_home_folders_are_mounted(on_demand):
+def test_nodes_and_the_login_node_install_slurm_after_the_home_folders_are_mounted(on_demand):
     launch = given(on_demand, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
     for metadata in (launch["metadata"], given(on_demand, "cluster-login-instance")["metadata"]):
         boot = base64.b64decode(metadata["user_data"]).decode()
@@ -179,7 +179,7 @@ def test_the_test_job_runs_in_the_image_whose_file_is_kept_on_the_home_file_syst
     assert job["measure"]["launch"]["kind"] == "pyxis"
 
 
-def test_without_slurm_the_login_node_boots_without_slurm_and_home_folders_and_has_no_rights():
+def test_if_slurm_is_off_the_login_node_gets_neither_slurm_nor_home_folders_nor_rights():
     engine = run_program(LINES, oci={"storage": {"home": {}}, "pools": [{"imageFamily": "ol8"}]})
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
     assert "slurm" not in boot
@@ -216,7 +216,7 @@ def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
     assert "availabilityDomain" not in launch, "each cluster network sets its own domain"
 
 
-def test_in_existing_subnets_the_home_folders_are_exported_to_the_login_nodes_too(monkeypatch):
+def test_in_existing_subnets_the_home_folders_are_exported_to_the_subnet_of_the_login_node_too(monkeypatch):
     """The login node is in the public subnet, and the mount target in the private subnet."""
     network = network_of()
     every = {"protocol": "all", "source": "10.9.0.0/16", "sourceType": "CIDR_BLOCK", "tcpOptions": [], "udpOptions": []}
@@ -258,7 +258,7 @@ def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(
     assert asked.exists() == configured
 
 
-def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_one_asks_again():
+def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_update_looks_again():
     engine, found = exported(NONE)
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
@@ -297,7 +297,7 @@ def test_a_new_run_number_keeps_the_job_and_reads_its_newest_result(on_demand):
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_with_users_machines_install_the_directorys_packages_and_only_nodes_reach_its_port():
+def test_if_users_are_set_machines_install_the_packages_of_the_directory_and_only_nodes_reach_the_directorys_port():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
@@ -354,7 +354,7 @@ def test_nodes_that_always_run_are_left_running_by_slurm_and_started_by_the_cont
     assert not engine.of("ClusterNetwork"), "the update itself rents no node"
 
 
-def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_long_as_it_may_take():
+def test_an_update_submits_the_test_job_to_nodes_that_always_run_and_waits_as_long_as_the_job_may_take():
     engine, found = always_on(ran())
     read = given(engine, "acceptance-job-result")["create"]
     assert "sbatch --parsable --constraint='gpu&static' nccl-test.sh" in read

@@ -135,7 +135,7 @@ def test_everything_that_takes_tags_has_the_tags_and_the_name_of_its_stack():
     assert configuration["instanceDetails"]["launchDetails"]["freeformTags"] == {"busbar": "busbar", "team": "research"}
 
 
-def test_another_image_replaces_gpu_machines_but_another_login_node_key_or_time_zone_does_not(ending):
+def test_a_changed_image_replaces_gpu_machines_but_a_changed_login_node_or_key_or_time_zone_does_not(ending):
     as_it_is = ending()
     assert len(as_it_is) == 1
     other_key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJm"
@@ -297,7 +297,7 @@ def test_every_request_goes_to_the_runner_except_one_that_asks_for_nothing(dev):
     assert slow["acceptance-search"] == slow["acceptance-measure"]
 
 
-def test_commands_show_their_progress_and_pass_no_output_as_environment(dev):
+def test_commands_show_their_progress_and_pass_no_previous_output_in_environment_variables(dev):
     commands = {name: inputs for kind, name, inputs in dev.resources if kind.endswith(":Command")}
     shown = {name for name, inputs in commands.items() if inputs.get("logging") == "stderr"}
     assert shown >= {"acceptance-ready-contact", "acceptance-build", "acceptance-measure", "acceptance-search"}

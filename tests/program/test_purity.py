@@ -142,7 +142,7 @@ def test_oci_aws_hosts_and_the_exporter_read_nothing_while_outputs_are_computed(
     assert watched.seen == []
 
 
-def test_a_read_and_a_use_of_the_clock_inside_apply_are_detected(watched, tmp_path):
+def test_reading_a_file_and_reading_the_clock_inside_apply_are_detected(watched, tmp_path):
     (tmp_path / "x").write_text("x")
 
     @pulumi.runtime.test

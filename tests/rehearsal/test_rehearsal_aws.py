@@ -322,7 +322,7 @@ def forge(cloud: Cloud, record_id: str, **fields: Any) -> None:
             setattr(database.records[record_id], name, value)
 
 
-def test_an_operation_whose_process_died_is_finished_as_the_vendor_would(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_whose_process_died_is_finished_as_the_vendor_would_finish_it(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     head_record = stack.head()
     stack.template()
@@ -442,7 +442,7 @@ def test_the_diff_of_an_instance_whose_inputs_lack_tags_reports_that_its_tags_ch
     assert cloud.read(made.id).outputs()["tags"] == {"Name": "x-gpu-p5"}
 
 
-def test_a_preview_of_a_changed_template_knows_its_latest_version_only_if_nothing_but_tags_changed(cloud: Cloud) -> None:
+def test_a_preview_of_a_changed_template_knows_the_latest_version_only_if_nothing_but_tags_changed(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     made = stack.template()
     for changed, unknown in (({"ebsOptimized": "false"}, True), ({"tags": {"team": "x"}}, False)):

@@ -120,7 +120,7 @@ def test_a_launch_returns_pending_machines_with_addresses_at_once_and_the_machin
     assert sorted(spec.index for spec in fakes.running.values() if spec.instance_id in ids) == [0, 1]
 
 
-def test_a_client_token_launches_once_and_is_refused_with_other_parameters(account: Account) -> None:
+def test_a_client_token_launches_once_and_a_call_with_the_same_token_but_other_parameters_is_refused(account: Account) -> None:
     first = account.launch()
     assert {one["InstanceId"] for one in account.launch()} == {one["InstanceId"] for one in first}
     assert refused(account.launch, 1, 2)[:2] == ("IdempotentParameterMismatch", 400)

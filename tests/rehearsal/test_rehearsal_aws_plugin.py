@@ -126,7 +126,9 @@ def test_an_existing_network_is_shown_with_its_routes_its_free_addresses_and_its
     assert (ssh["fromPort"], ssh["toPort"], rules[0]["fromPort"]) == (22, 22, -1)
 
 
-def test_lookups_of_missing_resources_and_of_a_subnet_on_the_main_route_table_fail_as_the_providers_do(cloud: Cloud) -> None:
+def test_lookups_of_missing_resources_and_of_a_subnet_on_the_main_route_table_fail_with_the_providers_errors(
+    cloud: Cloud,
+) -> None:
     stack = Stack(cloud).network()
     stack.make("Subnet", "lonely", vpcId=stack.ids["vpc"], availabilityZone=ZONE, cidrBlock="10.1.128.0/17")
     with pytest.raises(ServiceError, match="query returned no results"):

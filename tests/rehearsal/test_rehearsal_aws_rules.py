@@ -179,7 +179,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
-def test_inputs_that_aws_refuses_are_refused_with_its_message(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
+def test_inputs_that_aws_refuses_are_refused_with_the_message_of_aws(
+    furnished: Stack, case: tuple[str, str, str, Any, str]
+) -> None:
     noun, name, path, value, words = case
     inputs = furnished.inputs[name]
     # None removes the input. If the input is not set, the test creates the same resource again, and the duplicate is refused.

@@ -195,7 +195,7 @@ def test_the_framework_image_prints_its_banner_and_lacks_the_ofi_plugin(unpacked
         ("batch tests", "[ERROR] Invalid command: batch"),
     ],
 )
-def test_commands_that_enroot_would_refuse_are_refused_with_its_message(unpacked, command, why):
+def test_commands_that_enroot_would_refuse_are_refused_with_enroots_message(unpacked, command, why):
     done = on(unpacked, "node0", f"enroot {command}")
     assert done.returncode == 1
     assert why in done.stderr

@@ -33,7 +33,7 @@ def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_are_terminated(facts
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
 
 
-def test_always_on_nodes_start_without_a_job_stay_when_idle_and_restart_after_they_die(facts):
+def test_always_on_nodes_start_without_a_job_and_stay_when_idle_and_restart_after_they_die(facts):
     out = facts["two_always_run"]
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
@@ -68,7 +68,7 @@ def test_machines_that_are_never_reached_are_terminated_and_sinfo_shows_the_last
     assert "was not reached within 120 s: Connection refused" in facts["never_reached"]["unreached"]
 
 
-def test_machines_join_over_ssh_with_their_nodes_names_and_pinned_host_keys(facts):
+def test_machines_join_over_ssh_under_the_names_of_their_nodes_and_with_pinned_host_keys(facts):
     out = facts["nodes_by_ssh"]
     assert out["ran"] == ["gpu-dy-p5-1", "gpu-dy-p5-2"]
     assert len(out["machines"]) == 2
@@ -93,7 +93,7 @@ def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
     ]
 
 
-def test_outside_its_capacity_block_a_node_set_is_down_with_the_reason_and_jobs_wait_for_it(facts):
+def test_a_node_set_is_down_with_the_reason_outside_its_capacity_block_and_jobs_wait_for_the_block(facts):
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]

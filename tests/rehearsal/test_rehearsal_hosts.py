@@ -160,7 +160,7 @@ def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
-def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_it(stage):
+def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_the_authentication(stage):
     names = stage.inside("nine", "ls -v /run/wpa_supplicant").stdout.split()
     assert names == [f"rdma{number}" for number in range(len(names))] != []
     for name in names:

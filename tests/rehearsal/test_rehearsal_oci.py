@@ -222,7 +222,7 @@ def forge(cloud: Cloud, ocid: str, **fields: Any) -> None:
             setattr(database.records[ocid], name, value)
 
 
-def test_an_operation_whose_process_died_is_finished_as_the_vendor_would(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_operation_whose_process_died_is_finished_as_the_vendor_would_finish_it(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     pool = stack.pool()

@@ -139,7 +139,9 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("case", REFUSED, ids=lambda case: f"{case[0]}-{case[2]}-{case[4]}")
-def test_inputs_that_oci_refuses_are_refused_with_its_message(furnished: Stack, case: tuple[str, str, str, Any, str]) -> None:
+def test_inputs_that_oci_refuses_are_refused_with_the_message_of_oci(
+    furnished: Stack, case: tuple[str, str, str, Any, str]
+) -> None:
     noun, name, path, value, words = case
     assert words in refusals(furnished.cloud, noun, put(furnished.inputs[name], path, value))
 

@@ -179,7 +179,7 @@ def test_groups_are_added_listed_joined_left_and_deleted(facts):
     ]
 
 
-def test_without_a_login_a_machine_reads_only_what_it_needs_and_no_passwords(facts):
+def test_a_machine_that_does_not_log_in_to_the_directory_reads_only_what_it_needs_and_no_passwords(facts):
     seen = facts["what_others_may_see"]
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 
@@ -227,7 +227,7 @@ def test_a_new_controller_has_the_users_of_the_old_one(facts):
     assert (seen["second"], seen["same"], seen["carol"]) == ("", True, "carol")
 
 
-def test_a_node_uses_only_a_directory_with_the_certificate_that_it_was_given(facts):
+def test_a_node_uses_only_a_directory_with_the_certificate_that_the_node_was_given(facts):
     seen = facts["a_new_controller"]
     assert seen["dave_before"] != 0
     assert seen["asked_before"] != 0

@@ -178,7 +178,7 @@ def test_a_user_without_permissions_is_told_what_is_missing(built):
     assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch serviceaccounts" in found.text
 
 
-def test_replaced_pods_are_contacted_built_and_measured_again_and_the_evidence_of_the_former_pods_is_kept(built):
+def test_after_pods_are_replaced_contact_build_and_measurement_run_again_and_the_evidence_of_the_former_pods_is_kept(built):
     # Pods are deleted only once: each time that a Job loses pods, the cluster waits twice as long before it creates new ones.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]

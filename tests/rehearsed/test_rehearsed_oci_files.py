@@ -93,7 +93,7 @@ def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_
     assert again.status == 0, again
 
 
-def test_another_mount_point_gives_new_nodes_with_the_same_data_and_does_not_share_the_login_users_home(stage):
+def test_a_changed_mount_point_replaces_the_nodes_and_keeps_the_data_and_does_not_share_the_login_users_home(stage):
     """The new nodes also have another shape and an imported image, and each of their rails carries its share of the bytes."""
     before = stage.outputs()["nodes"]
     found = stage.pass_by(**merged(files(mount="/home"), UBUNTU))

@@ -54,7 +54,7 @@ def test_checks_made_inside_the_container_are_in_the_outputs(built, digest):
     assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
 
 
-def test_the_machine_is_set_up_as_by_the_seeds_first_boot_with_images_on_its_own_disks(built):
+def test_first_boot_sets_up_the_machine_as_the_seed_did_and_images_are_on_the_machines_own_disks(built):
     shown = built[0].on_host(
         "date +%Z; findmnt -n -o TARGET /mnt/localdisk; sudo ls /mnt/localdisk/containerd; nvidia-ctk cdi list 2>/dev/null; "
         "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"
@@ -75,7 +75,7 @@ print(child.late, subprocess.call(["pgrep", "-x", "sleep"]), subprocess.call(["p
 """
 
 
-def test_a_run_that_takes_too_long_is_stopped_together_with_its_container_although_root_runs_it(built):
+def test_a_run_that_takes_too_long_is_stopped_together_with_its_container_although_the_container_runs_as_root(built):
     said = built[0].on_host(f"python3 -IS -c {quote(TOO_LONG)}")
     assert said.splitlines()[-1] == "True 1 1", said
 

@@ -99,7 +99,7 @@ def test_slurm_knows_from_the_cloud_that_the_jobs_nodes_are_near_each_other(buil
     assert leaf.endswith(f"Nodes={NODES[cloud]}"), shown
 
 
-def test_the_next_update_judges_the_job_and_the_one_after_changes_nothing(built, cloud):
+def test_the_next_update_judges_the_job_and_the_update_after_that_changes_nothing(built, cloud):
     stage, _ = built
     plan = plan_of(cloud)
     found = stage.up(**plan)
@@ -199,7 +199,7 @@ def test_a_setuid_program_among_the_homes_gives_no_user_root_rights_on_the_contr
     assert stage.on_host("/home/.shared/id -nu").strip() == operator
 
 
-def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains_after_its_job(built, cloud):
+def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains_after_the_job(built, cloud):
     stage, _ = built
     image, folder = IMAGES[cloud]
     run = f"srun -N2 -w {NODES[cloud]}"

@@ -332,7 +332,7 @@ def test_the_checksum_of_the_default_archive_is_shipped_and_the_checksum_of_a_lo
     assert tests.digest == "2d711642b726b04401627ca9fbac32f5c8530fb1903cc4db02258717921a4881"
 
 
-def test_if_several_pools_have_nodes_measure_pool_must_name_one_that_has_nodes():
+def test_if_several_pools_have_nodes_measure_pool_must_name_a_pool_that_has_nodes():
     second = {"name": "more", "nodes": 2, "image": IMAGE}
     pools = [*GIVEN["oci"]["pools"], second]
     (said,) = refused(oci={"pools": pools})

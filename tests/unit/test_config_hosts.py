@@ -255,7 +255,7 @@ def test_all_devices_except_the_front_end_are_rails_if_they_are_alike():
     assert found.rdma.node_gbytes_per_s == 400
 
 
-def test_a_named_server_type_equals_the_detected_one():
+def test_a_named_server_type_gives_the_same_result_as_a_detected_server_type():
     assert recognise(H100, 4, SERVERS["HGX-H100.8"]) == recognise(H100, 4)
 
 

@@ -49,7 +49,7 @@ def test_idle_nodes_are_terminated_with_one_call_and_can_start_again(head):
     assert len(head.cloud.running) == 3
 
 
-def test_64_nodes_need_as_many_calls_as_4(tmp_path):
+def test_64_nodes_need_as_many_calls_as_4_nodes(tmp_path):
     calls = []
     for size in (4, 64):
         (tmp_path / str(size)).mkdir()
@@ -618,7 +618,7 @@ def growing(tmp_path) -> Controller:
     return head
 
 
-def test_a_recreated_always_on_node_starts_in_the_network_of_the_other_node(tmp_path):
+def test_a_recreated_always_on_node_starts_in_the_network_of_the_remaining_node(tmp_path):
     head = growing(tmp_path)
     (network,) = head.state().batches
     head.cloud.die("i-0001", "hardware failure")

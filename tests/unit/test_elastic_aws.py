@@ -175,7 +175,7 @@ def test_a_missing_permission_is_neither_a_capacity_nor_a_busy_error():
     assert type(caught.value) is CloudError
 
 
-def test_without_a_role_the_error_asks_whether_the_machine_has_one():
+def test_without_a_role_the_error_asks_whether_the_machine_has_a_role():
     aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(404, b"not found"))
     with pytest.raises(CloudError, match="the metadata service answers 404 to api/token; does this machine have a role"):
         aws.listing()
@@ -283,7 +283,7 @@ def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_befo
     assert {key: value for key, value in asked.items() if "Id" in key} == {"CapacityReservationId.1": "cr-1"}
 
 
-def test_without_a_capacity_block_the_service_is_not_asked_for_one():
+def test_without_a_capacity_block_the_service_is_not_queried_about_blocks():
     aws, service = cloud()
     assert aws.closed({"gpu/a": {"template": "lt-1"}}) == {}
     assert not service.asked

@@ -126,7 +126,7 @@ def test_a_test_has_its_own_time_limit_which_may_be_longer_than_the_limit_of_a_s
     assert set(head.slurm.reasons().values()) == {"entry test: it did not end within 3000 s"}
 
 
-def test_a_machine_that_never_boots_fails_by_itself_and_the_others_are_tested(head):
+def test_a_machine_that_never_boots_does_not_fail_the_other_machines_which_are_tested(head):
     head.silent = {head.nodes(3)[2]}
     head.slurm.start(("7", head.nodes(3)))
     head.run(2)
@@ -169,7 +169,7 @@ def test_a_run_killed_at_any_step_is_continued_until_the_tested_machines_join(tm
     pytest.fail("a run was still killed at its 39th step")
 
 
-def test_pending_tests_run_at_the_same_time_and_a_new_test_does_not_wait_for_them(tmp_path):
+def test_pending_tests_run_at_the_same_time_and_a_new_test_does_not_wait_for_earlier_tests(tmp_path):
     desk, both = Desk(str(tmp_path / "entry")), threading.Barrier(2, timeout=20)
     desk.ask("a1", "gpu/p5", [("n1", "i-1", "10.0.0.1"), ("n2", "i-2", "10.0.0.2")])
 
@@ -184,7 +184,7 @@ def test_pending_tests_run_at_the_same_time_and_a_new_test_does_not_wait_for_the
     assert [(desk.outcome(token) or Outcome("", {}, {})).told for token in ("a1", "b2")] == [{"n1": "a1"}, {"n1": "b2"}]
 
 
-def test_the_outcome_of_a_launch_that_is_gone_is_not_kept(tmp_path):
+def test_the_outcome_of_a_test_is_not_kept_if_the_tested_launch_is_gone(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     desk.ask("a1", "gpu/p5", [])
 

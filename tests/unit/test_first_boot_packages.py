@@ -70,7 +70,7 @@ def test_a_failed_precaution_warns_and_the_boot_continues(image):
     assert mark == '{"status": "done", "warned": "keep-kernel "}\n'
 
 
-def test_any_other_failed_step_ends_the_boot_and_is_named(image):
+def test_a_failed_step_that_is_not_a_precaution_ends_the_boot_and_is_named(image):
     done, mark = boot(image, steps.Step("mount", "false"), steps.Step("next", "echo went-on"))
     assert done.returncode == 1
     assert "went-on" not in done.stdout

@@ -322,7 +322,7 @@ def test_no_package_has_a_misleading_name():
     assert not [path for path in sources() if bad & set(path.relative_to(ROOT).with_suffix("").parts)]
 
 
-def test_only_config_read_reads_the_configuration():
+def test_only_the_module_config_read_reads_the_configuration():
     for path in sources():
         if path != ROOT / "config" / "read.py" and "tools" not in path.parts:
             assert "pulumi.Config(" not in path.read_text(), path

@@ -345,7 +345,7 @@ def test_every_changed_version_is_named(name):
     assert found.since.endswith(" to new")
 
 
-def test_after_five_passes_with_new_versions_only_those_are_compared():
+def test_after_five_passes_with_new_versions_only_those_passes_are_compared():
     """A slower NCCL that was accepted is not reported at every later run."""
     new = VERSIONS | {"nccl": "2.31.2"}
     old, since = [made(day, 90.0) for day in range(1, 9)], [made(day, 80.0, versions=new) for day in range(9, 14)]

@@ -98,7 +98,7 @@ def test_switches_that_reduce_need_the_users_own_gate_unless_a_healthy_busbw_is_
     assert sentence.startswith("measure.exports has NCCL_COLLNET_ENABLE=1, which lets switches reduce")
 
 
-def test_the_ring_and_tuning_that_changes_no_path_need_no_gate():
+def test_forcing_the_ring_or_tuning_that_changes_no_path_needs_no_gate_of_the_user():
     assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
 
 

@@ -303,7 +303,7 @@ def test_bytes_and_busbw_that_only_switches_explain_do_not_pass_without_collnet_
     assert (state(line, "transport", many), state(line, "ceiling", many)) == ("short", "unknown")
 
 
-def test_even_with_switches_a_busbw_above_one_transfer_of_each_message_is_unknown():
+def test_a_busbw_too_high_for_one_transfer_of_each_message_is_unknown_even_with_switches_that_reduce():
     """Each node sends each message once, at 400 GB/s on an H100's rails; 64 ranks reach at most 400 x 2 x 63 / 64 of busbw."""
     assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
     assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
@@ -319,7 +319,7 @@ def test_rails_at_half_their_rate_are_short_where_switches_reduce_although_the_g
     assert "where switches reduced, all_reduce reached 393.8 GB/s at 8 GiB; 0.53 of what rails and NVLink allow" in reason
 
 
-def test_rails_that_are_slow_where_switches_reduce_are_searched_for():
+def test_a_search_is_requested_for_rails_that_are_slow_where_switches_reduce():
     found = judged(reduced(EIGHT, 200 * 2 * 63 / 64), EIGHT)
     assert json.loads(requests.search(place_of(EIGHT), EIGHT, found, 600, []))["trials"]
 

@@ -148,7 +148,7 @@ def test_the_highest_version_of_the_first_pattern_with_a_complete_folder_is_take
     assert str(refused.value) == f"{said}; install it on the head node, or set its folder"
 
 
-def test_inside_an_image_the_first_pattern_with_a_folder_is_used_and_of_its_folders_the_newest_version():
+def test_inside_an_image_the_newest_version_of_the_first_pattern_with_a_folder_is_taken():
     printed = [
         "a banner",
         "busbar home MPI_HOME 1 /late-9",

@@ -41,7 +41,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_the_nearer_answer_is_taken_only_after_the_last_look():
+def test_an_answer_that_fits_better_but_not_decisively_is_taken_only_after_the_last_look():
     """Of 64 looks, five slow looks fit a healthy fabric better; six slow looks fit a fabric that is slow at times better.
 
     After 63 looks, neither number decides.

@@ -42,5 +42,5 @@ def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_is_not_read(slo
 @pytest.mark.parametrize(
     "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
 )
-def test_groups_that_are_incomplete_or_of_another_count_are_not_read(found: Any):
+def test_groups_that_are_incomplete_or_whose_number_is_not_the_expected_one_are_not_read(found: Any):
     assert groups(found, 3) is None

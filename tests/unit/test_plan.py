@@ -65,12 +65,12 @@ def test_a_shape_without_a_published_environment_is_refused_in_a_sentence():
         ranks.exports(dataclasses.replace(GPU4, environment=None), 2, PLACE)
 
 
-def test_on_two_nodes_the_step_free_leaves_the_algorithm_to_nccl():
+def test_on_two_nodes_nccl_chooses_the_algorithm_of_the_step_named_free():
     assert not [word for word in words_of("free", SHAPES["BM.GPU.H100.8"]) if word.startswith("NCCL_ALGO")]
     assert "free" not in {step.name for step in steps.steps(a_plan(), GPU4, 4)}
 
 
-def test_node_and_rails_run_before_the_deciding_step_and_all_other_steps_after_it():
+def test_the_steps_node_and_rails_run_before_the_deciding_step_and_all_other_steps_run_after_the_deciding_step():
     names = [step.name for step in steps.steps(a_plan(collectives=("all_reduce", "alltoall")), GPU4, 4)]
     assert names == ["node", "rails", "all_reduce", "looks_early", "alltoall", "spread", "looks_late"]
 

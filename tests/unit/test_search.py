@@ -159,7 +159,7 @@ def test_a_cluster_that_is_slow_everywhere_is_detected_only_if_the_limit_is_know
     assert named(fabric)[0] == []
 
 
-def test_between_two_nodes_only_their_link_is_blamed():
+def test_in_a_cluster_of_two_nodes_only_their_link_is_blamed():
     for fault, rails in ((Fault("node", (0,), (), 0.5), ()), (Fault("rail", (1,), (2,), 0.5), (2,))):
         fabric = Fabric(2, 4, (fault,))
         assert named(fabric, pair_limit_gb_s=fabric.gate_gb_s())[0] == [("link", (0, 1), rails)]
@@ -179,7 +179,7 @@ def test_two_halves_that_are_slow_only_between_each_other_are_a_group():
     assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("group", (4, 5, 6, 7))]
 
 
-def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_its_busbw_is_unknown():
+def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_the_busbw_of_the_ring_is_unknown():
     asked: list[Trial] = []
     search = Search(8, 4)
     while trials := search.next_round():
@@ -445,7 +445,7 @@ def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
 
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
-def test_healthy_leaves_cause_no_blame_although_two_nodes_fill_their_uplinks(leaf, spine):
+def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
     """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []

@@ -122,7 +122,7 @@ def test_a_culprit_whose_script_cannot_be_written_is_named_nevertheless(fabric):
     assert "again1.sh" not in culprit["next"]
 
 
-def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_of_them_are_named(tmp_path):
+def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_these_devices_are_named(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)

@@ -37,7 +37,7 @@ def test_a_changed_resource_and_a_changed_output_are_changes(text):
         "Resources:\n    96 unchanged\n",
     ],
 )
-def test_a_line_of_the_report_or_about_unchanged_things_is_not_a_change(text):
+def test_lines_of_the_report_and_lines_about_unchanged_things_are_not_changes(text):
     assert Finished(0, text, 1.0).changes() == []
 
 

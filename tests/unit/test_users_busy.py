@@ -59,7 +59,7 @@ def test_processes_of_a_uid_are_listed_with_their_names(tmp_path, monkeypatch):
     assert busy.processes(os.getuid() + 1) == []
 
 
-def test_an_existing_association_is_no_error_but_any_other_failure_is(programs):
+def test_an_existing_association_is_no_error_but_any_other_failure_is_an_error(programs):
     program(programs, "sacctmgr", f'echo "$*" >> {programs}/calls; echo " Nothing new added."; exit 1')
     associations.add("busbar", ["alice", "bob"])
     associations.add("busbar", [])

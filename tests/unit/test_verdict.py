@@ -351,7 +351,7 @@ def test_the_gate_follows_the_message_size_and_scales_with_the_rehearsal():
 
 
 @pytest.mark.parametrize(("asks", "note"), [(250, "above the ceiling"), (90, "below half the ceiling"), (170, None)])
-def test_a_users_limit_is_applied_and_noted_if_it_is_implausible(asks, note):
+def test_a_limit_of_the_user_is_applied_and_an_implausible_limit_is_also_noted(asks, note):
     bound = gate(PLAN, GPU4, 2, minimum_gb_s=asks)
     assert bound.limit_gb_s == asks
     assert (note in bound.why and note in bound.notes[0]) if note else not bound.notes
