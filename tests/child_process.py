@@ -1,4 +1,4 @@
-"""Starts a program and kills it at the end of a `with` block, even after a failure; `Popen` alone would wait for its end."""
+"""Starts a program and kills it at the end of a `with` block, even after a failure; `Popen` itself waits for it to end."""
 
 from __future__ import annotations
 

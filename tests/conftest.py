@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-# Otherwise gRPC reports on stderr, in every process forked from a test, that its sockets are closed, which is intended.
+# Every process that a test forks has its sockets closed on purpose. Without this setting, gRPC would report that on stderr.
 os.environ["GRPC_VERBOSITY"] = "NONE"
 
 import pulumi
@@ -63,7 +63,7 @@ logging.getLogger("asyncio").setLevel(logging.CRITICAL)
 # The program disables garbage collection, because its process runs for seconds; this process runs the program a hundred times.
 gc.disable = lambda: None
 gc.set_threshold(200_000, 20, 100)
-# The machine may be busy with rehearsed hosts, so the duration of a hypothesis example means nothing.
+# The machine may be busy with rehearsed hosts, so the duration of one example of the package Hypothesis means nothing.
 settings.register_profile("busbar", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busbar")
 

@@ -51,7 +51,8 @@ class FakeCloud(Cloud):
         room: number of machines that the cloud can still start.
         partial: whether the cloud starts fewer machines than `least` if it has no room for more; if false, it starts none.
         busy: number of calls that the cloud will throttle.
-        refuses, hides: an error for every launch, and for every listing.
+        refuses: an error for every launch.
+        hides: an error for every listing.
         unlisted: whether new machines are missing from the listing.
         located: locations of machines, by id; the locations of other machines are unknown.
         shut: why no machine of a set can be started at this time, by set.

@@ -16,7 +16,7 @@ def wait_until(condition: Callable[[], object], what: str, hangs_after_s: int = 
     """Return once `condition` holds.
 
     Raises:
-        TimeoutError: it does not hold after a minute, or after `hangs_after_s`; `what` describes the condition in words.
+        TimeoutError: `condition` does not hold after a minute, or after `hangs_after_s`; `what` describes it in words.
     """
     deadline = time.monotonic() + hangs_after_s
     while not condition():

@@ -100,7 +100,8 @@ def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
 def test_the_preview_of_the_aws_stack_shows_the_expected_busbw(monkeypatch):
     seen = run(monkeypatch)
     assert seen.warned == []
-    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)  # 0.78 of a GPU's NVLink, less than 0.95 of the rails
+    # The limit is 0.78 of a GPU's NVLink rate, which is less than 0.95 of the rails' rate.
+    assert seen.outputs["expected"]["busbw_gb_s"] == pytest.approx(351)
     assert (seen.outputs["target"], seen.outputs["expected"]["shape"]) == ("aws", "p5.48xlarge")
     (told,) = [
         text for text in seen.told if text.startswith("2 x p5.48xlarge, to be rented and measured, rehearsed at 1/4000:")

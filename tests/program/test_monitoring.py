@@ -87,7 +87,7 @@ def exporters(found):
 
 def others(found):
     return {
-        name: {key: value for key, value in inputs.items() if key != "source"}  # a source is never equal to another
+        name: {key: value for key, value in inputs.items() if key != "source"}  # two sources are never equal
         for kind, name, inputs in found.resources
         if not name.startswith("monitoring") and not kind.startswith("pulumi:")
     }

@@ -184,7 +184,8 @@ def test_inputs_that_aws_refuses_are_refused_with_the_message_of_aws(
 ) -> None:
     noun, name, path, value, words = case
     inputs = furnished.inputs[name]
-    # None removes the input. If the input is not set, the test creates the same resource again, and the duplicate is refused.
+    # The value None removes the input. If the original inputs lack that input, the test creates the same resource a second
+    # time, and the duplicate is refused.
     changed = inputs if value is None and path.rpartition(".")[2] not in str(inputs) else put(inputs, path, value)
     assert words in refusals(furnished.cloud, noun, changed)
 

@@ -188,7 +188,7 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_
     wires_at(built, built.world.scale)
     for name, then in before.items():
         moved = [after - one for after, one in zip(counted(built, name, "rdma_write_bytes"), then, strict=True)]
-        # Two timed operations and one warm-up operation, each out of place and in place, but no operation that checks values.
+        # The run has two timed operations and one warm-up, each out of place and in place. No operation checks values.
         least = 2 * (2 + 1) * 2 * 15 / 16 * size / 32
         assert all(least < one < 2 * least for one in moved), (name, least, moved)
         assert all(total > one for total, one in zip(counted(built, name, "tx_bytes"), moved, strict=True))

@@ -552,7 +552,7 @@ TESTS = {
 }
 
 
-LOOKS = 4  # a test measures at most this many times: again if a busy machine has changed the result
+LOOKS = 4  # a test measures again if a busy machine has changed the result, but at most this many times
 
 
 def reached_of_wire(row: dict[str, Any], expected: Genuine, ranks: int) -> float:

@@ -70,7 +70,7 @@ def excused(trial: Trial, chance: random.Random) -> Sample:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_rings_that_are_slow_because_of_busy_processors_are_not_named_as_a_group(seed):
-    """Four of eight healthy hosts were once blamed on a busy machine: rings waited for processors, and pairs did not."""
+    """On a busy machine, four of eight healthy hosts were once blamed: rings waited for processors, and pairs did not."""
     chance, search = random.Random(seed), Search(8, 4, 0.02125, 0.0194)  # noqa: S311
     while trials := search.next_round():
         search.record([excused(trial, chance) for trial in trials])
@@ -337,7 +337,7 @@ def test_trials_of_a_round_share_no_rail_of_a_node_and_the_search_ends(fabric, c
             used |= places
         answers = fabric.answer(trials)
         dice.shuffle(answers)
-        search.record(answers[: dice.choice([len(answers), len(answers), 1])])  # some did not run at all
+        search.record(answers[: dice.choice([len(answers), len(answers), 1])])  # some trials did not run at all
     finding = search.finding()
     assert rounds == finding.rounds <= 4 * (nodes - 1).bit_length() + 12
     for culprit in finding.culprits:
@@ -439,21 +439,21 @@ def test_shared_links_of_a_healthy_fabric_cause_no_blame(shared):
 
 
 def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
-    """The neighbour is slow with all others in a full round, and in a sparse round only with the bad node."""
+    """The neighbour is slow with every other node in a full round, but only with the bad node in a sparse round."""
     scores = Case(64, 12, (1,), ("node",), leaf=2, spine=0.5, short=True).scores()
     assert [(one.right, one.wrong, one.missed) for one in scores] == [(1, 0, 0)] * 12
 
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
-    """Even a few pairs spread over the cluster may meet on such a leaf, and nearly every ring crosses it twice."""
+    """Even a few pairs spread over the cluster may share a leaf's uplinks, and nearly every ring crosses them twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
-    """If two pairs of the node are each slow once, and equally slow, a third partner shows that they are not two bad links."""
+    """If two pairs of the node are each slow once, and equally slow, they look like bad links; a third partner refutes this."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95

@@ -210,7 +210,7 @@ def cluster(tmp_path, monkeypatch) -> Applied:
     (tmp_path / ASK["file"]).write_text(objects.text(found()))
     monkeypatch.setattr(kubernetes_secondary_network, "Kubectl", made.opened)
     monkeypatch.setattr(kubernetes_secondary_network, "_STEADY_S", 0.01)
-    # A clock that each look at it advances: the real clock would reach the timeout first on a busy machine.
+    # This clock advances each time the program reads the time. On a busy machine, a real clock reaches the timeout too early.
     times_s = itertools.count(0, 0.004)
     clock = SimpleNamespace(monotonic=lambda: next(times_s), sleep=lambda _: None)
     monkeypatch.setattr(kubernetes_secondary_network, "time", clock)

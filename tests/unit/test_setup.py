@@ -58,7 +58,10 @@ def test_an_engine_on_path_is_used_if_it_is_new_enough(checkout):
 
 
 def test_the_version_of_an_engine_that_setup_installed_is_not_queried_wherever_the_caches_are(checkout):
-    """Asking takes a fifth of a second. Every command of a rehearsed test reads tools/env, and every test has its own cache."""
+    """To ask an engine for its version takes a fifth of a second.
+
+    Every command of a rehearsed test reads tools/env, and every test has its own cache.
+    """
     for folder, asked in (("a/busbar/pulumi-3.259.0", False), ("a/busbar/pulumi-3.99.0", True), ("a", True)):
         pulumi = checkout / folder / "pulumi"
         pulumi.parent.mkdir(parents=True, exist_ok=True)

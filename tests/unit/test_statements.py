@@ -1,4 +1,4 @@
-"""Every command in README and docs is listed with the test that runs or records it, or with the reason why none does."""
+"""Every command in README and docs is listed with the test that runs or records it, or with the reason why no test does."""
 
 from __future__ import annotations
 

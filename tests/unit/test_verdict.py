@@ -311,7 +311,7 @@ WHOLE = line()
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
 def test_a_truncated_line_is_unknown_or_judged_by_the_rest(start, length):
-    """A lost piece leaves no JSON, or JSON with some content, which is judged like any line."""
+    """The rest of the line is not JSON, or it is JSON with part of the content, which is judged like any line."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
     try:
