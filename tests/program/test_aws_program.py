@@ -141,7 +141,7 @@ def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_a_smaller_number_of_machines_terminates_the_last_machines_with_a_warning_that_names_them(monkeypatch):
+def test_a_smaller_number_of_machines_terminates_the_last_machines_and_a_warning_names_the_terminated_machines(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -150,7 +150,7 @@ def test_a_smaller_number_of_machines_terminates_the_last_machines_with_a_warnin
     assert [text for text in told if "if the update fails before that" in text and "are billed until an update passes" in text]
 
 
-def test_a_machine_that_is_left_out_is_named_and_terminated_and_the_others_keep_their_numbers(monkeypatch):
+def test_a_machine_that_is_left_out_is_named_and_terminated_and_the_other_machines_keep_their_numbers(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     cloud, _ = program(nodes(static=3, leaveOut=[1]), running=ran())
@@ -177,7 +177,7 @@ def replaced(monkeypatch) -> list[str]:
     return names
 
 
-def test_a_preview_that_replaces_a_machine_shows_its_price_and_is_refused_unless_the_stack_file_allows_it(
+def test_a_preview_that_replaces_a_machine_shows_the_price_and_is_refused_unless_the_stack_file_allows_the_replacement(
     replaced, monkeypatch
 ):
     told: list[str] = []
@@ -1262,7 +1262,7 @@ class Denied(Refused):
         ("getResource", Denied, "AWS::EC2::CapacityReservation cr-1", "cloudformation:GetResource"),
     ],
 )
-def test_a_failed_look_up_on_aws_says_what_was_looked_up_and_which_permission_it_needs_and_how_to_skip_it(
+def test_a_failed_look_up_on_aws_names_what_was_looked_up_and_the_needed_permission_and_the_way_to_skip_look_ups(
     noun, refusal, what, right
 ):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:

@@ -182,7 +182,9 @@ metadata: {name: clusterpolicies.nvidia.com}
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_them(cluster, tmp_path, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_these_objects(
+    cluster, tmp_path, monkeypatch, preview
+):
     chart, said = tmp_path / "chart.tgz", list[str]()
     chart.write_bytes(b"chart")
     monkeypatch.setattr(operator, "rendered", lambda _: CHART)
@@ -203,7 +205,7 @@ def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_the
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_them(cluster, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_these_objects(cluster, monkeypatch, preview):
     said = list[str]()
     role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: multus}\n"
     monkeypatch.setattr(secondary_networks, "fetched", lambda _url, _sha256: role)

@@ -78,7 +78,7 @@ def test_nodes_that_already_run_need_no_free_room(asked, state, available, passe
     assert (refused == "") is passes
 
 
-def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_is_named(asked):
+def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_node_is_named(asked):
     there = [{"id": "cn", "state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 3}]}]
     nodes = [{"displayName": f"inst-{name}", "timeCreated": f"2026-11-2{at} 00:00"} for at, name in enumerate("bca")]
     answers = {"getClusterNetworks": {"clusterNetworks": there}, "getClusterNetworkInstances": {"instances": nodes[::-1]}}
@@ -199,7 +199,9 @@ def test_nothing_is_written_into_the_tenancys_iam(asked):
         ("getResourceAvailability", "what is left of limit gpu4-count", "inspect limits in tenancy"),
     ],
 )
-def test_a_failed_look_up_says_what_was_looked_up_and_which_permission_it_needs_and_how_to_skip_it(asked, noun, what, right):
+def test_a_failed_look_up_names_what_was_looked_up_and_the_needed_permission_and_the_way_to_skip_look_ups(
+    asked, noun, what, right
+):
     def denied(_: dict[str, Any]) -> dict[str, Any]:
         raise Denied
 
@@ -262,7 +264,7 @@ def test_a_login_node_without_an_image_gets_the_newest_platform_image_of_its_fam
     assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
 
 
-def test_a_region_without_a_platform_image_for_the_login_node_is_refused_with_the_key_that_names_one(asked):
+def test_a_region_without_a_platform_image_for_the_login_node_is_refused_with_the_key_that_names_an_image(asked):
     _, refused = asked(account(getImages={"images": LISTED[:4]}), **LOGIN)
     assert refused.startswith(
         "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"

@@ -189,7 +189,7 @@ def ports(recorder: Recorder) -> set[tuple[str, int, int]]:
     return found
 
 
-def test_if_nodes_accept_only_ssh_the_ports_of_the_file_systems_are_open_too():
+def test_the_ports_of_the_file_systems_are_open_even_if_nodes_otherwise_accept_only_ssh():
     ssh, lustre = ("6", 22, 22), ("6", 988, 988)
     nfs = {("6", 111, 111), ("6", 2048, 2050), ("17", 111, 111), ("17", 2048, 2048)}
     assert ports(network()) == {ssh}
@@ -202,7 +202,7 @@ def test_if_nodes_accept_everything_from_the_network_no_port_has_its_own_rule():
     assert [(rule["protocol"], rule["source"]) for rule in made] == [("all", "10.0.0.0/16")]
 
 
-def test_the_network_of_a_retained_file_system_is_retained_with_it(protection):
+def test_the_network_of_a_retained_file_system_is_also_retained(protection):
     network(lustre={"onDestroy": "retain"})
     kept = {name for name, (_, retained) in protection.items() if retained}
     assert kept == {f"network-{noun}" for noun in ("vcn", "nat", "sgw", "private-routes", "private-rules", "private")}

@@ -281,7 +281,7 @@ def test_build_measurement_and_search_run_again_only_if_the_machines_change(dev)
     assert all(three[name] != triggers(dev)[name] for name in three)
 
 
-def test_every_request_goes_to_the_runner_except_one_that_asks_for_nothing(dev):
+def test_every_request_except_an_empty_request_goes_to_the_runner(dev):
     def creates(engine) -> dict[str, str]:
         return {
             name: inputs["create"]

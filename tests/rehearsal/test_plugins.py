@@ -363,7 +363,7 @@ def test_a_failing_remote_command_fails_with_the_genuine_plugins_message(
 
 
 @needs_sshd
-def test_a_variable_that_the_server_refuses_fails_the_command_before_it_starts(
+def test_a_variable_that_the_server_refuses_fails_the_command_before_the_command_starts(
     plugin: Plugin, sshd: Sshd, tmp_path: Path
 ) -> None:
     inputs = {"create": f"touch {tmp_path}/ran", "environment": {"BAR": "1"}, "connection": sshd.connection()}

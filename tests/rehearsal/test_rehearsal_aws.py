@@ -402,7 +402,7 @@ def test_a_deletion_waits_until_the_instance_has_terminated_and_a_timeout_does_n
     assert slow not in cloud.store.read().records
 
 
-def test_a_bought_capacity_block_accepts_machines_only_after_it_has_begun(cloud: Cloud) -> None:
+def test_a_bought_capacity_block_accepts_machines_only_after_the_block_has_begun(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     faults(cloud, {"kind": "block_scheduled", "seconds": 2})
     block = stack.make("CapacityBlockReservation", "block", capacityBlockOfferingId=offering_id("p5.48xlarge", 2),

@@ -166,7 +166,7 @@ def test_a_machine_that_dies_is_shown_with_the_clouds_reason(account: Account, f
     assert account.listed(InstanceIds=[ids[0]])[ids[0]]["StateReason"]["Code"] == "Server.InternalError"
 
 
-def test_a_launch_gets_the_available_machines_but_none_if_fewer_than_the_minimum_are_available(account: Account) -> None:
+def test_a_launch_gets_the_available_machines_but_no_machine_if_fewer_than_the_minimum_are_available(account: Account) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1})
     code, status, message = refused(account.launch)
     assert (code, status) == ("InsufficientInstanceCapacity", 500)

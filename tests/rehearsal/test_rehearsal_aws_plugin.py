@@ -326,7 +326,7 @@ def test_a_file_system_that_fails_reaches_the_engine_with_its_id(served: Any, cl
     assert failed.id not in cloud.store.read().records
 
 
-def test_a_terminated_instance_is_gone_when_it_is_read(served: Any, cloud: Cloud, fakes: Any) -> None:
+def test_reading_a_terminated_instance_reports_that_the_instance_is_gone(served: Any, cloud: Cloud, fakes: Any) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.head()
     read = provider_pb2.ReadRequest(urn=urn("Instance", "instance"), id=record.id)

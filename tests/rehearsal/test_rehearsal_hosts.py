@@ -110,7 +110,7 @@ def test_sysfs_shows_each_rdma_device_with_its_interface_and_its_unscaled_rate(s
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nEthernet\n")
 
 
-def test_mpirun_across_two_hosts_accepts_the_vendors_ucx_device_and_refuses_an_unavailable_one(stage):
+def test_mpirun_across_two_hosts_accepts_the_vendors_ucx_device_and_refuses_an_unavailable_device(stage):
     made = stage.ssh("10.0.1.61", "ssh-keygen -q -t ed25519 -N '' -f .ssh/id_ed25519 <<<y >/dev/null; cat .ssh/id_ed25519.pub")
     for address in ("10.0.1.61", "10.0.1.62"):
         stage.ssh(address, "cat >> .ssh/authorized_keys", given=made.stdout)
@@ -202,7 +202,7 @@ def test_a_connection_that_no_rule_allows_hangs_and_a_stateless_rule_needs_a_sec
         network.apply_vcn(stage.world, vcn())
 
 
-def test_private_hosts_reach_the_internet_only_through_nat_and_the_internet_cannot_reach_them(stage):
+def test_private_hosts_reach_the_internet_only_through_nat_and_the_internet_cannot_reach_private_hosts(stage):
     out = "timeout 3 bash -c '</dev/tcp/198.51.100.10/443' 2>&1"
     assert "refused" in stage.inside("gpu0", out).stdout
     assert "No package htop available" in stage.inside("gpu0", "yum install -y htop").stdout
@@ -308,7 +308,7 @@ def test_a_killed_runs_remains_are_cleared_at_the_next_start_but_running_hosts_s
     assert hosts.alive(world, "live")
 
 
-def test_a_machine_that_replaces_another_is_reached_at_the_same_address(tmp_path):
+def test_a_machine_that_replaces_another_machine_is_reached_at_the_same_address(tmp_path):
     """The new machine's device has another hardware address; packets to the old hardware address would get no answer."""
     world = World.at(tmp_path / "world")
     here, there = world.netns("here"), world.netns("there")

@@ -128,7 +128,7 @@ def test_the_login_node_publishes_its_host_key_and_may_write_no_other_parameter(
     assert parameters.get(stage.world, PARAMETER) == made
 
 
-def test_without_a_packaged_lustre_client_for_the_kernel_first_boot_builds_one_that_dpkg_lists(stage):
+def test_without_a_packaged_lustre_client_for_the_kernel_first_boot_builds_a_client_that_dpkg_lists(stage):
     said = stage.inside(
         "node0", "cat /var/log/cloud-init-output.log; dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'lustre*'"
     ).stdout
@@ -173,7 +173,7 @@ def test_efa_devices_look_as_the_driver_shows_them_and_have_no_interface(stage):
     assert drivers.count("efa") == 32
 
 
-def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_it(built):
+def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_the_bytes(built):
     size = 32 << 20
     # Other tests use the processors, too. If the processors cannot fill the rails, the run is repeated on slower rails.
     for scale in (4000, 4000, 8000, 16000):

@@ -102,7 +102,7 @@ def test_a_machine_without_a_role_and_a_role_without_permission_write_no_paramet
     assert put(Service(world.path, "h0"), "/busbar/a/key") == (403, "AccessDeniedException")
 
 
-def test_requests_that_arrive_in_pieces_are_read_and_invalid_ones_are_refused():
+def test_requests_that_arrive_in_pieces_are_read_and_invalid_requests_are_refused():
     ours, theirs = socket.socketpair()
     whole = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello"
 

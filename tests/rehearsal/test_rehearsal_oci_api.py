@@ -118,7 +118,7 @@ NOT_AUTHENTICATED = (401, "NotAuthenticated")
 NOT_FOUND = (404, "NotAuthorizedOrNotFound")
 
 
-def test_a_request_without_a_signature_or_with_a_wrong_one_is_not_authenticated(account: Account) -> None:
+def test_a_request_without_a_signature_or_with_a_wrong_signature_is_not_authenticated(account: Account) -> None:
     assert account.caller.call("GET", f"/instances?compartmentId={COMPARTMENT}").status == 200
     target = f"/20160918/instances?compartmentId={COMPARTMENT}"
     assert code(account.service.answer(Request("GET", target, {"host": "x"}, b""))) == NOT_AUTHENTICATED

@@ -199,7 +199,7 @@ def test_machines_know_users_while_the_directory_is_stopped_and_new_users_after_
     assert seen["stopped"].startswith("cluster: the directory does not answer: ")
 
 
-def test_a_user_with_jobs_or_processes_is_not_deleted_and_the_refusal_names_them(facts):
+def test_a_user_with_jobs_or_processes_is_not_deleted_and_the_refusal_names_the_jobs_or_processes(facts):
     seen = facts["a_deleted_user"]
     assert seen["with_job"].startswith(f"cluster: user alice: has jobs: {seen['job']} (")
     assert seen["with_process"] == (
@@ -222,7 +222,7 @@ def test_the_home_of_a_deleted_user_is_kept_unless_it_is_purged(facts):
     assert seen["homes"] == [".busbar", ".busbar-users", "alice", "carol", "former"]
 
 
-def test_a_new_controller_has_the_users_of_the_old_one(facts):
+def test_a_new_controller_has_the_users_of_the_old_controller(facts):
     seen = facts["a_new_controller"]
     assert (seen["second"], seen["same"], seen["carol"]) == ("", True, "carol")
 

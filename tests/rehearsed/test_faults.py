@@ -81,7 +81,7 @@ def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_comm
     assert float(slow_gb_s) < 0.7 * float(fine_gb_s), "the suggested command measures that the rail is slow"
 
 
-def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_others_pass(three):
+def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_other_machines_pass(three):
     """The machine is no longer used, and its rail stays slow. A machine of the user's own is not replaced."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]
@@ -122,7 +122,7 @@ def test_a_rail_that_was_slow_for_a_moment_passes_on_a_retest(three):
     assert "bandwidth: measured a second time" in found.text
 
 
-def test_a_fallback_of_nccl_to_tcp_gets_the_verdict_short_however_fast_it_is(three):
+def test_a_fallback_of_nccl_to_tcp_gets_the_verdict_short_however_fast_the_run_is(three):
     stage, settings = three
     stage.refault(*({"kind": "tcp_fallback", "host": host} for host in range(3)))
     small = {"search": "0 s", "sizes": {"from": "512K", "to": "1M"}, "iterations": 1, "warmup": 0}

@@ -72,7 +72,7 @@ def test_a_host_key_that_changed_is_refused_at_once(stage):
     assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the key in knownHosts" in found.text
 
 
-def test_a_dead_rail_makes_its_host_differ_from_the_others(stage):
+def test_a_dead_rail_makes_its_host_differ_from_the_other_hosts(stage):
     found = stage.up()
     assert found.status != 0
     assert "the hosts are not alike: gpu-b has" in found.text

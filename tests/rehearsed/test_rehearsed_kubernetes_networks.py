@@ -65,7 +65,7 @@ def theirs(stage: Stage, **annotations: str) -> None:
     kubectl(stage, "--namespace default wait --for=condition=Ready --timeout=60s pod/theirs")
 
 
-def test_a_cluster_without_multus_is_refused_with_the_key_that_installs_it(stage):
+def test_a_cluster_without_multus_is_refused_with_the_key_that_installs_multus(stage):
     found = stage.up(**ALLOWED)
     assert found.status != 0
     assert "the cluster does not know k8s.cni.cncf.io: Multus is not installed there" in found.text
@@ -105,7 +105,7 @@ def test_an_unchanged_update_changes_nothing(stage):
     assert pods(stage) == before
 
 
-def test_a_secondary_network_that_others_use_is_kept_when_the_stack_is_destroyed_and_still_works(stage):
+def test_a_secondary_network_that_other_pods_use_is_kept_when_the_stack_is_destroyed_and_still_works(stage):
     rail = {"type": "host-device", "device": "rdma0", "ipam": {"type": "whereabouts", "range": "10.100.109.0/29"}}
     spec = {"config": json.dumps({"cniVersion": "0.3.1", "name": "fast", "plugins": [rail]})}
     about = {"name": "fast", "namespace": "default"}

@@ -68,7 +68,7 @@ def test_a_first_boot_on_an_image_without_a_lustre_client_names_the_step_that_fa
     assert "first boot failed in step lustre-client" in found.text, found
 
 
-def test_files_written_by_one_node_are_read_by_the_other(stage):
+def test_files_written_by_one_node_are_read_by_the_other_node(stage):
     found = stage.build(**files(mount="/data"))
     assert found.status == 0, found
     first, second = nodes(stage)

@@ -230,7 +230,7 @@ def test_idle_nodes_are_terminated(built, cloud):
     until(stage, "sinfo -h -N -o %N,%T", lambda _: stage.machines(cloud) == 2, "the machines of idle nodes end")
 
 
-def test_without_capacity_no_machine_is_rented_the_job_waits_and_sinfo_shows_the_clouds_message(built, cloud):
+def test_without_capacity_no_machine_is_rented_and_the_job_waits_and_sinfo_shows_the_clouds_message(built, cloud):
     if cloud == "aws":
         return  # the next test needs the machines on AWS
     stage, _ = built

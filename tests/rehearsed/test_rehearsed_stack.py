@@ -327,7 +327,7 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
 
 
-def test_another_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
+def test_a_changed_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
     """No new measurement runs: an earlier measurement has the same request, and its result is used."""
     stage = built[0]
     before = stage.outputs()
@@ -371,7 +371,7 @@ def test_after_a_replacement_of_the_slow_node_all_three_nodes_pass_and_only_the_
     assert stage.ever_booted() == booted + 2, "only the replacement of the slow node was rented"
 
 
-def test_a_node_is_left_out_with_the_documented_command_and_the_others_pass(built):
+def test_a_node_is_left_out_with_the_documented_command_and_the_other_nodes_pass(built):
     stage = built[0]
     before, booted = {one["name"] for one in stage.outputs()["nodes"]}, stage.ever_booted()
     name = max(before)
@@ -391,7 +391,7 @@ def test_a_node_is_left_out_with_the_documented_command_and_the_others_pass(buil
     assert "has 2 nodes, and a cluster network needs at least 2; make replace recreates a node" in refused.text
 
 
-def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_only_if_the_stack_file_allows_it(built):
+def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_machine_only_if_the_stack_file_allows_it(built):
     stage = built[0]
     booted, before = stage.ever_booted(), {one["name"] for one in stage.outputs()["nodes"]}
     found = stage.build(**of_pool(3))

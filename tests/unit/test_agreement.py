@@ -166,7 +166,7 @@ def verdict(text: str, document: dict) -> str:
     return judge(line_of(REAL.documents | said, REAL.asked), REAL.asked).verdict
 
 
-def test_the_run_that_these_tests_change_passes_if_it_is_not_changed():
+def test_the_run_that_these_tests_change_passes_without_a_change():
     assert verdict(TEXT, JSON) == "pass"
 
 
@@ -222,7 +222,7 @@ def test_values_checked_only_out_of_place_are_a_problem_if_the_program_checks_in
     assert problems(renamed, changed("args.0", "./build/alltoall_perf", document)) == []
 
 
-def test_every_cycle_of_a_run_is_compared_not_only_the_median_one():
+def test_every_cycle_of_a_run_is_compared_and_not_only_the_median_cycle():
     rows = [line for line in TEXT.splitlines() if line.strip()[:1].isdigit()]
     twice = TEXT.replace(rows[-1], "\n".join([rows[-1], *rows]))
     document = JSON | {"results": [*JSON["results"], *JSON["results"]]}

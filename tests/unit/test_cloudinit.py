@@ -83,7 +83,7 @@ def test_every_first_boot_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.yaml", TEXTS[name])
 
 
-def test_every_reviewed_first_boot_is_compared_and_none_is_left_over():
+def test_every_reviewed_first_boot_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("aws-")} == set(TEXTS)
 
 

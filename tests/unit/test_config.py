@@ -176,7 +176,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("mode", "says"), [(0o644, "0644"), (0o640, "0640"), (0o622, "0622"), (0o600, ""), (0o400, "")])
-def test_a_signing_key_that_others_may_read_or_write_is_refused_and_a_private_one_is_accepted(tmp_path, mode, says):
+def test_a_signing_key_is_accepted_only_if_no_other_user_may_read_or_write_its_file(tmp_path, mode, says):
     key = tmp_path / "key"
     key.touch()
     key.chmod(mode)

@@ -1015,7 +1015,7 @@ def test_the_region_follows_from_the_zone_and_must_equal_the_providers_region():
     assert read.parse(texts(GIVEN), region="ap-northeast-1")
 
 
-def test_absent_file_systems_mean_the_defaults_null_means_none_and_mirrors_are_read():
+def test_absent_file_systems_get_the_defaults_and_null_means_no_file_system_and_mirrors_are_read():
     assert parsed().wanted.storage.systems == {"lustre": Lustre(), "home": Home()}
     assert parsed(aws={"storage": {"lustre": None}}).wanted.storage.systems == {"home": Home()}
     found = parsed(aws=lustre(mirrors=[{"path": "/data"}, {"path": "/sets", "bucket": "mine", "prefix": "deep/er"}])).wanted
@@ -1040,7 +1040,7 @@ def test_a_volume_may_have_as_many_iops_and_as_much_throughput_as_gp3_allows(gib
     assert "root-ratios" not in {one.rule for one in found}
 
 
-def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason_why_it_needs_none():
+def test_each_of_the_43_checks_in_the_vendors_tool_has_a_rule_or_a_reason_why_it_needs_no_rule():
     ruled = {found.number for found in RULES.values()}
     assert not ruled & set(HELD_ELSEWHERE)
     assert (ruled | set(HELD_ELSEWHERE)) - {0} == set(range(1, 44))

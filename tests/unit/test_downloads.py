@@ -96,7 +96,7 @@ def test_another_key_ends_the_step_and_both_fingerprints_are_shown(tmp_path, key
 
 @pytest.mark.parametrize("asked", ["vendor", ""])
 @pytest.mark.parametrize("second", ["other", "nothing"])
-def test_a_file_with_two_keys_or_none_is_refused_even_if_one_is_the_vendors(tmp_path, keys, asked, second):
+def test_a_file_with_two_keys_or_no_key_is_refused_even_if_one_key_is_the_vendors(tmp_path, keys, asked, second):
     served = keys["vendor"][1] + keys["other"][1] if second == "other" else b"<html>404</html>"
     done = run(tmp_path, downloads.signing_key(PLACE, "key", keys["vendor"][0] if asked else ""), served)
     assert (done.returncode, done.stdout) == (1, f"busbar: {PLACE} does not contain exactly one key\n")

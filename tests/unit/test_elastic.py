@@ -484,7 +484,7 @@ def test_a_machine_that_stopped_fails_its_node_and_is_terminated(head):
     assert not head.state().ending
 
 
-def test_a_sweep_terminates_stopped_machines_and_those_that_the_cloud_does_not_list_yet(head, capsys):
+def test_a_sweep_terminates_stopped_machines_and_machines_that_the_cloud_does_not_list_yet(head, capsys):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.cloud.machines["i-0001"] = head.cloud.machines["i-0001"]._replace(ended=True, stopped=True)

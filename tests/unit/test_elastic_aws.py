@@ -214,7 +214,7 @@ def test_credentials_are_fetched_once_in_a_run():
     assert service.metadata.count("api/token") == 1
 
 
-def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_the_others():
+def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_other_machines():
     forgotten = refused("InvalidInstanceID.NotFound", "The instance IDs 'i-0a, i-0b' do not exist")
     aws, service = cloud(TerminateInstances=[forgotten, ok("TerminateInstances", "")])
     aws.terminate(["i-0a", "i-0b", "i-0c"])

@@ -98,14 +98,14 @@ def test_a_node_that_the_result_does_not_mention_has_not_passed(head):
     assert head.slurm.reasons()[head.nodes(2)[1]] == "entry test: no pair with this node was measured"
 
 
-def test_a_machine_that_was_launched_alone_joins_untested_and_its_comment_says_so(head):
+def test_the_only_machine_of_a_launch_joins_untested_and_its_comment_says_so(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)
     assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not run, because no other machine was started with this one")
 
 
-def test_if_the_test_could_not_run_no_machine_joins(head):
+def test_no_machine_joins_if_the_test_could_not_run(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     answer(head, failed="nccl-tests did not build")
@@ -217,7 +217,9 @@ def said(monkeypatch: pytest.MonkeyPatch, known: Settings, out: str, err: str = 
     return entry.over_ssh(known)("a1", "gpu/p5", MACHINES), calls[0]
 
 
-def test_a_test_runs_on_the_first_machine_and_reaches_the_others_by_the_forwarded_agent_and_pinned_keys(known, monkeypatch):
+def test_a_test_runs_on_the_first_machine_and_reaches_the_other_machines_by_the_forwarded_agent_and_pinned_keys(
+    known, monkeypatch
+):
     outcome, (words, given, timeout_s) = said(monkeypatch, known, 'x\n{"failed": "", "bad": {}, "told": {"n1": "24"}}\n')
     assert outcome == Outcome("", {}, {"n1": "24"})
     assert words[:5] == ["ssh-agent", "sh", "-c", 'ssh-add -q "$0" && exec "$@"', "/srv/key"]
@@ -252,7 +254,7 @@ def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, m
     assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
 
 
-def test_the_files_of_a_known_launch_are_kept_even_half_written_and_those_of_other_launches_are_removed(tmp_path):
+def test_the_files_of_a_known_launch_are_kept_even_half_written_and_files_of_other_launches_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()

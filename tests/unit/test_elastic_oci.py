@@ -190,7 +190,7 @@ def test_a_launch_is_one_cluster_network_with_a_retry_token_and_the_clusters_tag
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_network_has_the_users_tags_too_and_is_still_found_after_they_have_changed(service):
+def test_a_network_has_the_users_tags_too_and_is_still_found_after_these_tags_have_changed(service):
     given = {"region": "eu-frankfurt-1", "compartment": "c", "subnet": "s", "tags": TAGS, "more_tags": {"team": "new"}}
     changed = Oci(given, service, lambda: NOW)
     launch(changed)
@@ -219,14 +219,14 @@ def test_a_launch_beside_an_earlier_launch_enlarges_the_earlier_launchs_network_
 
 
 @pytest.mark.parametrize(("state", "size", "resized"), [("SCALING", 1, []), ("PROVISIONING", 1, []), ("RUNNING", 3, [1])])
-def test_a_changing_or_incomplete_network_is_busy_and_an_incomplete_one_is_resized(cloud, service, state, size, resized):
+def test_a_changing_or_incomplete_network_is_busy_and_an_incomplete_network_is_resized(cloud, service, state, size, resized):
     service.network("n1", "i1", size=size, launched="t", state=state)
     with pytest.raises(BusyError, match="cluster network n1"):
         launch(cloud, "t", 1)
     assert [asked["instancePools"][0]["size"] for _, asked in grown(service)] == resized
 
 
-def test_a_launch_whose_network_is_gone_creates_a_new_one(cloud, service):
+def test_a_launch_whose_network_is_gone_creates_a_new_network(cloud, service):
     service.network("n1", "i1", launched="t", state="TERMINATING")
     launch(cloud, "t", 1)
     assert service.retry_tokens == ["0123456789abcdef"]

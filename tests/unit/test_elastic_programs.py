@@ -88,7 +88,7 @@ def test_if_slurms_file_of_jobs_cannot_be_read_the_nodes_are_requested_without_a
     assert wish.groups == (spool.Group("", ("gpu-dy-p5-1",)),)
 
 
-def test_a_run_that_starts_while_another_runs_does_nothing_and_says_so(head, capsys, tmp_path):
+def test_a_run_that_starts_during_another_run_does_nothing_and_says_so(head, capsys, tmp_path):
     head.run("resume", "gpu-dy-p5-1")
     with only_one(str(tmp_path / "lock")) as mine:
         assert mine

@@ -42,7 +42,7 @@ def test_every_screen_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
-def test_every_reviewed_screen_is_compared_and_none_is_left_over():
+def test_every_reviewed_screen_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("status-")} == set(TEXTS)
 
 
@@ -101,7 +101,7 @@ def test_every_line_except_prose_fits_in_eighty_columns(name):
     assert max(len(line) for line in TEXTS[name]().splitlines() if not line.startswith(sentences)) <= 76
 
 
-def test_an_update_that_shows_an_earlier_run_says_that_it_measured_nothing():
+def test_an_update_that_shows_an_earlier_run_says_that_this_update_measured_nothing():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     run = judged.line["run_id"]
     started = "2026-01-02T03:04:05Z"

@@ -96,7 +96,7 @@ def test_nccl_tests_are_built_against_the_image_and_started_by_the_nodes_mpirun(
     assert line["cuda_home"] == f"{head.home}/inside/cuda-12.10"
 
 
-def test_a_rank_gets_the_variables_of_mpi_and_nccl_and_no_others_from_the_node(head):
+def test_a_rank_gets_the_variables_of_mpi_and_nccl_and_no_other_variables_of_the_node(head):
     line = built(head)
     rank = {
         "NCCL_DEBUG": "INFO",
@@ -125,7 +125,7 @@ def test_a_rank_gets_the_variables_of_mpi_and_nccl_and_no_others_from_the_node(h
     assert mounts == [["/tmp", "/tmp"], [f"{head.home}/.busbar"] * 2]  # noqa: S108 - MPI's session folder
 
 
-def test_a_complete_image_is_not_imported_again_but_a_truncated_one_is(head):
+def test_a_complete_image_is_not_imported_again_but_a_truncated_image_is(head):
     first = built(head)
     second = built(head, run_id="build2")
     assert len(calls(head, "import")) == 1

@@ -65,7 +65,7 @@ def line(*pairs: tuple[int, int, float | None], **more: Any) -> dict[str, Any]:
     return {"pairs": [list(one) for one in pairs], "culprits": [], "failed": None, **more}
 
 
-def test_machines_that_are_fast_with_two_others_pass():
+def test_machines_that_are_fast_with_two_partners_pass():
     found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 23.5), (0, 2, 23.0)), 20.0)
     assert (found.failed, found.bad) == ("", {})
     assert found.told["gpu-1"] == "24 GB/s with gpu-2, 23 GB/s with gpu-3, 20 wanted"
@@ -75,7 +75,7 @@ def test_two_machines_pass_with_one_partner_each():
     assert verdict("t", NAMES[:2], line((0, 1, 24.0)), 20.0).bad == {}
 
 
-def test_a_machine_that_was_tried_with_only_one_of_two_others_has_not_passed():
+def test_a_machine_that_was_tried_with_only_one_of_two_partners_has_not_passed():
     found = verdict("t", NAMES, line((0, 1, 24.0), (1, 2, 24.0)), 20.0)
     assert set(found.bad) == {"gpu-1", "gpu-3"}
     assert found.bad["gpu-1"].endswith("this node was tried with only 1 of 2 partners")
@@ -216,7 +216,7 @@ def test_the_last_line_that_a_test_prints_is_its_json_and_evidence_is_kept_only_
     assert not (home / "tests").exists(), "an entry test leaves no programs behind"
 
 
-def test_if_no_pair_runs_the_reason_is_reported():
+def test_the_reason_is_reported_if_no_pair_runs():
     whole = line((0, 1, None), culprits=[culprit("link", NAMES[:2])])
     assert verdict("t", NAMES[:2], whole, 20.0) == EntryLine("t", "mpirun died", {}, {})
 

@@ -41,7 +41,7 @@ def test_a_busbw_above_the_rings_ceiling_is_explained_by_a_tree_or_another_path(
         (SHAPES["BM.GPU.B200.8"], "no source publishes what a healthy run reaches in this case"),
     ],
 )
-def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_connected_to_them(shape, expected):
+def test_a_number_above_the_ring_ceiling_is_attributed_to_switches_where_nccl_connected_to_switches(shape, expected):
     connected = "ip-1:1:1 [0] NCCL INFO CollNet 00/0 : 0 [send] via COLLNET/SHARP/0/GDRDMA\n"
     said = explain(connected + (GOLDEN / "aws-2xp5.48xlarge.txt").read_text(), shape, 2).splitlines()[0]
     assert "487.1 GB/s" in said

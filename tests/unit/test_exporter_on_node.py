@@ -102,7 +102,7 @@ def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_it_again(
     assert not machine.program.parent.exists()
 
 
-def test_other_programs_in_the_exporters_folder_stay_when_it_is_removed(machine, capsys):
+def test_other_programs_in_the_exporters_folder_stay_when_the_exporter_is_removed(machine, capsys):
     machine.main(capsys)
     (machine.program.parent / "elastic.pyz").write_text("Slurm's")
     machine.main(capsys, exporter=False)
@@ -124,7 +124,7 @@ def test_iptables_admits_each_reader_once_and_its_rules_are_kept_for_the_next_bo
     assert [call for call in machine.calls if call.startswith("iptables -D")] == [f"iptables -D {rule}" for rule in rules]
 
 
-def test_a_new_port_closes_the_previous_one(machine, capsys):
+def test_a_new_port_closes_the_previous_port(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)
     machine.main(capsys, port=9999)

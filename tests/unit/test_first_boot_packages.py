@@ -53,7 +53,7 @@ def test_the_rehearsed_package_state_lists_kernel_headers_that_are_not_installed
     assert run(image, "apt-mark hold linux-headers-3.0").returncode == 100
 
 
-def test_the_kernel_is_kept_and_the_boot_goes_on(image):
+def test_the_kernel_packages_are_held_and_the_boot_goes_on(image):
     done, mark = boot(image, aws_steps.keep_kernel(MACHINE_IMAGES["ubuntu2204"]), steps.Step("next", "echo reached"))
     assert "reached" in done.stdout, done
     assert mark == '{"status": "done", "warned": ""}\n'

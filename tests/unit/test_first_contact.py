@@ -282,7 +282,7 @@ def test_a_scanned_host_key_replaces_the_old_key_and_a_failed_scan_changes_no_ke
     assert [path.name for path in tmp_path.iterdir()] == ["known"]
 
 
-def test_the_line_of_512_nodes_stays_below_64_kib_however_different_they_are():
+def test_the_line_of_512_nodes_stays_below_64_kib_however_different_the_nodes_are():
     nodes = [
         machine(f"gpu-server-in-a-rather-long-named-rack-{number:03}.example.org", f"10.0.{number}.1") for number in range(512)
     ]

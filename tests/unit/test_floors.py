@@ -328,7 +328,7 @@ def test_only_the_module_config_read_reads_the_configuration():
             assert "pulumi.Config(" not in path.read_text(), path
 
 
-def test_no_name_contains_gbps_because_it_could_mean_gigabits_or_gigabytes():
+def test_no_name_contains_gbps_because_gbps_could_mean_gigabits_or_gigabytes():
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     paths = [ROOT / name for name in listed.split("\0") if name]
     texts = [path for path in paths if path.is_file() and path.suffix != ".png" and path != Path(__file__)]

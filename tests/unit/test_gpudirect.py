@@ -30,7 +30,7 @@ def said(**counts: int) -> dict[str, Any]:
     return {"networks": {"IB": 16}, "devices": {}, "channels": {"NET/IB/0": 4}, "gpudirect": counts}
 
 
-def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_counts_them():
+def test_a_run_whose_connections_all_used_gpudirect_passes_and_the_reason_counts_the_connections():
     verdict, why = judged(said=said(GDRDMA=64))
     assert verdict == "pass"
     assert "GPUDirect RDMA on all 64 connections" in why

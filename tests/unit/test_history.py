@@ -60,14 +60,14 @@ def test_an_appended_record_is_loaded_unchanged(folder):
     assert load(folder, KEY, made(9).order).records == tuple(sorted(records, key=lambda one: one.order))
 
 
-def test_the_first_record_of_a_run_is_kept_and_later_ones_are_ignored(folder):
+def test_the_first_record_of_a_run_is_kept_and_later_records_are_ignored(folder):
     assert append(folder, made())
     assert not append(folder, made(verdict="short"))
     (only,) = load(folder, KEY, made(9).order).records
     assert only == made()
 
 
-def test_a_run_is_compared_only_with_earlier_runs_even_after_later_ones_are_recorded(folder):
+def test_a_run_is_compared_only_with_earlier_runs_even_after_later_runs_are_recorded(folder):
     for number in range(1, 8):
         append(folder, made(number))
     seen = load(folder, KEY, made(6).order)
@@ -371,7 +371,7 @@ def test_old_records_without_a_plan_are_compared_and_the_limit_says_so(folder):
     assert required(list(past.records)).since == "some of the earlier passes do not state their plan and launcher"
 
 
-def test_runs_on_other_machines_or_algorithms_are_not_compared_and_runs_with_another_nccl_are():
+def test_runs_with_another_nccl_are_compared_but_runs_on_other_machines_or_with_another_algorithm_are_not():
     line = {"run_id": "abc", "started": "2025-11-21T04:49:00Z", "machines": {"a": "1"}, "versions": {"nccl": "2.28.9"}}
 
     def key(algorithm: str = "Ring", **changes):

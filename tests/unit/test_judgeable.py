@@ -26,7 +26,7 @@ def test_gpus_from_another_vendor_are_refused(shape):
 
 
 @pytest.mark.parametrize("shape", [name for name, row in SHAPES.items() if gpus.spans_nodes(row.gpu)])
-def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_it(shape):
+def test_nvlink_between_nodes_is_judged_within_one_rack_and_refused_beyond_one_rack(shape):
     row, path = SHAPES[shape], "oci.pools[0].shape"
     assert not list(machine(path, row, Measure(), 18))
     for collective in ("all_gather", "alltoall"):

@@ -82,7 +82,7 @@ def test_a_size_that_a_test_rounds_down_keeps_its_floor():
 
 
 @pytest.mark.parametrize("name", ["all_reduce", "alltoall"])
-def test_a_larger_size_that_is_much_slower_than_a_smaller_one_is_short(name):
+def test_a_larger_size_that_is_much_slower_than_a_smaller_size_is_short(name):
     line = real(EVERYTHING, 0.85)
     slowed(step(line, name), 0.4, slice(-3, -2))
     assert state(line, f"curve {name}", EVERYTHING) == "short"
@@ -146,7 +146,7 @@ def test_one_node_that_is_slower_inside_than_its_fifteen_siblings_is_short_thoug
     assert "node 7: all_reduce inside it reached 310 GB/s, but the median is 360.7" in found.reasons[0]
 
 
-def test_one_gpus_rails_13_percent_below_the_other_seven_are_short():
+def test_rails_of_one_gpu_that_are_13_percent_slower_than_the_rails_of_the_other_gpus_are_short():
     line = real(SIXTEEN, 0.99)
     step(line, "rails")["groups_gb_s"] = [49.5, 49.4, 49.6, 43.0, 49.5, 49.4, 49.6, 49.5]
     assert state(line, "rails", SIXTEEN) == "short"
@@ -207,7 +207,7 @@ def test_one_machines_busbw_above_the_nvlink_ceiling_is_unknown(busbw):
 
 @pytest.mark.parametrize(("shape", "nodes", "limit"), [(GPU4, 4, 170), (H100, 4, 324), (H200, 1, 324), (P5, 2, 324),
                                                        (SHAPES["BM.GPU.B300.8"], 4, 630), (P4D, 4, 42.5)])  # fmt: skip
-def test_the_gate_is_the_lower_of_the_rails_and_nvlinks_gates(shape, nodes, limit):
+def test_the_gate_is_the_lower_of_the_gates_for_rails_and_for_nvlink(shape, nodes, limit):
     assert gate(PLAN, shape, nodes).limit_gb_s == pytest.approx(limit)
 
 

@@ -204,12 +204,12 @@ def test_pods_that_were_deleted_during_the_wait_are_not_reported_as_faulty(clust
     assert refused() == "no pod runs on gpu0, gpu1 within 0 s: the cluster created no pod"
 
 
-def test_a_pod_without_its_rail_is_refused_though_it_runs(cluster):
+def test_a_running_pod_without_its_rail_is_refused(cluster):
     cluster.coming[1] = pod(1, rail="")
     assert refused().startswith("busbar-ranks-1-x on gpu1 runs without net1, which Multus did not attach")
 
 
-def test_a_job_with_another_template_is_recreated_and_an_unchanged_one_is_kept(cluster):
+def test_a_job_with_a_changed_template_is_recreated_and_an_unchanged_job_is_kept(cluster):
     kubernetes_objects.main(ASK)
     kubernetes_objects.main(ASK)
     assert "delete" not in cluster.verbs()
@@ -344,7 +344,7 @@ def test_a_worker_that_has_ended_is_deleted_because_mpi_operator_does_not_replac
     assert [words[1:3] for words in cluster.calls if words[0] == "delete"] == [("pod", "busbar-ranks-1-x")]
 
 
-def test_a_running_mpi_job_is_kept_and_one_that_succeeded_or_failed_is_recreated(cluster):
+def test_a_running_mpi_job_is_kept_and_an_mpi_job_that_succeeded_or_failed_is_recreated(cluster):
     cluster.groups.add("kubeflow.org")
     mark = {"labels": LABELS, "annotations": {ASK["template"][0]: ASK["template"][1]}, "name": "busbar-ranks"}
     for kind, made_again in (("Created", False), ("Running", False), ("Succeeded", True), ("Failed", True)):

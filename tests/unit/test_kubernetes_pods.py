@@ -261,7 +261,7 @@ def test_a_pod_that_is_gone_before_a_run_is_reported_in_the_result(cluster, monk
 
 
 @pytest.mark.usefixtures("cluster")
-def test_a_command_that_fails_in_a_running_pod_ends_the_program_with_its_exit_status(monkeypatch):
+def test_a_command_that_fails_in_a_running_pod_ends_the_program_with_the_exit_status_of_the_command(monkeypatch):
     with pytest.raises(SystemExit) as found:
         run(monkeypatch, REQUEST, 3)
     assert found.value.code == 3

@@ -74,7 +74,7 @@ def test_ranks_on_all_nodes_are_counted_as_nodes_times_ranks_per_node(kind):
         assert "-np 6 -npernode 2 --hostfile /x/hosts" in " ".join(words)
 
 
-def test_ranks_on_some_nodes_run_there_in_the_order_given(kind):
+def test_ranks_for_some_nodes_run_only_on_these_nodes_and_in_the_given_order(kind):
     if kind == "pyxis":
         return  # Slurm starts ranks on all nodes of its job
     words = launcher.command(launch(kind), NODES, [ranks(nodes=[2, 0], per_node=1)])
@@ -238,7 +238,7 @@ def leaves(value, path=()):
 
 
 @given(st.integers(0, 2), st.randoms(use_true_random=False), st.sampled_from([None, {}, [], "x", -1, True, 1.5]))
-def test_a_damaged_request_is_refused_with_a_path_unless_it_is_still_valid(number, chance: random.Random, value):
+def test_a_damaged_request_is_refused_with_a_path_unless_the_request_is_still_valid(number, chance: random.Random, value):
     damaged = copy.deepcopy(REQUESTS[number])
     *way, last = chance.choice(list(leaves(damaged)))
     at = damaged

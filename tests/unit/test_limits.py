@@ -124,7 +124,7 @@ def test_counters_must_show_four_fifths_of_the_bytes_that_a_ring_moves(share, ex
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.51, "pass"), (0.49, "short")])
-def test_a_rail_that_sent_less_than_half_as_much_as_the_busiest_is_short(share, expected):
+def test_a_rail_that_sent_less_than_half_as_much_as_the_busiest_rail_is_short(share, expected):
     line = document()
     for sent in line["transport"]["tx_bytes"].values():
         sent["mlx5_3"] = int(share * max(sent.values()))
@@ -199,7 +199,7 @@ def test_without_nvlink_counters_only_the_channels_in_nccls_log_can_make_a_pass(
 
 
 @pytest.mark.parametrize("sent", [{}, {"a": {}}, {"a": {"eth0": 0}}, {"a": {"eth0": None}}, {"a": {"eth0": 1000}}])
-def test_without_rails_some_interface_must_have_counted_the_bytes(sent):
+def test_on_machines_without_rails_some_interface_must_have_counted_the_bytes(sent):
     bare = dataclasses.replace(GPU4, rdma=None)
     asked = Asked(PLAN, bare, 2)
     least = transport.least_bytes(PLAN, bare, 2)

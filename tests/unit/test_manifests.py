@@ -164,7 +164,7 @@ def test_no_gid_index_is_pinned_because_it_differs_from_pod_to_pod():
     assert "GID" not in "".join(objects.text(made(name)) for name in TEXTS)
 
 
-def test_another_image_or_other_nodes_need_another_job():
+def test_a_changed_image_or_a_changed_set_of_nodes_needs_a_new_job():
     def mark(**changes: Any) -> str:
         found = objects.objects(Kubernetes(**GIVEN | changes), "k8s")[-1]
         return str(found["metadata"]["annotations"][ours.TEMPLATE])
@@ -175,7 +175,7 @@ def test_another_image_or_other_nodes_need_another_job():
 
 
 @pytest.mark.parametrize("changes", [{"range": "10.100.102.0/24"}, {"interface": "ens256"}, {"pci": "0000:15:00.0"}])
-def test_another_rail_needs_another_job_because_running_pods_keep_their_rails(changes):
+def test_a_changed_rail_needs_a_new_job_because_running_pods_keep_their_rails(changes):
     def mark(rail: dict[str, Any]) -> str:
         found = objects.objects(Kubernetes(**GIVEN | {"rails": (rail,)}), "k8s")[-1]
         return str(found["metadata"]["annotations"][ours.TEMPLATE])

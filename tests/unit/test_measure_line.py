@@ -63,7 +63,7 @@ def test_the_scale_of_a_rehearsal_is_read_from_any_step(cluster):
     assert [one.get("waited") for one in found["steps"]] == [None, 0.25]
 
 
-def test_if_the_deciding_run_fails_nothing_else_runs_and_the_line_names_the_stopped_rank(cluster):
+def test_after_a_failed_deciding_run_nothing_else_runs_and_the_line_names_the_stopped_rank(cluster):
     cluster.runs = {"all": Refusal("all hung"), "looks": run(row(8, 1.0))}
     found = cluster.line(DECIDING, LOOKS)
     assert [one["failed"] for one in found["steps"]] == [
@@ -78,7 +78,7 @@ def test_if_the_deciding_run_fails_nothing_else_runs_and_the_line_names_the_stop
     assert len(cluster.ran) == 1
 
 
-def test_if_a_step_that_does_not_decide_fails_the_other_steps_run(cluster):
+def test_the_other_steps_run_although_a_step_that_does_not_decide_has_failed(cluster):
     cluster.runs = {"first": Refusal("it died"), "all": run(row(8, 1.0))}
     found = cluster.line(step("first"), DECIDING)
     assert "failed" not in found["steps"][1]

@@ -55,7 +55,7 @@ def test_a_rail_at_an_unusual_rate_is_named_with_the_usual_rate(found):
     assert differences(found) == ["n3: mlx5_1 has link rate 50 Gb/sec, but 100 Gb/sec is usual"]
 
 
-def test_a_rail_slower_than_the_others_of_its_node_is_named_even_if_it_is_slow_on_every_node(found):
+def test_a_rail_slower_than_the_other_rails_of_its_node_is_named_even_if_that_rail_is_slow_on_every_node(found):
     for each in found:
         each["hca"]["mlx5_1"]["rate"] = "100 Gb/sec"
         each["hca"]["mlx5_2"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
@@ -66,7 +66,7 @@ def test_a_rail_slower_than_the_others_of_its_node_is_named_even_if_it_is_slow_o
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 
 
-def test_a_gpu_with_less_power_clock_or_pcie_than_most_is_named_with_both_values(found):
+def test_a_gpu_with_less_power_clock_or_pcie_than_most_gpus_is_named_with_both_values(found):
     for each in found:
         each["gpu_limits"] = {"gpu0": dict(H100), "gpu1": dict(H100)}
     assert differences(found) == []
@@ -146,7 +146,7 @@ def test_counters_that_do_not_exist_are_absent_and_not_zero(found):
     assert moved.nvlink_tx_bytes is None
 
 
-def test_of_more_than_sixteen_nodes_only_those_that_sent_least_are_listed():
+def test_of_more_than_sixteen_nodes_only_the_nodes_that_sent_least_are_listed():
     many = [copy.deepcopy(ONE) for _ in range(40)]
     after = copy.deepcopy(many)
     for each in after:

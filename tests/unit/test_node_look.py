@@ -139,7 +139,7 @@ def test_the_facts_program_gets_the_nodes_address_and_its_last_line_of_output_is
     assert answers.notes == ["2 of 3 rails are not active: m1, m9"]
 
 
-def test_a_booting_node_gets_its_own_connection_and_a_running_node_a_shared_one(monkeypatch):
+def test_a_booting_node_gets_its_own_connection_and_a_running_node_gets_a_shared_connection(monkeypatch):
     answers = Answers(monkeypatch, 0, f"{DONE}m2 m0 m1\n")
     assert answers.look(shares=True)
     answers.answer = (0, json.dumps(FACTS), "")

@@ -220,7 +220,7 @@ def test_a_script_is_executable(machine):
     assert (machine.folder / "slurm/prolog.d/00_x").stat().st_mode & 0o777 == 0o755
 
 
-def test_the_hosts_file_lists_the_other_nodes_drops_former_nodes_and_keeps_foreign_lines(machine, monkeypatch):
+def test_the_hosts_file_lists_the_other_nodes_and_keeps_foreign_lines_but_drops_former_nodes(machine, monkeypatch):
     hosts = machine.folder / "hosts"
     hosts.write_text("127.0.0.1 localhost\n10.0.0.9 gpu-dy-p5-1 # mine")
     monkeypatch.setattr(node_setup, "_HOSTS", str(hosts))

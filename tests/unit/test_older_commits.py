@@ -44,7 +44,7 @@ def test_a_cluster_whose_update_failed_is_taken_down_too(monkeypatch):
     assert ran == ["preview", "up", "down"]
 
 
-def test_the_table_has_medians_and_the_ratio_of_this_commit_to_the_older_one():
+def test_the_table_has_medians_and_the_ratio_of_this_commit_to_the_older_commit():
     older = {"preview": [3.0, 5.0], "up": [30.0, 30.0], "unchanged up": [4.0, 4.0]}
     ours = {"preview": [2.0, 2.0], "up": [33.0, 33.0], "unchanged up": [1.0, 1.0]}
     lines = [line.split() for line in older_commits.table({"a": older, "HEAD": ours}, "HEAD").splitlines()]

@@ -27,7 +27,7 @@ def test_the_limit_depends_on_the_count_and_the_spread_of_the_numbers(numbers, l
 MANY = {"count": 300, "most": 4.0, "middle": 3.0, "mad": 0.1, "slowest": [[7, 2], [1, 1.5]]}
 
 
-def test_many_groups_are_summarised_by_their_slowest_and_their_median():
+def test_many_groups_are_summarised_by_the_slowest_groups_and_the_median():
     assert groups(MANY, 300) == Groups(300, ((1, 1.5), (7, 2.0)), 4.0, 3.0, 0.1)
     assert groups([4, 2.0, 3], 3) == Groups(3, ((1, 2.0), (2, 3), (0, 4)), 4, 3.0, 1.0)
 
@@ -35,7 +35,7 @@ def test_many_groups_are_summarised_by_their_slowest_and_their_median():
 @pytest.mark.parametrize(
     "slowest", [None, [], {}, "", 7, [[1, 1.5], "x"], [[1, 1.5], [2]], [[300, 1.5]], [[-1, 1.5]], [[1, -1.5]], [["1", 1.5]]]
 )
-def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_is_not_read(slowest: Any):
+def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_groups_is_not_read(slowest: Any):
     assert groups(MANY | {"slowest": slowest}, 300) is None
 
 

@@ -26,7 +26,7 @@ def test_a_size_without_a_gate_is_refused_with_the_smallest_size_that_can_pass()
     assert said(measure={"sizes": {"to": "512M"}}) == []
 
 
-def test_with_the_users_own_gate_or_in_a_rehearsal_small_messages_can_pass():
+def test_small_messages_can_pass_with_the_users_own_gate_or_in_a_rehearsal():
     small = {"measure": {"sizes": {"to": "1M"}}}
     assert said(**small, accept={"gate": "1 GB/s"}) == []
     assert said(**small, accept={"scale": 4000}) == []

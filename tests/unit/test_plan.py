@@ -84,7 +84,7 @@ def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_o
     assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
 
 
-def test_only_the_deciding_run_has_nccls_log_and_it_goes_to_a_file():
+def test_only_the_deciding_run_has_nccls_log_and_the_log_goes_to_a_file():
     words = words_of("all_reduce")
     assert "NCCL_DEBUG_FILE=/home/opc/.busbar/nccl/nccl.%h.%p" in words
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]
@@ -105,7 +105,7 @@ def test_without_rdma_nccl_gets_the_exact_name_of_its_socket_interface():
     assert "NCCL_SOCKET_IFNAME" not in ranks.exports(plain, 1, where)
 
 
-def test_variables_of_the_stack_file_override_those_of_the_shape():
+def test_variables_of_the_stack_file_override_variables_of_the_shape():
     assert "NCCL_IB_TC=0" in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
     assert "NCCL_IB_TC=41" not in words_of("all_reduce", exports={"NCCL_IB_TC": "0"})
 
@@ -196,7 +196,7 @@ def test_no_collective_has_a_ceiling_above_15_eighths_of_the_line_rate(name):
     assert bound is None or 0 < bound <= 200 * 15 / 8  # gather may count bytes that stay inside the root's node
 
 
-def test_alltoall_between_two_nodes_is_limited_by_the_half_that_crosses_between_them():
+def test_alltoall_between_two_nodes_is_limited_by_the_half_of_the_message_that_crosses_between_the_nodes():
     # Each of a node's 8 GPUs sends 8/16 of its message over rails of 200 GB/s in all; busbw counts 15/16 of the message.
     assert ceiling.collective_gb_s("alltoall", GPU4, 2) == pytest.approx(200 / (8 * 8 / 16) * 15 / 16)
 

@@ -81,7 +81,7 @@ def test_no_share_of_the_line_rate_is_shown_for_small_sizes_rehearsed_nvlink_or_
     assert "%" not in said([which], *lines)[-1]
 
 
-def test_if_rows_arrive_together_only_the_largest_size_is_reported():
+def test_of_rows_that_arrive_together_only_the_largest_size_is_reported():
     rows = [row(size, 100.0, "1.00") for size in (8, 16, 32, 8 << 20)]
     assert [text.split()[2] for text in said([step()], HEADER, *rows, apart_s=0.1)[1:]] == ["8"]
 

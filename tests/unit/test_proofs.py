@@ -35,7 +35,7 @@ def found(said: Any, asked: Asked = PROVEN) -> Check:
     return check
 
 
-def test_rails_that_reach_their_rate_pass_and_the_slowest_is_named():
+def test_rails_that_reach_their_rate_pass_and_the_slowest_rail_is_named():
     check = found(proofs())
     assert check.state == "pass"
     assert check.why == (
@@ -65,7 +65,7 @@ def test_a_rail_that_is_not_reached_is_short_with_the_reason():
     assert (check.state, check.why) == ("short", ("mlx5_0 from inst-0 to inst-1 is not reached: rping: no route",))
 
 
-def test_rails_that_cannot_be_measured_are_skipped_which_passes_only_where_it_is_allowed():
+def test_rails_that_cannot_be_measured_are_skipped_which_passes_only_where_skipping_is_allowed():
     why = "not measured: ib_write_bw is not installed (package perftest)"
     said = proofs(rail(reached="address", gbit_s=None, why=why), measured=0)
     check = found(said)

@@ -61,7 +61,7 @@ def _said(name: str, *clients: str) -> list[str]:
     return json.loads(done.stdout)["ras"]
 
 
-def test_a_rank_that_started_fewer_operations_than_others_is_named_from_json(tmp_path):
+def test_a_rank_that_started_fewer_operations_than_other_ranks_is_named_from_json(tmp_path):
     client = _client(tmp_path, _document(_rank(0, 100), _rank(1, 100), _rank(2, 97), _rank(3, 100)))
     assert _said("nothing", client) == ["rank 2 on 10.0.0.1 (process 802) has begun 97 of 100 AllReduce operations"]
 

@@ -315,7 +315,7 @@ def test_the_program_on_a_node_gets_the_nodes_address_and_the_addresses_of_reade
     assert (tmp_path / "words").read_text() == "-n|python3|-IS|-|10.20.1.5 4711 10.20.1.11 22|10.20.1.5|"
 
 
-def test_a_node_that_never_had_the_exporter_has_none_to_remove():
+def test_a_node_that_never_had_the_exporter_has_no_exporter_to_remove():
     ask = {"exporter": False, "port": 9879, "readers": []}
     program = remote_scripts.read("exporter_on_node").call(program="", ask=ask)
     found = subprocess.run([sys.executable, "-IS", "-"], input=program, capture_output=True, text=True, timeout=60, check=False)

@@ -205,7 +205,7 @@ def test_a_history_that_cannot_be_read_or_written_is_a_warning_and_never_changes
     assert any("was not added to history" in warning for warning in without.kept.warnings)
 
 
-def test_a_pass_gets_a_certificate_that_is_valid_until_an_input_changes_or_it_expires(keeping, tmp_path):
+def test_a_pass_gets_a_certificate_that_is_valid_until_an_input_changes_or_the_certificate_expires(keeping, tmp_path):
     envelope = run(keeping, 1).kept.certificate
     key = load_pem_private_key((tmp_path / "key.pem").read_bytes(), None).public_key()
     now = moment("2026-01-10T00:00:00Z")

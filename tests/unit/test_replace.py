@@ -43,7 +43,7 @@ def test_on_oci_a_single_instance_is_replaced():
     assert ran(state("oci", single), "gpu-2") == [[*UP, "--replace", "urn::cluster-pool-gpu-node"]]
 
 
-def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_may_terminate():
+def test_on_aws_only_the_instance_of_the_node_is_replaced_and_only_one_instance_may_terminate():
     allow, up = ran(state("aws", *INSTANCES), "gpu-3")
     assert allow == ["pulumi", "config", "set", "--path", "busbar:aws.allowReplace", "1", *WHERE]
     assert up == [*UP, "--replace", "urn::cluster-pool-gpu-3"]

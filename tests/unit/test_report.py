@@ -256,7 +256,7 @@ def test_an_unmeasured_pair_has_no_number_and_a_pair_without_a_result_is_red():
     assert none.short == {(0, 1)}
 
 
-def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_ones():
+def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_colours():
     """The scale is dark at its two ends (zero and the ceiling), and light just below and just above the limit."""
     limit, ceiling = pairs.read(of_eight()).limit_gb_s, pairs.read(of_eight()).ceiling_gb_s
     asked = [0.0, 0.45 * limit, 0.55 * limit, limit + 0.45 * (ceiling - limit), limit + 0.55 * (ceiling - limit), ceiling]
@@ -273,7 +273,7 @@ def test_pair_numbers_are_white_on_dark_colours_and_black_on_light_ones():
 
 
 @pytest.mark.parametrize("kind", ["rail_plane", "between"])
-def test_the_node_table_blames_no_node_where_the_finding_says_that_none_is_to_blame(kind):
+def test_the_node_table_blames_no_node_where_the_finding_says_that_no_node_is_to_blame(kind):
     found = nodes.rows(of_eight(SLOW_NODE | {"kind": kind, "nodes": ["n0", "n1", "n7"]}))
     assert not any(row.is_blamed for row in found)
 

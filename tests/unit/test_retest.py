@@ -149,7 +149,7 @@ def test_byte_counters_of_a_retest_are_compared_only_with_its_own_steps():
     assert both - single == pytest.approx((once - single) * 13 / 2)
 
 
-def test_a_retest_times_at_least_12_operations_and_never_fewer_than_the_plan():
+def test_a_retest_measures_at_least_12_operations_and_never_fewer_than_the_plan():
     (rails,) = asked_again(damaged("rails"))["again"]["steps"]
     assert _after(rails, "-n") == "12"
     many = dataclasses.replace(ASKED, plan=a_plan(iterations=20))

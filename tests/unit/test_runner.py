@@ -170,7 +170,7 @@ def test_a_finished_run_never_runs_again(head):
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_if_the_connection_is_lost_the_run_goes_on_and_the_next_call_finds_it(head):
+def test_after_a_lost_connection_the_run_goes_on_and_the_next_call_finds_the_run(head):
     body = f"echo once >> {head.home}/count\nsleep 2\n{REAL_RUN}"
     lost = head.start("run")
     lost.stdin.write(json.dumps(measure_request(head, body)))
@@ -184,7 +184,7 @@ def test_if_the_connection_is_lost_the_run_goes_on_and_the_next_call_finds_it(he
     assert (head.home / "count").read_text() == "once\n"
 
 
-def test_if_the_worker_is_killed_the_run_and_the_wait_end_and_then_the_next_call_starts_a_new_run(head):
+def test_a_killed_worker_ends_the_run_and_the_wait_and_the_next_call_starts_a_new_run(head):
     body = f"echo $$ > {head.home}/run\necho $PPID > {head.home}/worker\n"
     body += f"[ -e {head.home}/second ] && exec cat {GOLDEN}/h200x2.txt\nsleep 300\n"
     waiting = head.start("run")
@@ -256,7 +256,7 @@ def test_a_run_that_hangs_is_stopped_at_its_time_limit_and_the_stopped_rank_is_n
     assert re.search(r"; head: rank 1 \(process \d+\) is stopped", failed)
 
 
-def test_ncclras_of_the_nccl_that_nccl_tests_was_built_against_is_used_even_if_it_is_not_on_path(head):
+def test_ncclras_is_taken_from_the_nccl_that_nccl_tests_was_built_against_even_if_ncclras_is_not_on_path(head):
     client = head.home / "own" / "bin" / "ncclras"
     client.parent.mkdir(parents=True)
     client.write_text("#!/bin/sh\n[ \"$1\" = -v ] && printf 'Errors\\n======\\n\\nrank 1 is missing\\n'\n")
@@ -515,7 +515,7 @@ def near():
         yield Head(Path(folder))
 
 
-def test_one_connection_to_every_other_node_is_opened_first_and_later_calls_may_share_it(near):
+def test_one_connection_to_every_other_node_is_opened_first_and_later_calls_may_share_that_connection(near):
     """The stand-in for ssh logs its arguments and runs the command on this machine."""
     near.tool("ssh", f'echo "$*" >> {near.home}/calls; for last; do :; done; exec sh -c "$last"\n')
     nodes = [*NODE, {"name": "other", "address": "127.0.0.2"}]
@@ -547,7 +547,7 @@ def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_
     assert status == 0, err
 
 
-def test_a_node_without_the_programs_gets_all_of_them_and_nothing_else_is_left_there(near):
+def test_a_node_without_the_programs_gets_all_programs_and_nothing_else_is_left_on_that_node(near):
     """Only the far node uses a home of its own."""
     far = near.home / "far"
     near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')
@@ -577,7 +577,7 @@ def test_packing_the_runner_twice_gives_the_same_bytes():
 
 
 @pytest.mark.parametrize(("status", "read"), [(1, True), (7, True), (139, False)])
-def test_the_rows_of_a_failed_run_are_read_unless_a_signal_killed_it(head, status, read):
+def test_the_rows_of_a_failed_run_are_read_unless_a_signal_killed_the_run(head, status, read):
     found = head.run(measure_request(head, f"{REAL_RUN}echo '# Out of bounds values : 5 FAILED'; exit {status}\n"))
     step = json.loads(found[1])["steps"][0]
     assert bool(step.get("rows")) == read

@@ -36,7 +36,7 @@ def cluster(*queues: Queue, **changes) -> Cluster:
         ([f"q-dy-s-{at}" for at in range(1, 1001)], "q-dy-s-[1-1000]"),
     ],
 )
-def test_names_are_shortened_as_slurm_writes_them_and_read_again(names, short):
+def test_names_of_nodes_are_shortened_in_slurms_notation_and_the_notation_is_read(names, short):
     assert hostlist.short(names) == short
     assert sorted(hostlist.names(short)) == sorted(names)
 
@@ -137,7 +137,7 @@ def test_each_folder_whose_scripts_slurmd_runs_has_a_script():
     assert all(body.startswith("#!/bin/sh\n") for body in scripts().values())
 
 
-def test_no_topology_is_written_unless_it_is_requested():
+def test_a_topology_is_written_only_on_request():
     assert sorted(files(cluster())) == ["cgroup.conf", "gres.conf", "slurm.conf"]
 
 

@@ -305,7 +305,7 @@ USED: list[tuple[list[dict[str, Any]] | None, list[dict[str, Any]], str]] = [
 
 @pytest.mark.parametrize("name", ["multus", "whereabouts"])
 @pytest.mark.parametrize("used", USED, ids=["a network", "a network on the nodes", "a pod", "a pod without definitions"])
-def test_a_secondary_network_that_others_use_is_kept_and_reported(cluster, monkeypatch, capsys, name, used):
+def test_a_secondary_network_that_other_pods_use_is_kept_and_reported(cluster, monkeypatch, capsys, name, used):
     kubernetes_secondary_network.main(ASK)
     there = dict(cluster.objects)
     cluster.definitions, cluster.pods, named = used

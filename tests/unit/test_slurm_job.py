@@ -112,7 +112,7 @@ def test_the_nodes_of_a_job_are_listed_with_this_node_first():
     assert allocation(given) == Allocation("7", NODES[::-1])
 
 
-def test_outside_a_job_the_program_says_how_to_submit_it():
+def test_outside_a_job_the_program_says_how_to_submit_the_program():
     with pytest.raises(Refusal, match="submit it with sbatch"):
         allocation({})
 

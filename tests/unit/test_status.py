@@ -27,7 +27,7 @@ def test_the_text_is_the_one_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
-def test_every_reviewed_screen_is_compared_and_none_is_left_over():
+def test_every_reviewed_screen_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.glob("status-*")} == set(TEXTS)
 
 

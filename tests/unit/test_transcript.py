@@ -184,7 +184,7 @@ def test_nan_infinity_and_a_negative_busbw_are_problems_and_their_rows_are_left_
     assert len(parse_json(json.dumps(broken)).rows) == 30
 
 
-def test_the_wrong_count_of_an_unchecked_run_is_none_and_not_zero():
+def test_the_count_of_wrong_values_of_an_unchecked_run_is_none_and_not_zero():
     (run,) = parse_text("# size count time algbw busbw #wrong\n 8 2 1.0 1.0 1.0 N/A\n")
     assert run.rows[0].out_of_place.wrong is None
 

@@ -298,7 +298,7 @@ def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_pat
     assert [path.name for path in cluster.home.iterdir()] == ["alice"]
 
 
-def test_no_key_is_made_if_none_is_requested(cluster):
+def test_a_key_is_made_only_on_request(cluster):
     cluster.add("alice", own_key=False)
     assert [path.name for path in (cluster.home / "alice/.ssh").iterdir()] == ["authorized_keys"]
 
@@ -346,7 +346,7 @@ def test_a_new_home_is_removed_if_the_directory_refuses_its_user(cluster, monkey
     assert [path.name for path in cluster.home.iterdir()] == ["bob"]
 
 
-def test_a_user_is_kept_even_if_slurms_database_refuses_it(cluster, monkeypatch):
+def test_a_user_is_kept_even_if_slurms_database_refuses_the_user(cluster, monkeypatch):
     def fails(*_: Any) -> None:
         raise RefusalError("sacctmgr add user: refused")
 
