@@ -109,7 +109,7 @@ def test_one_more_node_is_one_more_resource(bare):
     assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
 
 
-def test_machines_that_would_be_replaced_are_refused_with_their_number_price_and_names():
+def test_an_update_that_would_replace_machines_is_refused_with_their_number_and_price_and_names():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran())
     said = str(refused.value)
@@ -784,7 +784,7 @@ def test_arns_begin_with_the_partition_of_the_region(region, name):
 # The login node
 
 
-def test_the_login_node_is_hardened_reached_by_ssh_and_has_no_efa(cloud):
+def test_the_login_node_is_hardened_and_reached_by_ssh_and_has_no_efa(cloud):
     login = cloud.named("cluster-login-instance")
     assert login["metadataOptions"] == {"httpEndpoint": "enabled", "httpTokens": "required", "httpPutResponseHopLimit": 1}
     assert login["rootBlockDevice"]["volumeType"] == "gp3"
@@ -850,7 +850,7 @@ def test_a_key_that_this_login_node_did_not_write_is_not_trusted(written):
 # File systems
 
 
-def test_lustre_is_persistent_compressed_and_mirrors_a_private_bucket(cloud):
+def test_lustre_is_persistent_and_compressed_and_mirrors_a_private_bucket(cloud):
     lustre = cloud.one("LustreFileSystem")
     assert (lustre["deploymentType"], lustre["storageCapacity"], lustre["perUnitStorageThroughput"]) == (
         "PERSISTENT_2",

@@ -188,7 +188,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not(
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_a_destroy_refuses_or_retains_file_systems_and_retains_the_network_of_a_retained_lustre(protection):
+def test_a_destroy_refuses_to_delete_file_systems_or_retains_them_and_retains_the_network_of_a_retained_lustre(protection):
     run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)

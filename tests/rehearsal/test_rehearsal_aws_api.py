@@ -127,7 +127,7 @@ def test_a_client_token_launches_once_and_a_call_with_the_same_token_but_other_p
     assert {one["InstanceId"] for one in account.launch(named="u")}.isdisjoint(one["InstanceId"] for one in first)
 
 
-def test_filters_and_pages_find_the_machines_of_a_launch(account: Account) -> None:
+def test_machines_are_listed_by_filters_and_in_pages(account: Account) -> None:
     account.launch(3, 3, "a")
     account.launch(4, 4, "b", TagSpecifications=[{"ResourceType": "instance", "Tags": [{"Key": "busbar", "Value": "two"}]}])
     mine = [{"Name": "tag-key", "Values": ["busbar:launch"]}, {"Name": "tag:busbar", "Values": ["one"]}]
@@ -256,7 +256,7 @@ def test_machines_without_the_clusters_tag_can_be_neither_terminated_nor_tagged(
         ({"tag": {**STATEMENTS["tag"], "Condition": {"ForAllValues:StringEquals": {"aws:TagKeys": ["busbar"]}}}}, False),
     ],
 )  # fmt: skip
-def test_policies_are_evaluated_as_by_iam(cloud: Cloud, changes: dict[str, Any], may: bool) -> None:
+def test_policies_are_evaluated_as_iam_evaluates_them(cloud: Cloud, changes: dict[str, Any], may: bool) -> None:
     account = Account(cloud, **changes)
     if may:
         assert len(account.launch()) == 2

@@ -142,7 +142,7 @@ def test_lookups_of_missing_resources_and_of_a_subnet_on_the_main_route_table_fa
         asked(stack, "getSecurityGroupRule", securityGroupRuleId="nothing")
 
 
-def test_a_subnet_is_found_by_its_tags_and_no_match_or_several_matches_are_reported_as_by_the_provider(cloud: Cloud) -> None:
+def test_a_subnet_is_found_by_its_tags_and_no_match_or_several_matches_cause_the_providers_errors(cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     place = {"vpcId": stack.ids["vpc"], "availabilityZone": f"{REGION}b"}
     for at, noun in enumerate(("one", "other")):
@@ -312,7 +312,7 @@ def test_resources_are_read_changed_and_deleted_by_the_ids_that_the_vendors_prov
         served.Delete(provider_pb2.DeleteRequest(urn=urn("Role", "role"), id=name))
 
 
-def test_a_file_system_that_fails_reaches_the_engine_with_its_id(served: Any, cloud: Cloud) -> None:
+def test_the_engine_gets_the_id_of_a_file_system_that_fails(served: Any, cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     inputs = lustre(stack.ids)
     with pytest.raises(grpc.RpcError) as refused:

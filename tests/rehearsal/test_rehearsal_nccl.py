@@ -801,7 +801,7 @@ def test_every_rank_writes_nccls_lines_about_its_connections_to_its_own_file(two
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_connections_line_names_the_device_that_the_variable_nccl_tests_device_gives_to_both_ranks(
+def test_the_log_line_of_a_connection_names_the_device_that_the_variable_nccl_tests_device_gives_both_ranks(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET", "NCCL_TESTS_DEVICE": "2"}

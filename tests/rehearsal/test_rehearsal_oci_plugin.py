@@ -215,7 +215,7 @@ def test_every_default_belongs_to_a_property_of_the_sdk() -> None:
             assert isinstance(value, str | int | bool)
 
 
-def test_a_partial_creation_reaches_the_engine_with_its_id_and_a_refusal_with_its_message(cloud: Cloud, served: Any) -> None:
+def test_the_engine_gets_the_id_of_a_partial_creation_and_the_message_of_a_refusal(cloud: Cloud, served: Any) -> None:
     stack = Stack(cloud).network()
     conf = stack.make("InstanceConfiguration", "conf", **configuration(stack.ids["private"])).id
     faults(cloud, {"kind": "capacity", "after": 0})

@@ -57,7 +57,7 @@ def test_every_node_that_cannot_be_used_is_named_with_its_own_reason(stage):
     assert "its first boot failed in step" in found.text or "cloud-init ended in error" in found.text
 
 
-def test_a_slow_rail_of_three_hosts_is_named_with_its_evidence_and_the_next_command(three):
+def test_a_slow_rail_on_one_of_three_hosts_is_named_with_its_evidence_and_the_next_command(three):
     """The engine is killed during the search for the rail; the next update finds the rail."""
     stage, settings = three
     stage.refault({"kind": "rail_rate", "host": 1, "rail": RAIL, "factor": 0.4})

@@ -165,7 +165,7 @@ def test_a_machine_that_a_crashed_update_has_rented_is_not_rented_twice_and_is_i
     assert stage.ever_booted() == booted + 1
 
 
-def test_one_slow_efa_device_of_three_machines_is_narrowed_down_to_the_rails_of_its_nearest_gpu(built):
+def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_of_its_nearest_gpu(built):
     stage = built[0]
     before, booted = machines(stage)[:2], stage.ever_booted()
     stage.refault({"kind": "rail_rate", "host": 1, "rail": 13, "factor": 0.4})  # for running and for new machines

@@ -379,7 +379,7 @@ def at_each_step(folder: Path) -> Iterator[Controller]:
     assert steps > 30
 
 
-def test_a_run_that_is_killed_at_any_step_is_continued_by_the_next(tmp_path):
+def test_a_run_that_is_killed_at_any_step_is_continued_by_the_next_run(tmp_path):
     for head in at_each_step(tmp_path):
         play(head)
         where = head.folder.name

@@ -64,7 +64,7 @@ def left_out(tmp_path):
     return commands
 
 
-def test_on_oci_the_node_is_terminated_its_pool_shrinks_and_the_stack_file_has_one_node_less(left_out, tmp_path):
+def test_on_oci_the_node_is_terminated_and_its_pool_shrinks_and_the_stack_file_has_one_node_less(left_out, tmp_path):
     listed = [{"id": "ocid.2", "display-name": "gpu-2"}, {"id": "ocid.3", "display-name": "gpu-3"}]
     (_look, detach, config), why = left_out(state("oci", POOL), "gpu-3", OCI, listed)
     assert why == ""
@@ -117,7 +117,7 @@ def test_a_node_that_cannot_be_left_out_is_refused_and_nothing_is_terminated(lef
     assert ran == []
 
 
-def test_without_a_name_make_exclude_says_what_to_type(capsys):
+def test_make_exclude_without_a_name_says_what_to_type(capsys):
     assert exclude.main(["", "dev", "file"]) == 2
     assert "make exclude NODE=NAME" in capsys.readouterr().err
 

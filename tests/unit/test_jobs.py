@@ -183,7 +183,7 @@ def test_a_finished_run_is_not_started_again(here, started):
     assert started == []
 
 
-def test_fresh_empties_an_existing_folder(tmp_path):
+def test_the_function_fresh_empties_an_existing_folder(tmp_path):
     (tmp_path / "old").mkdir()
     (tmp_path / "old/file").touch()
     assert jobs.fresh(str(tmp_path / "old")) == str(tmp_path / "old")

@@ -198,7 +198,7 @@ def test_requests_that_differ_only_in_the_order_of_variables_have_the_same_run_i
     assert ids != {json.loads(requests.measure(place(), ASKED, []))["run_id"]}
 
 
-def test_the_line_that_other_tests_judge_fits_the_runners_types():
+def test_the_line_that_other_tests_pass_to_the_judge_fits_the_runners_types():
     assert fits_its_type(document())
     with pytest.raises(UnfitError, match=r"^steps\[0\]\.rows is 'none'; it must be a list"):
         fits_its_type(document() | {"steps": [document()["steps"][0] | {"rows": "none"}]})

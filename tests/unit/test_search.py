@@ -520,7 +520,7 @@ def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_senten
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """A disturbance makes the full ring's first number lower than the bad node alone would make it.
+    """A disturbance makes the full ring's first number lower than the bad node would make it without the disturbance.
 
     Unless the ring is measured again, every trial that was slow once looks like an intermittent fault.
     """

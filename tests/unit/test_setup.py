@@ -34,7 +34,7 @@ def run(checkout: Path, *words: str, **environment: str) -> subprocess.Completed
     )
 
 
-def test_offline_the_missing_engine_is_named_with_where_to_put_it(checkout):
+def test_offline_the_missing_engine_is_named_with_the_place_for_it(checkout):
     found = run(checkout, "--offline", "engine")
     assert found.returncode == 1
     assert "offline, so the engine cannot be fetched: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
@@ -74,7 +74,7 @@ def test_the_version_of_an_engine_that_setup_installed_is_not_queried_wherever_t
         pulumi.unlink()
 
 
-def test_genuine_plugins_win_over_the_stand_ins_wherever_they_are_installed(checkout):
+def test_genuine_plugins_win_over_the_stand_ins_wherever_the_genuine_plugins_are_installed(checkout):
     def path_of(plugin: str, **environment: str) -> str:
         clean = {"HOME": str(checkout / "home"), "PATH": PLAIN} | environment
         command = f". tools/env && command -v {plugin} || true"

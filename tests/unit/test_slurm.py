@@ -146,7 +146,7 @@ def test_a_slurm_configuration_that_busbar_wrote_may_be_replaced():
         ({"hostname": "a"}, "gpu-a and gpu-b both call themselves a"),
     ],
 )
-def test_nodes_that_do_not_match_are_named(change, sentence):
+def test_nodes_that_do_not_match_each_other_are_named(change, sentence):
     assert schedule.together(NODES, answers(**change)) == [sentence]
 
 

@@ -77,6 +77,6 @@ def test_nothing_is_done_to_a_stack_that_is_not_locked(tmp_path):
     assert unlock.unlock(f"file://{tmp_path}", "dev") == "dev is not locked"
 
 
-def test_for_a_backend_outside_this_machine_pulumi_cancel_is_named():
+def test_the_command_pulumi_cancel_is_named_for_a_backend_outside_this_machine():
     with pytest.raises(unlock.RefusedError, match="`pulumi cancel --stack dev`"):
         unlock.unlock("s3://bucket", "dev")
