@@ -422,7 +422,7 @@ def owned(wanted: dict[str, Any], **changes: Any) -> tuple[Cloud, dict[str, Any]
     return program({"preflight": True} | wanted, answers=account(**network_of(**changes)))
 
 
-def test_machines_in_an_existing_network_use_the_subnets_of_that_network_and_none_is_created():
+def test_machines_in_an_existing_network_use_the_subnets_of_that_network_and_no_network_is_created():
     found, seen = owned(existing())
     kinds = {kind.partition(":")[2].partition("/")[0] for kind, _, _ in found.made if kind.startswith("aws:")}
     network = ("Vpc", "Subnet", "RouteTable", "Route", "InternetGateway", "NatGateway", "Eip", "VpcEndpoint")
