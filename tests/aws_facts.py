@@ -1,4 +1,4 @@
-"""A stack file of target aws, and the facts of an account that has everything."""
+"""A stack file of target aws, and the facts of an account that has everything that such a stack needs."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ _EVERY_PORT = (-1, -1)
 
 
 def own_group(*rules: GroupRule) -> SecurityGroup:
-    """Return a security group of the VPC above."""
+    """Return a security group of the VPC `VPC`, with these rules."""
     return SecurityGroup(VPC, rules)
 
 
 def rules_of(peer: str, protocol: str = "-1", ports: tuple[int, int] = _EVERY_PORT) -> tuple[GroupRule, GroupRule]:
-    """Return rules to and from a peer."""
+    """Return two rules: one for traffic from a peer, and one for traffic to the peer."""
     return GroupRule(False, protocol, ports, peer), GroupRule(True, protocol, ports, peer)
 
 

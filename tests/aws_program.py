@@ -83,7 +83,7 @@ class Cloud(pulumi.runtime.Mocks):
         assert noun == "getInstances", args.token
         asked = {one["name"]: one["values"] for one in args.args["filters"]}
         kinds = asked.pop("instance-type", None)
-        if kinds and not asked:  # a look-up of the machines of all owners always finds none
+        if kinds and not asked:  # the look-up of machines of all owners: this account has none
             return {"ids": []}
         found = {
             name: tags

@@ -1,4 +1,4 @@
-"""A second Pulumi program, which requires a certificate of a stack through the example file that users copy."""
+"""A user's own Pulumi program. It requires the certificate of a busbar stack through the example file that users copy."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def demand(
 ) -> list[dict[str, Any]]:
     """Run a program that requires a certificate and does nothing else; return the certificates that it got."""
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "consumer"))
-    from busbar_certificate import require_certificate  # noqa: PLC0415 - its folder is on the path only from here on
+    from busbar_certificate import require_certificate  # noqa: PLC0415 - the line above puts its folder on the path
 
     asyncio.set_event_loop(asyncio.new_event_loop())
     pulumi.runtime.set_mocks(Reader(outputs), project="other", stack="dev", preview=preview)

@@ -121,7 +121,7 @@ def run(*words: str, check: bool = True) -> str:
 
 
 class Head:
-    """The controller; `turn` is one run of its timer."""
+    """The controller; `turn` does what the controller's timer does each time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.cloud, self.ahead_s = folder, Machines(), 0.0
@@ -298,7 +298,10 @@ def a_death_in_a_job(head: Head) -> None:
 
 
 def by_ssh(head: Head) -> Path:
-    """From now on, join machines as a cluster does: by SSH, with munge's key, new name, slurmd's unit; return known_hosts."""
+    """From now on, join machines by SSH, as a real cluster does; return the path of known_hosts.
+
+    Over SSH, a machine gets the munge key, the name of its node and slurmd's unit.
+    """
     identity, known = head.folder / "identity", head.folder / "known_hosts"
     if not identity.exists():
         run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(identity))

@@ -1,4 +1,4 @@
-"""A head node without a cluster: the real runner in a temporary home folder, with commands that answer as a test sets."""
+"""A head node without a cluster: the real runner in a temporary home folder, with fake commands whose answers a test sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NODE = [{"name": "head", "address": "127.0.0.1"}]
 
 @functools.cache
 def unpacked() -> Path:
-    """Return the runner as a folder, which Python compiles only once; a zipapp is compiled at every start."""
+    """Return the runner as a folder: Python compiles a folder only once, but a zipapp at every start."""
     folder = Path(tempfile.mkdtemp(prefix="busbar-runner-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     with zipfile.ZipFile(io.BytesIO(pack.runner())) as packed:
@@ -128,7 +128,7 @@ def launch_of(head: Head) -> dict:
     """Return the launch settings of a fake mpirun, which runs the ranks' program itself, once."""
     mpirun = head.home / "launcher" / "bin" / "mpirun"
     mpirun.parent.mkdir(parents=True, exist_ok=True)
-    # mpirun's arguments are kept in SAID, so that a test can check the environment variables of ranks.
+    # The fake passes its own arguments to the program in SAID, so that a test can check the environment variables of ranks.
     mpirun.write_text('#!/bin/sh\nsaid="$*"\nfor word; do case $word in */bin/step-*) SAID="$said" exec "$word";; esac; done\n')
     mpirun.chmod(0o755)
     return {

@@ -31,7 +31,7 @@ print(json.dumps(found))
 
 
 class Texts:
-    """First-boot texts by name, and how cloud-init and shellcheck judge each."""
+    """First-boot texts by name, and how cloud-init and shellcheck judge each text."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         self._texts = texts

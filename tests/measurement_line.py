@@ -1,4 +1,4 @@
-"""The line that the runner prints after a healthy measurement, which tests then damage."""
+"""The line that the runner prints after a healthy measurement; tests damage copies of the line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ GPU4 = SHAPES["BM.GPU4.8"]
 
 
 def a_plan(begin_bytes: int = 8, end_bytes: int = 64 * 1024**2, **changes: Any) -> Measure:
-    """Return a plan of all-reduces, with `changes`."""
+    """Return a plan of all-reduces, in which `changes` replace settings."""
     sizes = Sizes(from_bytes=begin_bytes, to_bytes=end_bytes)
     return Measure(**{"collectives": ("all_reduce",), "iterations": 1, "warmup": 1, "sizes": sizes} | changes)
 
@@ -124,7 +124,7 @@ def document(asked: Asked = ASKED, share: float = 0.98, scale: int = 4000) -> di
 
 
 def fits_its_type(line: Any) -> bool:
-    """Return True if a line, or its plain data, fits its type in `benchmarks.launch`.
+    """Return True if a line, given as text or as plain data, fits the type in `benchmarks.launch` for its kind.
 
     Raises:
         UnfitError: the line does not fit its type.

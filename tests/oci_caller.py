@@ -1,4 +1,4 @@
-"""A client of OCI's API that signs its own requests, correctly unless a test changes what is signed."""
+"""A client of OCI's API that signs its requests. The signatures are correct unless a test changes what is signed."""
 
 from __future__ import annotations
 

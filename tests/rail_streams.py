@@ -8,7 +8,7 @@ import time
 from child_process import started
 from rehearsed_hosts import RAILS
 
-# A shorter form of the first boot in a tutorial of oracle-japan/ocitutorials: NCCL from NVIDIA's repository, scratch on NVMe,
+# The first boot from a tutorial of oracle-japan/ocitutorials, shortened: NCCL from NVIDIA's repository, scratch on NVMe,
 # firewall off, every rail up.
 FIRST_BOOT = """#cloud-config
 yum_repos:

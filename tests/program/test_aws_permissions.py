@@ -42,7 +42,7 @@ def test_the_permissions_cover_every_look_up(used):
     assert used[1] <= set(LOOKUPS)
 
 
-def test_the_policy_in_the_docs_is_the_one_that_the_program_needs(used):
+def test_the_policy_in_the_docs_is_the_policy_that_the_program_needs(used):
     text = json.dumps(policy(RESOURCES, LOOKUPS), indent=2) + "\n"
     assert PAGE.read_text() == text, "python -m tools.aws_permissions writes the file anew"
     assert not [action for action in policy(*used)["Statement"][0]["Action"] if action.endswith(":*")]

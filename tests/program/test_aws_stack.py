@@ -1,4 +1,4 @@
-"""The whole program with target aws: what stops a preview, what it shows, and how measurements are judged."""
+"""The whole program with target aws: what stops a preview, what a preview shows, and how measurements are judged."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_warning_is_shown_in_the_preview_and_stops_nothing(monkeypatch, made):
     assert made.count("aws:ec2/launchTemplate:LaunchTemplate") == 1
 
 
-def test_a_suppressed_rule_neither_stops_nor_warns(monkeypatch):
+def test_a_suppressed_rule_neither_stops_the_preview_nor_shows_a_warning(monkeypatch):
     odd = {"storage": {"lustre": {"size": "3600 GiB"}}} | nodes(placement="none")
     seen = run(monkeypatch, aws=odd | {"suppress": ["lustre-size", "placement-off"]})
     assert seen.cloud.one("LustreFileSystem")["storageCapacity"] == 3600
@@ -171,7 +171,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_set_no_hca_for_nccl
         ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),
     ],
 )
-def test_a_run_over_another_transport_than_efa_is_no_pass_however_fast(said, reason):
+def test_a_run_whose_log_does_not_show_efa_on_all_devices_and_gpudirect_does_not_pass_however_fast_the_run_is(said, reason):
     judged = judge(measured(**said), asked())
     assert judged.verdict in {"short", "unknown"}
     assert any(reason in text for text in judged.reasons), judged.reasons
@@ -182,7 +182,7 @@ def test_the_log_of_older_ofi_plugins_is_understood():
     assert judge(measured(**older), asked()).verdict == "pass"
 
 
-def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each_gpu(monkeypatch):
+def test_after_a_verdict_of_short_the_search_goes_gpu_by_gpu_with_the_devices_near_each_gpu(monkeypatch):
     line = json.loads(measured())
     for step in line["steps"]:
         if step["name"] == "all_reduce":
@@ -197,7 +197,7 @@ def test_a_short_fabric_is_searched_gpu_by_gpu_with_the_devices_near_each_gpu(mo
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_the_rails_come_from_the_facts_of_first_contact_if_no_source_names_the_rails(monkeypatch):
+def test_the_rails_come_from_the_facts_of_first_contact_if_no_published_source_names_the_rails(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

@@ -71,7 +71,7 @@ def test_target_hosts_registers_only_commands_and_needs_no_sdk_of_a_cloud(hosts)
     assert not [name for name in sys.modules if name.startswith("components.oci")]
 
 
-def test_with_slurm_the_same_steps_run_in_jobs_and_only_the_launcher_differs(hosts, monkeypatch):
+def test_with_slurm_and_without_slurm_the_steps_are_the_same_and_only_the_launcher_differs(hosts, monkeypatch):
     monkeypatch.setitem(LINES, "acceptance-schedule", "{}")
 
     def requests(**changes) -> dict[str, dict]:
@@ -91,7 +91,7 @@ def test_with_slurm_the_same_steps_run_in_jobs_and_only_the_launcher_differs(hos
     assert existing["measure"] == queued["measure"]
 
 
-def test_another_stack_on_the_same_machines_shares_the_build_but_measures_for_itself(hosts, monkeypatch):
+def test_two_stacks_on_the_same_machines_share_the_build_but_each_stack_makes_its_own_measurement(hosts, monkeypatch):
     def run_ids(nonce: str) -> list[str]:
         monkeypatch.setitem(LINES, "acceptance-measure-nonce", nonce)
         found = {name: inputs for _, name, inputs in hosts().resources}
@@ -126,7 +126,7 @@ def test_a_remark_about_a_detected_shape_is_shown_as_a_warning(hosts, monkeypatc
     assert "8 GPUs share 4 rails" in said[0]
 
 
-def test_a_network_that_the_stack_names_is_used(hosts):
+def test_mpi_uses_the_network_that_the_stack_file_names(hosts):
     (measure,) = [inputs for _, name, inputs in hosts(network="10.0.8.0/24").resources if name == "acceptance-measure"]
     assert json.loads(measure["stdin"])["launch"]["mca"]["oob_tcp_if_include"] == "10.0.8.0/24"
 
@@ -141,7 +141,7 @@ def test_every_connection_pins_the_host_keys_of_the_head_node_and_the_jump_host(
         assert not {"privateKey", "agentSocketPath"} & {*connection, *proxy}
 
 
-def test_one_machine_reached_directly_is_a_cluster(hosts):
+def test_a_single_machine_without_a_jump_host_can_be_measured(hosts):
     found = hosts(nodes={"one": "10.0.0.1"}, jump=None, shape="HGX-A100-40GB.8")
     (measure,) = [inputs for _, name, inputs in found.resources if name == "acceptance-measure"]
     assert [node["address"] for node in json.loads(measure["stdin"])["nodes"]] == ["10.0.0.1"]

@@ -74,7 +74,7 @@ OTHERS = [{"state": "TERMINATING"}, {"freeformTags": {"busbar-stack": "second"}}
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_terminating_network_or_a_network_of_another_stack_does_not_prevent_the_creation(account, other):
+def test_a_terminating_network_or_a_network_of_another_stack_does_not_prevent_the_creation_of_a_network(account, other):
     run_program(LINES)
     account.append(NETWORK | other)
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
@@ -114,7 +114,7 @@ def test_without_preflight_only_an_update_asks_the_account_for_machines_left_beh
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_without_preflight_a_preview_for_the_import_finds_machines_left_behind(account, monkeypatch, tmp_path):
+def test_without_preflight_a_preview_that_the_import_tool_runs_finds_machines_left_behind(account, monkeypatch, tmp_path):
     account.append(NETWORK)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     run_program(LINES, preview=True, oci={"preflight": False})
@@ -165,7 +165,7 @@ def engine(folder, monkeypatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
 
 
-def test_the_ids_in_the_state_come_from_the_engine_and_a_failure_of_the_engine_is_a_refusal(monkeypatch, tmp_path):
+def test_the_ids_in_the_state_come_from_the_engine_and_if_the_engine_fails_the_creation_is_refused(monkeypatch, tmp_path):
     monkeypatch.undo()
     state = {"deployment": {"resources": [{"urn": "a"}, {"urn": "b", "id": "x", "delete": True}, {"urn": "c", "id": "y"}]}}
     engine(tmp_path, monkeypatch, f"echo '{json.dumps(state)}'")
@@ -192,7 +192,7 @@ def test_a_state_that_is_being_written_is_read_again(monkeypatch, tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_on_aws_only_a_machine_with_the_same_number_prevents_the_creation_of_a_node():
+def test_on_aws_only_a_running_machine_with_a_nodes_number_prevents_the_creation_of_that_node():
     two = {name: tags for name, tags in ran().items() if name != "i-2"}
     program(nodes(static=3), running=two)
     asked(HOOKS["cluster-pool-gpu-p5-2-never-twice"])
@@ -211,7 +211,7 @@ def test_on_aws_a_second_login_node_of_this_stack_is_refused_and_nodes_of_other_
         asked(HOOKS["cluster-login-instance-never-twice"])
 
 
-def test_beside_two_running_networks_the_refusal_says_to_terminate_one_network_by_hand(account):
+def test_if_two_networks_run_the_refusal_says_to_terminate_one_network_by_hand(account):
     run_program(LINES)
     account += [NETWORK, NETWORK | {"id": "ocid1.clusternetwork.oc1..another"}]
     said = r"run under this stack's name but are not in its state: .* Terminate all machines but one by hand; `python -m tools"
@@ -219,7 +219,7 @@ def test_beside_two_running_networks_the_refusal_says_to_terminate_one_network_b
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_running_machines_that_an_update_would_create_are_imported_and_machines_that_it_would_replace_are_not():
+def test_the_import_takes_running_machines_that_an_update_would_create_but_not_machines_that_an_update_would_replace():
     ids = {URN: "ocid1", "urn:replaced": "ocid2", "urn:gone": "ocid3"}
     new = {"urn": URN, "custom": True, "inputs": {"a": 1}}
     steps = [
@@ -231,7 +231,7 @@ def test_running_machines_that_an_update_would_create_are_imported_and_machines_
     assert take_in.NOTED == left_behind.NOTED
 
 
-def test_the_imported_resources_are_added_to_the_state_and_the_rest_is_kept():
+def test_the_imported_resources_are_added_to_the_state_and_the_rest_of_the_state_is_kept():
     mine, other = ({"type": "creating", "resource": {"urn": urn}} for urn in (URN, "urn:other"))
     state = {"manifest": {}, "resources": [{"urn": "urn:stack"}], "pending_operations": [mine, other]}
     after = take_in.taken(state, [{"urn": URN, "id": "ocid1"}])

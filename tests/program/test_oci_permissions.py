@@ -10,7 +10,7 @@ from conftest import ROOT
 from catalogue.oci.permissions import RIGHTS, SERVICE
 
 PROGRAM = sorted((ROOT / "components/oci").glob("*.py"))
-#: Verbs of OCI's permissions, the weakest first; a right that a refusal names begins with one of them.
+#: Verbs of OCI's permissions, the weakest first; a right that a refusal names begins with one of these verbs.
 _VERBS = ("inspect", "read", "use", "manage")
 
 

@@ -1,4 +1,4 @@
-"""One GPU instance on OCI without a cluster network: what is rented, what terminates it, and what is measured on it."""
+"""One GPU instance on OCI without a cluster network: its resources, the changes that terminate it, and its measurement."""
 
 from __future__ import annotations
 
@@ -75,8 +75,11 @@ def test_the_first_boot_of_a_single_instance_sets_time_zone_local_scratch_and_ro
     ("shape", "published"),
     [("BM.GPU4.8", 233.0), ("BM.GPU.A100-v2.8", 234.9), ("BM.GPU.H100.8", 480), ("BM.GPU.H200.8", 482.3)],
 )
-def test_a_single_instance_has_the_gate_of_one_machine_and_published_healthy_numbers_pass(shape, published):
-    """233.0 is from ocitutorials (benchmark/run-nccltests, a container on one BM.GPU4.8), the rest from catalogue/gpus.py."""
+def test_a_single_instance_is_judged_by_the_nvlink_limit_and_published_healthy_numbers_pass(shape, published):
+    """233.0 is from ocitutorials (benchmark/run-nccltests, a container on one BM.GPU4.8).
+
+    The other published numbers are from catalogue/gpus.py.
+    """
     pool = Pool(name="gpu", nodes=1, shape=shape, cluster_network=False)
     wanted = pools.planned(Oci.model_construct(pools=(pool,), storage=Storage(), slurm=None, container=None), pool)
     assert wanted.shape is not None
@@ -103,7 +106,7 @@ def test_with_a_container_the_build_gets_the_containers_image_and_the_node_insta
     assert "containerd" not in plain
 
 
-def test_adding_a_container_replaces_a_running_instance_but_another_image_does_not(single):
+def test_adding_a_container_replaces_a_running_instance_but_another_container_image_does_not(single):
     contained = {"pools": [SINGLE | CONTAINED], "container": TENSORFLOW}
     given = instance(single(**contained)[0])
     assert "oci.pools[0] needs new machines" in single(there(given), pools=[SINGLE | CONTAINED])[1]
@@ -124,7 +127,7 @@ def there(given: dict[str, Any], **changes: Any) -> dict[str, Any]:
     return {"getInstances": {"instances": [listed]}, "getResourceAvailability": {"available": "0"}}
 
 
-def test_a_running_instance_survives_another_time_zone_and_needs_no_free_room(single, monkeypatch):
+def test_a_running_instance_survives_a_change_of_the_time_zone_and_needs_no_free_capacity(single, monkeypatch):
     ignored: list[Any] = []
     register = pulumi.resource.register_resource
 

@@ -86,7 +86,7 @@ def test_an_on_demand_stack_rents_nothing_with_a_gpu(on_demand):
     assert "ClusterNetwork" not in kinds
 
 
-def test_only_the_login_node_may_start_machines_and_only_in_the_compartment(on_demand):
+def test_only_the_login_node_may_start_machines_and_only_in_the_stacks_compartment(on_demand):
     group, policy = given(on_demand, "cluster-slurm-rights-group"), given(on_demand, "cluster-slurm-rights-policy")
     assert group["matchingRule"] == "instance.id = 'ocid1.cluster-login-instance.oc1..id'"
     assert group["compartmentId"] == "ocid1.tenancy.oc1..a"
@@ -134,7 +134,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
 
 
-def test_if_accounting_is_on_only_the_controller_has_the_database_and_nodes_reach_the_database(on_demand):
+def test_with_accounting_only_the_controller_has_the_database_and_nodes_reach_the_database(on_demand):
     engine = program(
         slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
     )
@@ -157,7 +157,7 @@ def test_if_accounting_is_on_only_the_controller_has_the_database_and_nodes_reac
     assert "AccountingStorage" not in without["files"]["slurm.conf"]
 
 
-def test_a_pools_own_scripts_are_in_the_first_boot_of_its_nodes_but_not_of_the_login_node():
+def test_a_pools_custom_actions_are_in_the_first_boot_of_the_pools_nodes_but_not_of_the_login_node():
     action = {"script": "https://example.com/setup.sh", "sha256": "5" * 64, "args": ["--cache", "/scratch"]}
     engine = program(pools=[POOL | {"customActions": {"onNodeConfigured": [action]}}])
     launch = given(engine, "cluster-pool-gpu-configuration")["instanceDetails"]["launchDetails"]
@@ -172,7 +172,7 @@ def test_without_containers_slurm_loads_no_plugin(on_demand):
     assert "plugstack.conf" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["files"]
 
 
-def test_the_test_job_runs_in_the_image_whose_file_is_kept_on_the_home_file_system(contained):
+def test_the_test_job_runs_in_a_container_whose_image_file_is_kept_on_the_home_file_system(contained):
     job = json.loads(given(contained, "acceptance-job-script")["stdin"])
     image = job["build"]["container"]
     assert (image["uri"], image["shared"], image["runtime"]) == (TENSORFLOW, "/home", "pyxis")
@@ -207,7 +207,7 @@ def test_changed_tags_of_the_user_do_not_hide_running_machines_from_the_controll
     assert cloud["more_tags"] == {"team": "research"}
 
 
-def test_nodes_start_in_the_stacks_own_domain_or_else_in_the_fallback_domains():
+def test_nodes_start_in_the_availability_domain_of_the_stack_or_else_in_the_fallback_domains():
     pool = {**OCI["pools"][0], "fallbackDomains": ["AD-2", "AD-3"]}
     engine = program(availabilityDomain="AD-1", pools=[pool])
     (one,) = json.loads(given(engine, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
@@ -258,7 +258,7 @@ def test_a_destroy_terminates_slurms_machines_only_if_the_controller_was_set_up(
     assert asked.exists() == configured
 
 
-def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_update_looks_again():
+def test_before_the_first_job_the_verdict_is_unknown_but_the_update_succeeds_and_the_next_update_looks_for_a_result():
     engine, found = exported(NONE)
     measured = found["measured"]
     assert (measured["verdict"], measured["reasons"]) == ("unknown", [WAITS])
@@ -274,7 +274,7 @@ def test_a_job_that_passed_is_exported_like_any_other_measurement():
     assert measured["busbw_gb_s"] > 0
 
 
-def test_a_job_that_was_short_fails_the_update_and_is_exported():
+def test_a_job_with_the_verdict_short_fails_the_update_and_is_exported():
     engine, found = exported(ran(0.4))
     assert found["measured"]["verdict"] == "short"
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
@@ -289,7 +289,7 @@ def test_the_job_script_asks_slurm_for_the_nodes_and_gpus_of_the_plan(on_demand)
     assert job["build"]["source"]["path"].startswith("/home/.busbar/busbar-nccl-tests-")
 
 
-def test_a_new_run_number_keeps_the_job_and_reads_its_newest_result(on_demand):
+def test_a_new_run_number_leaves_the_job_script_unchanged_and_reads_the_newest_result_of_the_job(on_demand):
     again = run_program(
         LINES | {"cluster-slurm-identity": IDENTITY, "acceptance-job-result": NONE}, oci=OCI, measure={"run": 2}
     )
@@ -297,7 +297,7 @@ def test_a_new_run_number_keeps_the_job_and_reads_its_newest_result(on_demand):
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_if_users_are_set_machines_install_the_packages_of_the_directory_and_only_nodes_reach_the_directorys_port():
+def test_with_users_machines_install_the_packages_of_the_directory_and_only_nodes_reach_the_directorys_port():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
@@ -328,7 +328,7 @@ def test_with_an_entry_test_the_controller_calls_the_program_that_the_update_wri
     assert test.limits[0].busbw_gb_s > test.limits[-1].busbw_gb_s > 0
 
 
-def test_without_an_entry_test_no_script_for_it_is_written(on_demand):
+def test_without_an_entry_test_the_update_writes_no_script_for_entry_tests(on_demand):
     assert not [name for _, name, _ in on_demand.resources if "-entry-" in name]
     (one,) = json.loads(given(on_demand, "cluster-slurm-install")["stdin"])["settings"]["sets"].values()
     assert one["entry_script"] == ""
@@ -371,7 +371,7 @@ def test_an_update_fails_if_the_test_job_on_nodes_that_always_run_has_no_result(
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
 
-def test_without_users_no_directory_is_installed_and_its_port_is_closed(on_demand):
+def test_without_users_no_directory_is_installed_and_the_directorys_port_is_closed(on_demand):
     assert "users" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert 636 not in {rule["tcpOptions"]["min"] for rule in rules if "tcpOptions" in rule}
@@ -386,7 +386,7 @@ def test_the_stack_files_have_the_checksum_of_the_archive_that_stands_in_for_pyx
     assert cloud == "aws" or containers["toolkitKey"] == signing_keys.NVIDIA_FINGERPRINT
 
 
-def test_the_controller_sets_up_the_other_login_nodes_which_accept_its_key_and_have_no_rights():
+def test_the_controller_sets_up_the_other_login_nodes_which_accept_the_controllers_key_and_have_no_rights():
     engine, found = None, {}
 
     def export(name: str, value: Any) -> None:
@@ -422,7 +422,7 @@ def test_the_controller_sets_up_the_other_login_nodes_which_accept_its_key_and_h
     assert all(set(one) == {"name", "address", "host_key"} for one in found["login_nodes"])
 
 
-def test_without_other_login_nodes_the_controller_accepts_no_connections_from_its_own_subnet(on_demand):
+def test_without_other_login_nodes_the_controller_accepts_no_connections_from_the_public_subnet(on_demand):
     assert not [name for _, name, _ in on_demand.resources if name.startswith("cluster-login-1")]
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert not [one for one in rules if one["source"] == "10.0.0.0/24"]

@@ -51,7 +51,7 @@ def test_the_text_is_the_one_that_was_reviewed(target, monkeypatch, tmp_path, re
 
 
 @pytest.mark.parametrize(("target", "tags"), [("aws", "tags:"), ("oci", "freeformTags:")])
-def test_everything_that_takes_tags_carries_the_tag_of_its_stack(target, tags):
+def test_every_resource_that_takes_tags_has_the_tag_of_the_stack(target, tags):
     """The tag of AWS's login node differs from the nodes' tag, so that a search for nodes does not find the login node."""
     made = yaml.safe_load((GOLDEN / f"{target}.yaml").read_text())
     tagged = {name: text for name, one in made.items() if tags in (text := yaml.safe_dump(one["inputs"]))}

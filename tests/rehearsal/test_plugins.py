@@ -426,7 +426,7 @@ def test_an_agent_authenticates_both_hops_and_is_not_forwarded(sshd: Sshd, agent
 
 
 @needs_sshd
-def test_copying_follows_the_genuine_rules_for_paths(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
+def test_a_copy_follows_the_genuine_plugins_rules_for_paths(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
     source = tmp_path / "source"
     (source / "sub").mkdir(parents=True)
     (source / "a").write_text("A")

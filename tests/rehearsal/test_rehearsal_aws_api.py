@@ -204,7 +204,7 @@ def test_a_fleet_answers_with_its_machines_and_with_the_reason_why_other_machine
     assert refused(fleet, 3, 2)[0] == "InvalidFleetConfig"
 
 
-def test_faults_of_the_api_occur_as_often_as_they_are_planted(account: Account) -> None:
+def test_faults_of_the_api_that_are_planted_for_one_call_affect_one_call(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "DescribeInstances", "times": 1},
@@ -317,7 +317,7 @@ def test_an_unknown_parameter_or_an_invalid_value_is_refused(name: str, value: s
         query.parsed("RunInstances", {"Action": "RunInstances", "Version": "2016-11-15", name: value})
 
 
-def test_the_metadata_service_names_the_role_and_gives_its_credentials(
+def test_the_metadata_service_names_the_role_and_gives_the_roles_credentials(
     account: Account, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rehearsal.net.services.start", lambda *_: None)
@@ -339,7 +339,7 @@ def test_the_metadata_service_names_the_role_and_gives_its_credentials(
     (folder / "spec.json").unlink()
 
 
-def test_running_machines_are_shown_with_the_network_nodes_above_them(cloud: Cloud) -> None:
+def test_running_machines_are_shown_with_their_network_nodes(cloud: Cloud) -> None:
     see = {**STATEMENTS["see"], "Action": ["ec2:DescribeInstances", "ec2:DescribeInstanceTopology"]}
     account = Account(cloud, see=see)
     ids = [one["InstanceId"] for one in account.launch(3, 3)]

@@ -178,7 +178,7 @@ def test_lookups_show_the_vendors_offers(furnished: Stack) -> None:
         asked(furnished, "getInstanceType", instanceType="p9.metal")
 
 
-def test_an_offered_capacity_block_can_be_bought_and_launched_into(cloud: Cloud) -> None:
+def test_an_offered_capacity_block_can_be_bought_and_an_instance_can_be_launched_into_the_block(cloud: Cloud) -> None:
     stack = Stack(cloud).network().rules().roles()
     offer = asked(stack, "getCapacityBlockOffering")
     assert (offer["availabilityZone"], offer["upfrontFee"], offer["currencyCode"]) == (ZONE, f"{48 * 31.464:.2f}", "USD")
@@ -281,7 +281,7 @@ def test_tags_that_ec2_does_not_accept_are_refused_on_a_resource_and_in_a_launch
         assert all(one.reason.startswith(said or "") for one in found)
 
 
-def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: Any) -> None:
+def test_a_preview_knows_the_given_inputs_and_leaves_computed_outputs_unknown(served: Any) -> None:
     inputs = wire.dumps({"cidrBlock": "10.0.0.0/16"})
     made = wire.loads(
         served.Create(provider_pb2.CreateRequest(urn=urn("Vpc", "v"), properties=inputs, preview=True)).properties

@@ -246,7 +246,9 @@ def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
     assert not unread
 
 
-def test_without_the_api_models_the_plugin_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_api_models_the_plugin_names_the_missing_package_and_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(RuntimeError, match=r"botocore is not installed, .* `tools/setup python` installs it"):
         models.present()
@@ -280,7 +282,7 @@ def test_interfaces_that_a_type_cannot_have_are_refused(kind: str, places: Any, 
 
 
 @pytest.mark.parametrize("kind", [one for one in TYPES.values() if one.efa], ids=lambda one: one.name)
-def test_every_instance_type_accepts_as_many_devices_as_it_has(kind: Any) -> None:
+def test_every_instance_type_accepts_as_many_efa_devices_as_the_type_has(kind: Any) -> None:
     first = 1 if kind.efa < len(kind.cards) else 0
     front = [PRIMARY, *([] if first else [(0, 1, "efa-only")])]
     places = [(0, 0, "efa")] if kind.cards[0] == 1 and not first else front
@@ -335,7 +337,7 @@ LAUNCHES: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("changed", "words"), LAUNCHES, ids=lambda value: value if isinstance(value, str) else "")
-def test_a_launch_from_a_template_is_refused_where_run_instances_would_refuse_it(
+def test_a_launch_from_a_template_is_refused_if_a_call_of_run_instances_would_be_refused(
     stack: Stack, changed: dict[str, Any], words: str
 ) -> None:
     assert words in launched(stack, **changed)
@@ -463,7 +465,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert bool(found.replaced) is replaces
 
 
-def test_unchanged_inputs_change_nothing_and_a_smaller_lustre_is_replaced(furnished: Stack) -> None:
+def test_unchanged_inputs_change_nothing_and_a_lustre_file_system_that_shrinks_is_replaced(furnished: Stack) -> None:
     assert set(REPLACED) == set(KINDS)
     for name, inputs in furnished.inputs.items():
         found = changes(token(furnished.nouns[name]), inputs, copy.deepcopy(inputs))

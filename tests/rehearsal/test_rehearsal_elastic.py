@@ -26,14 +26,14 @@ def facts() -> dict[str, dict[str, Any]]:
         return {part: seen for found in pool.map(lambda parts: session(*parts), SESSIONS) for part, seen in found.items()}
 
 
-def test_a_job_starts_nodes_and_runs_on_them_and_idle_nodes_are_terminated(facts):
+def test_nodes_start_for_a_job_and_run_the_job_and_are_terminated_when_they_are_idle(facts):
     cycle = facts["a_whole_cycle"]
     assert cycle["ran"] == [f"gpu-dy-p5-{number}" for number in range(1, 5)]
     assert (cycle["started"], cycle["launches"]) == (4, 1)
     assert (cycle["left"], cycle["waiting"]) == (0, 0)
 
 
-def test_always_on_nodes_start_without_a_job_and_stay_when_idle_and_restart_after_they_die(facts):
+def test_always_on_nodes_start_without_a_job_and_stay_when_idle_and_start_again_after_a_machine_died(facts):
     out = facts["two_always_run"]
     assert (out["started"], out["idle_ended"], out["repaired"]) == (2, 0, 3), out["said"]
 
@@ -93,7 +93,7 @@ def test_jobs_get_nodes_below_one_switch_if_the_cloud_has_such_nodes(facts):
     ]
 
 
-def test_a_node_set_is_down_with_the_reason_outside_its_capacity_block_and_jobs_wait_for_the_block(facts):
+def test_while_a_capacity_block_is_not_active_its_node_set_is_down_with_the_reason_and_jobs_wait_for_the_block(facts):
     out = facts["capacity_for_some_time"]
     assert (out["waits"], out["down"], out["launches"]) == ("PENDING", ["down~"], 0)
     assert out["after_reboot"] == ["Capacity Block cr-1 begins at 2026-12-01T11:30:00.000Z"]

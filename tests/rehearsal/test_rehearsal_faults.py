@@ -98,7 +98,7 @@ def test_wrong_values_arrive_only_at_the_faulty_host_although_checksums_match(st
 
 
 @pytest.mark.rehearsal
-def test_with_a_planted_tcp_fallback_every_device_exists_but_without_verbs(stage):
+def test_with_a_planted_tcp_fallback_every_rdma_device_exists_but_no_verbs_device(stage):
     seen = {name: stage.inside(name, "ls /sys/class/infiniband | wc -l; ls /sys/class/infiniband_verbs | wc -l").stdout.split()
             for name in ("gpu0", "gpu2")}  # fmt: skip
     assert seen == {"gpu0": ["17", "17"], "gpu2": ["17", "0"]}
@@ -111,7 +111,7 @@ def test_only_sockets_of_benchmarks_are_limited_to_the_front_ends_scaled_rate(st
     for program in (marked, SEND):
         stage.inside("gpu1", f"{RECEIVE.format('10.0.1.62')} > /tmp/counted 2>&1 & {HEARD}")
         stage.inside("gpu0", program.format("10.0.1.62", 2, "10.0.1.61"))
-        # Bytes still in the sender's buffer are sent at the same rate.
+        # When the sender's 2 seconds are over, the bytes in its buffer are sent at the same rate as the bytes before.
         rates.append(float(stage.inside("gpu1", WRITTEN).stdout))
     assert rates[0] == pytest.approx(LINE_MBITS, rel=0.15)
     assert rates[1] > 20 * LINE_MBITS
@@ -163,7 +163,7 @@ def test_a_slow_link_is_configured_only_at_its_two_ends(tmp_path):
 
 
 @pytest.mark.rehearsal
-def test_clearing_a_world_removes_a_killed_runs_remains_and_faults_and_touches_no_other_world(tmp_path):
+def test_clearing_a_world_removes_the_faults_and_what_a_killed_run_left_and_touches_no_other_world(tmp_path):
     mine, other = World.at(tmp_path / "mine"), World.at(tmp_path / "other")
     for world in (mine, other):
         world.folder("clouds", "oci")

@@ -162,7 +162,7 @@ def test_a_hosts_metadata_service_requires_a_token_and_its_name_service_resolves
     assert stage.inside("node0", "getent hosts ip-10-0-1-22").stdout.startswith("10.0.1.22")
 
 
-def test_efa_devices_look_as_the_driver_shows_them_and_have_no_interface(stage):
+def test_efa_devices_look_as_with_the_real_driver_and_have_no_network_interface(stage):
     shown = stage.inside("node0", "cd /sys/class/infiniband; ls -v; cat rdmap79s0/ports/1/{state,rate,link_layer}").stdout
     assert shown.split("\n")[:32] == list(P5.hca)
     assert shown.endswith("4: ACTIVE\n100 Gb/sec (4X EDR)\nUnknown\n")
@@ -213,14 +213,14 @@ def test_all_32_rails_carry_a_collective_at_the_ceiling_and_their_counters_show_
         ("-x NCCL_NET=Socket", "NET/Plugin: Loaded net plugin Libfabric (v10)"),
     ],
 )
-def test_nccl_uses_sockets_without_the_plugin_or_its_provider_or_if_sockets_are_selected(built, more, why):
+def test_nccl_uses_sockets_without_the_plugin_or_without_the_efa_provider_or_if_sockets_are_selected(built, more, why):
     done = as_ubuntu(built, "node0", RUN.format(more=more, sizes="-b 64K -e 64K"))
     assert "# busbar rehearsal: NET/Socket\n" in done.stdout, done.stdout + done.stderr
     assert "NCCL INFO Using network Socket\n" in done.stdout
     assert why in done.stdout
 
 
-def test_efa_is_not_used_until_the_boot_step_adds_the_plugin_to_the_loaders_path(built):
+def test_nccl_does_not_use_efa_until_the_boot_step_adds_the_plugin_to_the_loaders_path(built):
     hide = "rm -f /etc/ld.so.conf.d/*efa* /etc/ld.so.conf.d/*ofinccl*; ldconfig"
     step = "sed -n '/^step=tools/,/^step=shared/p; /^step=efa-devices/,/^step=scratch/p' /var/lib/busbar/first-boot | sh -eu"
     for name in ("node0", "node1"):
@@ -234,7 +234,7 @@ def test_efa_is_not_used_until_the_boot_step_adds_the_plugin_to_the_loaders_path
     assert "NET/Libfabric rails=32" in found.stdout
 
 
-def test_missing_software_is_installed_only_with_internet_access_and_a_matching_checksum(stage):
+def test_the_first_boot_installs_missing_efa_software_only_with_internet_access_and_a_matching_checksum(stage):
     parts = "/^download() {/,/^mark() {/{/^mark/d;p}; /^step=efa-software/,/^step=efa-devices/p"
     step = f"sed -n '{parts}' /var/lib/busbar/first-boot | sed 's/for pause in [0-9 ]*;/for pause in 0;/'"
     gone = "rm -rf /opt/amazon/efa_installed_packages /opt/amazon/ofi-nccl; ldconfig"
@@ -290,7 +290,7 @@ def test_a_kernel_without_any_lustre_client_ends_the_boot_with_the_kernels_name_
     hosts.stop(stage.world, "nolustre")
 
 
-def test_a_node_that_lacks_an_efa_device_says_so_at_its_first_boot(stage):
+def test_the_first_boot_of_a_node_that_lacks_an_efa_device_fails_and_says_how_many_devices_exist(stage):
     short = spec(stage, "short", 31, "ubuntu2204")
     hosts.boot(stage.world, replace(short, rails=short.rails[:31]))
     stage.ready("short")
@@ -301,7 +301,7 @@ def test_a_node_that_lacks_an_efa_device_says_so_at_its_first_boot(stage):
     hosts.stop(stage.world, "short")
 
 
-def test_the_plugins_protocol_depends_on_the_instance_type():
+def test_the_protocol_of_the_efa_plugin_depends_on_the_instance_type():
     assert [efa_software.protocol(name) for name in ("p3dn.24xlarge", "p4d.24xlarge", "p4de.24xlarge", "g5.48xlarge")] == [
         "SENDRECV"
     ] * 4
@@ -310,7 +310,7 @@ def test_the_plugins_protocol_depends_on_the_instance_type():
     ] * 4
 
 
-def test_an_unknown_image_is_refused_and_each_vendor_has_its_own_commands():
+def test_an_unknown_image_is_refused_and_an_image_has_only_the_commands_of_its_vendor():
     with pytest.raises(ValueError, match="ubuntu2204-aws, ubuntu2404-aws, al2023-aws"):
         host_images.image("al2-aws")
     ours, theirs = host_images.image("ubuntu2204-aws"), oci_images.image("ubuntu2204-gpu")

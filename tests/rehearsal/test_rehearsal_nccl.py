@@ -36,7 +36,7 @@ def run(*argv: str, timeout_s: float = 60, **options: object) -> subprocess.Comp
 
 
 def make(folder: Path, *variables: str) -> subprocess.CompletedProcess[str]:
-    """Build into `folder`, with stand-ins for nvcc and nccl.h, which only a GPU host has."""
+    """Build into `folder`. Only a GPU host has nvcc and nccl.h, so the build gets stand-ins for both."""
     nvcc = folder / "cuda" / "bin" / "nvcc"
     nvcc.parent.mkdir(parents=True, exist_ok=True)
     nvcc.write_text("#!/bin/sh\n")
@@ -407,7 +407,7 @@ def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: B
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_rail_that_dies_in_the_middle_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_rail_that_dies_in_the_middle_of_a_run_ends_the_run_and_is_named(two_hosts: Bench, with_mpi: Path) -> None:
     inside = f"ip netns exec {two_hosts.netns('f')}"
     # The rail is cut after it has carried half a megabyte, however long the run takes to start.
     carried = f"$({inside} cat /sys/class/net/h1r1/statistics/rx_bytes)"
@@ -470,7 +470,7 @@ def test_a_build_without_mpi_makes_every_process_a_job_of_one_rank(two_hosts: Be
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_measurement_that_outlasts_its_timeout_ends(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_measurement_fails_when_its_timeout_is_over(two_hosts: Bench, with_mpi: Path) -> None:
     done = two_hosts.perf(with_mpi, "-b", "8M", "-e", "8M", "-n", "50", "-T", "1", ranks=1)
     assert done.returncode != 0
     assert "Test timeout (1s)" in done.stdout
@@ -620,7 +620,9 @@ def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
 @pytest.mark.rehearsal
 @needs_build_tools
 @pytest.mark.parametrize("name", [*TESTS, "alltoallv"])
-def test_every_value_is_right_on_three_hosts_of_three_ranks_at_odd_sizes(three_hosts: Bench, with_mpi: Path, name: str) -> None:
+def test_every_value_is_right_on_three_hosts_with_three_ranks_each_at_odd_sizes(
+    three_hosts: Bench, with_mpi: Path, name: str
+) -> None:
     done = three_hosts.perf(program(with_mpi, name), "-b", "4", "-e", "300K", "-f", "17", "-n", "2", "-c", "2")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "# Out of bounds values : 0 OK" in done.stdout
@@ -772,7 +774,9 @@ def test_values_altered_on_a_rail_are_counted_as_wrong(two_hosts: Bench, with_mp
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_every_rank_writes_nccls_lines_about_its_connections_to_its_own_file(two_hosts: Bench, with_mpi: Path) -> None:
+def test_every_rank_has_its_own_file_with_nccls_lines_about_the_connections_of_the_rank(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
     folder = two_hosts.folder / "logs"
     folder.mkdir()
     env = {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "INIT,NET", "NCCL_DEBUG_FILE": f"{folder}/nccl.%h.%p"}

@@ -85,7 +85,7 @@ class Account:
     def work_request(self, ocid: str) -> dict[str, Any]:
         """Wait until a work request has ended, and return the work request.
 
-        Its resource reaches the final state shortly before the work request ends.
+        The resource of a work request reaches the final state shortly before the work request ends.
         """
         shown: dict[str, Any] = {}
 
@@ -227,7 +227,7 @@ def test_a_policys_condition_is_evaluated_and_is_false_for_an_unknown_variable(c
     assert code(account.get("/instances")) == NOT_FOUND
 
 
-def test_a_cluster_network_exists_at_once_and_its_machines_later(account: Account, fakes: Fakes) -> None:
+def test_a_cluster_network_exists_at_once_and_its_machines_exist_later(account: Account, fakes: Fakes) -> None:
     made = account.launch(2, "token-1")
     assert (made.status, made.body["lifecycleState"]) == (202, "PROVISIONING")
     ocid, pool = made.body["id"], made.body["instancePools"][0]["id"]
@@ -289,7 +289,7 @@ def test_a_network_can_be_terminated_while_it_starts(account: Account, fakes: Fa
     assert len(fakes.running) == 1
 
 
-def test_detaching_with_termination_shrinks_the_pool_by_one_machine(account: Account, fakes: Fakes) -> None:
+def test_detaching_and_terminating_a_machine_shrinks_the_pool_by_one_machine(account: Account, fakes: Fakes) -> None:
     shown = account.launched(3)
     pool, members = shown["instancePools"][0]["id"], account.get(f"/clusterNetworks/{shown['id']}/instances").body
     body = {"instanceId": members[1]["id"], "isDecrementSize": True, "isAutoTerminate": True}
@@ -309,7 +309,7 @@ def resized(account: Account, network: dict[str, Any], size: int, **tags: str) -
     return account.caller.call("PUT", f"/clusterNetworks/{network['id']}", asked)
 
 
-def test_enlarging_a_pool_starts_machines_in_the_same_network_and_returns_no_work_request(
+def test_enlarging_a_pool_starts_machines_in_the_pools_cluster_network_and_returns_no_work_request(
     account: Account, fakes: Fakes
 ) -> None:
     made = account.launched(1)
@@ -370,7 +370,7 @@ def test_machines_of_an_incomplete_launch_run_until_they_are_terminated(account:
     assert len(fakes.running) == 1
 
 
-def test_throttling_timeouts_and_lost_answers_occur_as_often_as_they_are_planted(account: Account) -> None:
+def test_throttling_and_timeouts_and_lost_answers_that_are_planted_for_one_call_affect_one_call(account: Account) -> None:
     faults(
         account.cloud,
         {"kind": "throttle", "operation": "ListClusterNetworks", "times": 1},

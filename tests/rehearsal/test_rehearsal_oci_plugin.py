@@ -154,7 +154,7 @@ def served(cloud: Cloud) -> Iterator[Any]:
     running.server.stop(None)
 
 
-def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: Any) -> None:
+def test_a_preview_knows_the_given_inputs_and_leaves_computed_outputs_unknown(served: Any) -> None:
     urn = f"urn:pulumi:dev::p::{token('Vcn')}::vcn"
     inputs = wire.dumps({"compartmentId": COMPARTMENT, "cidrBlocks": ["10.0.0.0/16"]})
     made = wire.loads(served.Create(provider_pb2.CreateRequest(urn=urn, properties=inputs, preview=True)).properties)
@@ -197,7 +197,7 @@ def test_a_preview_knows_the_given_values_and_leaves_the_rest_unknown(served: An
         ),
     ],
 )
-def test_inputs_that_are_not_set_get_the_vendors_providers_defaults(served: Any, kind, given, filled) -> None:
+def test_inputs_that_are_not_set_get_the_defaults_of_the_vendors_provider(served: Any, kind, given, filled) -> None:
     urn = f"urn:pulumi:dev::p::{token(kind)}::one"
     checked = served.Check(provider_pb2.CheckRequest(urn=urn, news=wire.dumps(given)))
     assert wire.loads(checked.inputs) == filled

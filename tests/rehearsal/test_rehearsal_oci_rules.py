@@ -245,7 +245,7 @@ def test_a_change_replaces_what_the_vendors_provider_replaces(furnished: Stack, 
     assert changes(token(noun), old, copy.deepcopy(old)).changed == []
 
 
-def test_every_row_of_shapes_is_consistent() -> None:
+def test_every_row_of_the_table_of_shapes_is_consistent() -> None:
     for shape in SHAPES.values():
         assert bool(shape.gpu) == bool(shape.gpus), shape.name
         assert bool(shape.ports) == bool(shape.port_rate_bits_per_s), shape.name

@@ -1,4 +1,4 @@
-"""Real packages and units of a host: packages install Slurm and munge, and timers start their services."""
+"""Packages and units of a rehearsed host: packages install the real Slurm and munge, and timers start their services."""
 
 from __future__ import annotations
 
