@@ -31,9 +31,10 @@ RAIL, HCA = 3, "mlx5_4"
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory) -> Iterator[tuple[Stage, dict]]:
-    """Three hosts of four GPUs and four rails each behind a jump host, built but not measured; and their settings.
+    """Three hosts behind a jump host, each with four GPUs and four rails, and their settings.
 
-    The command plugin is killed in the middle of the build, and the next update continues.
+    nccl-tests is built on the hosts, and nothing is measured yet. The command plugin is killed in the middle of the build, and
+    the next update continues the build.
     """
     stage, settings = standing_hosts(tmp_path_factory.mktemp("three"), 3, "BM.GPU.GB200.4")
     settings |= {"records": {"history": None}}
@@ -82,7 +83,7 @@ def test_a_slow_rail_on_one_of_three_hosts_is_named_with_its_evidence_and_the_ne
 
 
 def test_the_slow_machine_is_left_out_with_the_documented_command_and_the_other_machines_pass(three):
-    """The machine is no longer used, and its rail stays slow. A machine of the user's own is not replaced."""
+    """The machine is no longer used, and its rail stays slow. The stack replaces no machine that belongs to the user."""
     stage, settings = three
     (name,) = stage.outputs()["measured"]["search"]["culprits"][0]["nodes"]
     refused = stage.replace(name)
@@ -156,7 +157,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     found = stage.end(child)
     assert found.status != 0
     interrupted = time.time()
-    # If its terminal is closed, the engine exits at once, and its lock remains.
+    # If the engine's terminal is closed, the engine exits at once, and its lock remains.
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 5}})))
     while not (locks := list((stage.folder / "state").rglob(f"locks/organization/*/{stage.stack}/*.json"))):
         assert child.poll() is None, stage.end(child)
@@ -172,7 +173,7 @@ def test_ctrl_c_and_then_a_closed_terminal_in_the_middle_of_a_measurement_lose_n
     assert stage.ran()
 
 
-def test_a_connection_that_is_lost_during_a_measurement_loses_nothing(three):
+def test_a_lost_connection_during_a_measurement_does_not_lose_the_measurement(three):
     stage, settings = three
     before = runs_with(stage, "measuring:")
     child = stage.begin(*stage.up_words(**settings, **merged(LONG_PLAN, {"measure": {"run": 6}})))

@@ -53,7 +53,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
     seen_of: dict[str, list[str]] = {command: [] for command in WATCHED}
     for command in ordered:
         verdicts: list[str] = []
-        # If this machine was too busy for a number, the update says how to measure again.
+        # If this machine was too busy for a valid measurement, the update says how to measure again.
         for words in (command, *(["make measure"] * 2 if command == "make up" else [])):
             if words in WATCHED:
                 shell, see = ["bash", "-c", words], seen_of[words].append

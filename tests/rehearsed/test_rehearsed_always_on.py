@@ -1,4 +1,4 @@
-"""A Slurm cluster on OCI with two nodes that always run: the update measures them in a job, and a slow one never joins.
+"""A Slurm cluster on OCI with two nodes that always run: the update measures them in a job, and slow machines never join.
 
 The tests build on each other: each continues where the previous one ended.
 """

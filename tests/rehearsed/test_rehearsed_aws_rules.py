@@ -1,4 +1,4 @@
-"""Rules of AWS in the engine's output: errors refuse a preview all at once; warnings are shown, and the preview continues."""
+"""Rules of AWS in the engine's output: a preview shows all errors at once and fails; after warnings, a preview continues."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ DOUBTED = (
     | {"storage": {"lustre": {"mount": "/scratch/fast"}}, "suppress": ["efa-cards"]},
     "efa-off mount-scratch destroy-deletes-data group-beside-reservation placement-block not-nvidia",
 )
-#: The plan for stacks with several pools, of which it names the pool to be measured.
+#: The plan for stacks with several pools; this plan names the pool to be measured.
 NAMED = {"measure": PLAN["measure"] | {"pool": "gpu-p5"}}
 
 
@@ -114,7 +114,7 @@ def rules_in(text: str) -> set[str]:
 
 
 def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(tmp_path):
-    """Region and credentials come from the environment, and the public key is the operator's usual one."""
+    """Region and credentials come from the environment, and the public key is the one in the operator's home folder."""
     stage = Stage(tmp_path, "aws")
     try:
         (tmp_path / ".ssh").mkdir()
@@ -132,14 +132,14 @@ def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(t
         stage.close()
 
 
-def test_a_zone_of_another_region_is_refused_with_its_path(world):
+def test_a_zone_of_another_region_than_the_stacks_is_refused_with_the_path_of_the_key(world):
     found = world.preview(**PLAN, aws={"zone": "us-east-2a"})
     assert found.status != 0
     assert "aws.zone is us-east-2a, and aws:region of this stack is us-east-1; the zone must be in that region." in found.text
 
 
 @pytest.mark.parametrize(("changed", "rules"), BROKEN, ids=[rules.split()[0] for _, rules in BROKEN])
-def test_broken_rules_are_refused_at_preview_by_the_engine_all_at_once(world, changed, rules):
+def test_a_preview_reports_all_broken_rules_at_once_and_fails(world, changed, rules):
     found = world.preview(**(NAMED if "queues" in changed and len(changed["queues"]) > 1 else PLAN), aws=changed)
     assert found.status != 0
     assert set(rules.split()) <= rules_in(found.text), found

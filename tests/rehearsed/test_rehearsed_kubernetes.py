@@ -24,7 +24,7 @@ from tools.stack_changes import DEFAULT, merged
 from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.kubernetes, pytest.mark.xdist_group("kubernetes")]
-#: A rail of 25 Gbit/s at 1/100, in GB/s: busbw of two ranks is the rate at which each of them sends.
+#: The rate of a rail of 25 Gbit/s at scale 1/100, in GB/s. The busbw of two ranks is the rate at which each rank sends.
 WIRE_GB_S = 25 / 8 / 100
 
 
@@ -161,7 +161,7 @@ def test_a_cordoned_node_is_named(built):
     assert "kubernetes.nodes has gpu1, which is cordoned" in found.text
 
 
-def test_a_user_without_permissions_is_told_what_is_missing(built):
+def test_a_user_without_permissions_is_told_which_permissions_are_missing(built):
     stage, _ = built
     config = {"kubeconfig": "/tmp/poor.conf"}  # noqa: S108 - on the rehearsed host
     kubectl(stage, "create serviceaccount poor --namespace default")
@@ -178,8 +178,8 @@ def test_a_user_without_permissions_is_told_what_is_missing(built):
     assert "the kubeconfig's user may not list pods, create pods/exec, list events, patch serviceaccounts" in found.text
 
 
-def test_after_pods_are_replaced_contact_build_and_measurement_run_again_and_the_evidence_of_the_former_pods_is_kept(built):
-    # Pods are deleted only once: each time that a Job loses pods, the cluster waits twice as long before it creates new ones.
+def test_after_pods_are_replaced_contact_and_build_and_measurement_run_again_and_the_former_pods_evidence_is_kept(built):
+    # Pods are deleted only once: each time that a Job loses pods, the cluster doubles its wait before it creates new pods.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]
     kubectl(stage, "--namespace busbar delete pods --all --wait")
@@ -197,7 +197,7 @@ def test_after_pods_are_replaced_contact_build_and_measurement_run_again_and_the
 
 @pytest.fixture
 def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
-    """A kubectl and a kubeconfig on the operator's machine, and the keys of the target that use them.
+    """A kubectl and a kubeconfig on the operator's machine, and the keys of the target that use the kubeconfig.
 
     The stack is changed back before HOME and PATH get their former values. Without the test's HOME and PATH, other tests could
     not find the two files, and could not destroy a stack that uses them.
@@ -218,7 +218,7 @@ def operators(built, monkeypatch) -> Iterator[dict[str, Any]]:
     assert back.status == 0, back
 
 
-def test_a_kubeconfig_on_the_operators_machine_also_works_and_switching_to_it_replaces_no_pod(built, operators):
+def test_a_kubeconfig_on_the_operators_machine_also_works_and_a_switch_to_that_kubeconfig_replaces_no_pod(built, operators):
     stage, _ = built
     before = pods(stage)
     found = stage.up(**merged(stage.passed, {"kubernetes": operators}))
@@ -248,7 +248,7 @@ def workers(stage: Stage) -> dict[str, str]:
     return {one["metadata"]["name"]: one["metadata"]["uid"] for one in ours(stage) if "launcher" not in one["metadata"]["name"]}
 
 
-def test_an_mpi_job_is_refused_without_mpi_operator_and_measured_with_it(built):
+def test_an_mpi_job_is_refused_without_mpi_operator_and_measured_with_mpi_operator(built):
     stage, _ = built
     before = pods(stage)
     wanted = merged(stage.passed, {"kubernetes": {"job": "MPIJob"}})

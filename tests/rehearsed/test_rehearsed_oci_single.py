@@ -1,4 +1,4 @@
-"""A whole stack of one GPU instance on OCI, ranks in containerd: the real engine and program, a machine without MPI.
+"""A whole stack of one GPU instance on OCI without MPI, whose ranks run in containerd. Engine and program are real.
 
 The tests build on each other: each continues where the previous one ended.
 """
@@ -35,7 +35,7 @@ def digest(built) -> str:
     return str(built[0].outputs()["measured"]["versions"]["image_sha256"])
 
 
-def test_one_instance_is_measured_in_its_container_against_the_gate_of_one_machine(built):
+def test_one_instance_is_measured_in_its_container_and_the_gate_is_a_share_of_the_nvlink_rate(built):
     stage, found = built
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -54,7 +54,7 @@ def test_checks_made_inside_the_container_are_in_the_outputs(built, digest):
     assert (versions["mpi"], versions["cuda"]) == (versions["mpirun"], "cuda-12.8")
 
 
-def test_first_boot_sets_up_the_machine_as_the_seed_did_and_images_are_on_the_machines_own_disks(built):
+def test_first_boot_sets_up_the_machine_as_the_vendors_tutorial_does_and_images_are_on_the_machines_own_disks(built):
     shown = built[0].on_host(
         "date +%Z; findmnt -n -o TARGET /mnt/localdisk; sudo ls /mnt/localdisk/containerd; nvidia-ctk cdi list 2>/dev/null; "
         "ls -d /usr/mpi /opt/openmpi* 2>/dev/null || true"

@@ -79,7 +79,7 @@ def test_after_a_crashed_update_the_next_update_names_the_import_command_and_no_
     assert stage.ever_booted() - before == 3, "the login node and two nodes"
 
 
-def test_a_private_subnet_that_admits_only_ssh_fails_with_the_missing_rule_named(stage):
+def test_an_update_in_a_private_subnet_that_admits_only_ssh_fails_and_names_the_missing_rule(stage):
     """The update of the next test has the rule, and continues where the update of this test stopped."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})
@@ -221,7 +221,7 @@ def test_the_evidence_has_the_output_and_the_json_result_of_each_step_without_en
     documents = dict(re.findall(r"^# busbar step (\S+)\.json\n(.*)$", text, re.MULTILINE))
     assert set(documents) == set(re.findall(r"^# busbar step (\w+)$", text, re.MULTILINE)) - {"nodes", "proofs"}
     assert documents
-    if not text.startswith("# busbar: measured a second time"):  # the transcript of a retest contains only what was short
+    if not text.startswith("# busbar: measured a second time"):  # a retest runs only the steps that were short
         largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
         assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
     assert all("env" not in json.loads(document) for document in documents.values())
@@ -282,10 +282,10 @@ def test_another_team_reads_the_bandwidth_by_a_stack_reference(built, tmp_path):
 # Later updates
 
 
-def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_every_output_present(built):
+def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_give_the_verdict_short_and_every_output_is_present(built):
     """A higher `measure.run` measures again and builds nothing.
 
-    This plan also has individual operations and looks (short repeated measurements), and both are judged.
+    This plan also times individual operations and takes looks (brief repeated measurements), and both are judged.
     """
     stage = built[0]
     outputs, before = stage.outputs(), stdouts(stage)
@@ -327,8 +327,8 @@ def test_a_rail_at_half_rate_and_a_node_without_gpudirect_rdma_are_short_with_ev
 ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "ocid1.image.oc1..rehearsed-ol8"}}
 
 
-def test_a_changed_login_image_and_time_zone_replace_no_gpu_machine_and_the_preview_says_so(built):
-    """No new measurement runs: an earlier measurement has the same request, and its result is used."""
+def test_a_changed_login_image_and_time_zone_replace_the_login_node_but_no_gpu_machine_as_the_preview_shows(built):
+    """No new measurement runs: an earlier measurement has the request of this update, and its result is used."""
     stage = built[0]
     before = stage.outputs()
     changes = ANOTHER_LOGIN
@@ -412,7 +412,7 @@ def test_a_pool_grows_by_one_machine_and_shrinks_by_its_oldest_machine_only_if_t
 
 
 def test_machines_with_the_programs_default_images_replace_the_old_machines_and_use_all_rails(built):
-    """The nodes' image is subscribed to by name; the login node's image is the newest platform image.
+    """The stack subscribes to the image of the nodes by the image's name. The login node has the newest platform image.
 
     test_rehearsed_oci_files.py uses a shape other than BM.GPU4.8.
     """

@@ -35,13 +35,13 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_the_facts_of_all_machines_are_those_that_were_reviewed(name, reviewed):
+def test_the_facts_of_all_machines_are_the_reviewed_facts(name, reviewed):
     """A digit that is changed by accident is noticed; the catalogue states the source of each fact."""
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=lambda shape: shape.name)
-def test_every_row_is_consistent(shape):
+def test_every_row_of_the_oci_shapes_is_consistent(shape):
     assert shape.source
     assert shape.memory_gib > 0
     assert shape.gpus == (int(shape.name.rsplit(".", 1)[1]) if shape.gpu else 0)
@@ -103,7 +103,7 @@ def test_every_image_family_names_rail_addressing_and_firewall_and_the_repositor
 
 
 def test_every_image_has_the_mpi_paths_that_the_vendors_scripts_try():
-    """oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50."""
+    """The paths are from oci-hpc 3.1.0: samples/gpu/nccl_run_allreduce.sbatch, lines 46-50."""
     for row in IMAGES.values():
         assert row.homes.mpi == ("/usr/mpi/gcc/openmpi-*", "/opt/openmpi-*", "/opt/hpcx-*/ompi")
 

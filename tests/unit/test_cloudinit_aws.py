@@ -139,7 +139,7 @@ def tools_of(name: str) -> str:
     return body[body.index("again()") : body.index("\n}\n", body.index("again()")) + 3].replace("sleep 6", "sleep 0")
 
 
-def test_a_late_mount_is_waited_for_and_a_mount_that_keeps_failing_ends_after_ten_tries(tmp_path):
+def test_first_boot_waits_for_a_late_mount_and_gives_up_after_ten_failed_tries(tmp_path):
     late = tools_of("aws-node-al2023").replace('timeout 60 "$@"', '{ echo x >> n; [ "$(wc -l < n)" -ge 4 ]; }')
     assert run(tmp_path, late + "again mount /fsx; wc -l < n").stdout.split() == ["4"]
     never = tools_of("aws-node-al2023").replace('timeout 60 "$@"', "{ echo x >> m; false; }")
@@ -188,7 +188,7 @@ def test_shared_file_systems_are_mounted_nosuid_and_nodev_only_on_slurm_clusters
     assert "nosuid" not in script("aws-node-ubuntu2404")
 
 
-def test_no_file_system_of_the_login_node_can_fail_its_first_boot_or_delay_the_measurement():
+def test_no_file_system_can_fail_the_first_boot_of_the_login_node_or_delay_the_measurement():
     body = script("aws-login-ubuntu2204")
     announced = body.index("\nannounce busbar-ready")
     for name in ("nfs-client", "home", "keep-kernel", "lustre-client", "lustre-network", "lustre"):
@@ -196,13 +196,13 @@ def test_no_file_system_of_the_login_node_can_fail_its_first_boot_or_delay_the_m
     assert "step=lustre-client\n(" not in script("aws-node-ubuntu2204"), "a node without its file systems is not ready"
 
 
-def test_lustre_takes_its_efa_devices_before_it_is_mounted():
+def test_lustre_takes_its_efa_devices_before_the_file_system_is_mounted():
     body = script("aws-node-lustre-efa")
     assert body.index("modprobe -r") < body.index("./setup.sh") < body.index("again mount /fsx")
     assert "setup.sh" not in script("aws-node-ubuntu2204")
 
 
-def test_a_node_without_file_systems_and_efa_has_no_steps_for_either():
+def test_a_node_without_file_systems_and_efa_has_no_boot_steps_for_file_systems_or_efa():
     body = script("aws-node-bare")
     assert body.count("fstab") == 1, "only the machine's own disks are in fstab"
     assert "step=efa" not in body
@@ -219,7 +219,7 @@ def test_missing_or_outdated_efa_software_is_installed_and_newer_software_is_kep
 
 
 @pytest.mark.parametrize(("plugin", "status"), [("1.18.0", 1), ("1.20.0", 0), ("1.16.3", 0)])
-def test_the_boot_ends_with_the_reason_only_if_the_images_plugin_has_a_version_that_hangs(tmp_path, plugin, status):
+def test_the_first_boot_fails_with_the_reason_only_if_the_images_plugin_has_a_version_that_hangs(tmp_path, plugin, status):
     packages = tmp_path / "packages"
     packages.write_text(
         f"# EFA installer version: 1.47.0\n# Packages installed:\nefa-config_1.18 libnccl-ofi_{plugin}-1_amd64\n"

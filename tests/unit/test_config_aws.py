@@ -903,7 +903,7 @@ def test_a_suppressed_rule_reports_nothing(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if RULES[name].guard])
-def test_a_guard_cannot_be_suppressed(name):
+def test_a_rule_that_is_a_guard_cannot_be_suppressed(name):
     changes, facts, _ = CASES[name][0]
     assert name in {found.rule for found in check(RULES, built(changes), facts, suppress=(name,))}
     (said,) = suppressed((name,), "aws.suppress", RULES)

@@ -41,7 +41,7 @@ def judged(values: dict[str, Any]) -> tuple[Kubernetes, list[str]]:
     return made, [*sentences, *(one.sentence for one in findings(made, None))]
 
 
-def test_the_cluster_of_the_article_is_accepted(given):
+def test_the_cluster_of_the_article_by_iij_is_accepted(given):
     wanted, wrong = judged(given)
     assert not wrong
     assert wanted.addresses == ("10.138.61.49",)

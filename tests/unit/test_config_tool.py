@@ -1,4 +1,4 @@
-"""A stack file is created from a few answers, is judged as in a preview, and never replaces an existing one."""
+"""A stack file is created from a few answers, is judged as in a preview, and never replaces an existing stack file."""
 
 from __future__ import annotations
 

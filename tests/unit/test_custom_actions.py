@@ -1,4 +1,4 @@
-"""A user's own scripts at first boot: the shell of their steps really runs; only the download is a stand-in."""
+"""A user's own scripts at first boot. The shell text of their boot steps really runs here; only the download is a stand-in."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_the_page_of_the_image_lists_every_stand_in():
     assert kept - there == {"storage"}, "the program `storage` runs under the names of four stand-ins"
 
 
-def test_the_glossary_has_at_most_25_words():
+def test_the_glossary_defines_at_most_25_words():
     rows = (ROOT / "CONTRIBUTING.md").read_text().partition("## Glossary")[2].partition("\n## ")[0]
     assert 0 < len(re.findall(r"^\| (?!word |---)", rows, re.MULTILINE)) <= 25
 

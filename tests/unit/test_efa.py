@@ -53,7 +53,7 @@ def test_an_efa_device_has_no_interface_and_its_errors_are_events(tmp_path):
     assert found["events"] == {"rdma_write_wr_err": 1, "unresponsive_remote_events": 2}
 
 
-def test_another_drivers_counters_with_the_same_names_are_not_read_as_bytes(tmp_path):
+def test_counters_of_another_driver_that_are_named_like_efas_counters_are_not_read_as_bytes(tmp_path):
     assert seen(device(tmp_path / "ib", "mlx5_0", "mlx5_core", tx_bytes=900))["tx_bytes"] is None
 
 

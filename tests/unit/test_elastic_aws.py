@@ -182,7 +182,7 @@ def test_without_a_role_the_error_asks_whether_the_machine_has_a_role():
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_throttled_metadata_service_is_busy_so_the_same_launch_is_repeated(status):
+def test_a_throttled_metadata_service_raises_a_busy_error_so_that_the_controller_repeats_its_call(status):
     aws = Aws({"region": "r", "endpoint": ENDPOINT, "tags": {}}, lambda *_: Answer(status, b"slow down"))
     with pytest.raises(BusyError, match=f"NoAnswer: the metadata service answers {status} to api/token"):
         aws.listing()
@@ -207,7 +207,7 @@ def test_machines_are_listed_by_the_clusters_tags_over_all_pages():
     assert second["NextToken"] == "more"
 
 
-def test_credentials_are_fetched_once_in_a_run():
+def test_credentials_are_fetched_only_once_for_several_calls():
     aws, service = cloud(DescribeInstances=[listed(), listed()])
     aws.listing()
     aws.listing()
@@ -224,7 +224,7 @@ def test_machines_that_ec2_no_longer_knows_do_not_prevent_the_termination_of_oth
     assert len(service.asked) == 1
 
 
-def test_other_refusals_to_terminate_machines_are_reported():
+def test_a_refusal_to_terminate_machines_that_exist_is_reported():
     aws, _ = cloud(TerminateInstances=refused("OperationNotPermitted", "termination protection"))
     with pytest.raises(CloudError, match="termination protection"):
         aws.terminate(["i-0a"])
@@ -233,7 +233,7 @@ def test_other_refusals_to_terminate_machines_are_reported():
 def test_the_place_of_a_machine_is_its_network_nodes_and_one_call_asks_for_up_to_a_hundred_machines():
     machines = [Machine(f"i-{at}", "t", "10.0.0.1") for at in range(101)]
     layers = "<networkNodeSet><item>nn-1</item><item>nn-2</item><item>nn-3</item></networkNodeSet>"
-    # A machine that does not run yet, or whose type has no network nodes, is listed without them.
+    # A machine that does not run yet, or whose type has no network nodes, is listed without network nodes.
     items = [
         f"<item><instanceId>{one.id}</instanceId>{layers if one.id != 'i-7' else '<networkNodeSet/>'}</item>"
         for one in machines
@@ -267,7 +267,7 @@ def test_the_place_of_a_machine_is_its_network_nodes_and_one_call_asks_for_up_to
         ("payment-failed", "p5.48xlarge", "", "is payment-failed"),
     ],
 )
-def test_a_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_before_the_block_ends(state, kind, end, why):
+def test_a_node_set_is_closed_while_its_capacity_block_is_not_active_and_shortly_before_the_block_ends(state, kind, end, why):
     now = datetime(2026, 12, 1, 12, 0, tzinfo=UTC).timestamp()
     item = (
         f"<item><capacityReservationId>cr-1</capacityReservationId><instanceType>{kind}</instanceType><state>{state}</state>"

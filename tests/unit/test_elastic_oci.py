@@ -50,7 +50,7 @@ session_key = functools.cache(lambda: GENUINE(["genrsa", "2048"], b""))
 
 @pytest.fixture(autouse=True)
 def _one_session_key(request, monkeypatch):
-    """Every identity generates a key, which takes a fifth of a second; therefore all tests except one use the same key."""
+    """Let all tests, except the test of the private key, share one key: to generate a key takes a fifth of a second."""
 
     def one(words: Sequence[str], text: bytes, keep: Sequence[int] = ()) -> bytes:
         return session_key() if words[0] == "genrsa" else GENUINE(words, text, keep)
@@ -199,7 +199,7 @@ def test_a_network_has_the_users_tags_too_and_is_still_found_after_these_tags_ha
     assert [machine.id for machine in changed.listing().machines] == ["i1"]
 
 
-def test_the_zones_of_a_set_are_its_availability_domains_in_their_order(cloud):
+def test_the_zones_of_a_node_set_are_its_availability_domains_in_the_order_of_the_settings(cloud):
     assert cloud.zones({"domains": ["AD-2", "AD-1"]}) == ("AD-2", "AD-1")
 
 
@@ -226,7 +226,7 @@ def test_a_changing_or_incomplete_network_is_busy_and_an_incomplete_network_is_r
     assert [asked["instancePools"][0]["size"] for _, asked in grown(service)] == resized
 
 
-def test_a_launch_whose_network_is_gone_creates_a_new_network(cloud, service):
+def test_a_launch_beside_a_launch_whose_network_is_gone_creates_a_new_network(cloud, service):
     service.network("n1", "i1", launched="t", state="TERMINATING")
     launch(cloud, "t", 1)
     assert service.retry_tokens == ["0123456789abcdef"]
@@ -263,7 +263,7 @@ def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_ot
         (said(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found."), CloudError),
     ],
 )
-def test_capacity_busy_and_other_errors_are_distinguished(cloud, service, answer, kind):
+def test_errors_of_capacity_and_busy_errors_and_other_errors_are_distinguished(cloud, service, answer, kind):
     service.refuses["POST", "/clusterNetworks"] = [answer]
     with pytest.raises(CloudError) as caught:
         launch(cloud)
@@ -283,7 +283,7 @@ def test_only_the_clusters_machines_are_listed_with_addresses_over_all_pages(clo
     assert not service.calls("DELETE")
 
 
-def test_a_network_that_fails_after_the_call_is_reported_with_the_reason_and_removed(cloud, service):
+def test_a_network_that_fails_after_the_launch_call_is_reported_with_the_reason_and_removed(cloud, service):
     service.network("n1", state="PROVISIONING")
     assert not cloud.listing().failed
     assert not service.calls("DELETE")
@@ -328,7 +328,7 @@ def test_a_network_whose_machines_have_all_ended_is_removed(cloud, service):
     assert service.calls("DELETE") == ["/clusterNetworks/n1"]
 
 
-def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_it_machine_by_machine(cloud, service):
+def test_a_whole_launch_is_terminated_with_one_call_and_a_part_of_a_launch_machine_by_machine(cloud, service):
     service.network("n1", "i1", "i2")
     service.network("n2", "i3", "i4")
     cloud.terminate(["i1", "i2", "i3", "unknown"])
@@ -355,7 +355,7 @@ def test_terminating_the_machines_of_a_network_that_is_gone_is_no_error(cloud, s
     cloud.terminate(["i1"])
 
 
-def test_a_service_that_does_not_answer_is_busy(cloud, service, monkeypatch):
+def test_a_service_that_does_not_answer_raises_a_busy_error(cloud, service, monkeypatch):
     launch(cloud)
 
     def silent(*_: Any) -> Answer:
@@ -373,7 +373,9 @@ def test_without_an_identity_the_error_names_the_answer_of_the_metadata_service(
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_throttled_request_for_a_token_is_busy_so_the_same_launch_is_repeated(cloud, service, monkeypatch, status):
+def test_a_throttled_request_for_a_token_raises_a_busy_error_so_that_the_controller_repeats_the_launch(
+    cloud, service, monkeypatch, status
+):
     monkeypatch.setattr(service, "_federate", lambda *_: said(status, "TooManyRequests", "slow down"))
     with pytest.raises(BusyError, match=rf"HTTP{status}: token of this machine: .*slow down"):
         launch(cloud)
@@ -407,7 +409,7 @@ ISLAND, BLOCK, LOCAL = (f"ocid1.{noun}.oc1.iad.anuwcljr{last}" for noun, last in
         (None, ()),
     ],
 )  # fmt: skip
-def test_a_place_is_the_cluster_network_and_the_blocks_in_the_machines_own_metadata(cloud, said, place):
+def test_the_place_of_a_machine_is_its_cluster_network_and_the_blocks_in_its_own_metadata(cloud, said, place):
     there, silent = Machine("i1", "0123456789abcdef", "10.0.0.1"), Machine("i2", "0123456789abcdef", "10.0.0.2")
 
     def ask(program: str, machines: Sequence[Machine]) -> dict[str, str]:

@@ -61,7 +61,7 @@ def head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Installed:
     return Installed(tmp_path, monkeypatch)
 
 
-def test_a_call_by_slurm_is_recorded_and_carried_out_by_the_next_run(head, monkeypatch, tmp_path):
+def test_a_call_by_slurm_is_recorded_and_carried_out_by_the_next_run_of_reconcile(head, monkeypatch, tmp_path):
     jobs = tmp_path / "jobs.json"
     jobs.write_text(json.dumps({"jobs": [{"job_id": 7, "nodes_resume": "gpu-dy-p5-[1-2]"}]}))
     monkeypatch.setenv("SLURM_RESUME_FILE", str(jobs))
@@ -73,7 +73,7 @@ def test_a_call_by_slurm_is_recorded_and_carried_out_by_the_next_run(head, monke
     assert len(head.cloud.running) == 2
 
 
-def test_a_suspended_node_is_terminated_by_the_next_run(head):
+def test_a_suspended_node_is_terminated_by_the_next_run_of_reconcile(head):
     head.slurm.start(("7", ["gpu-dy-p5-1"]))
     head.run("reconcile")
     head.run("suspend", "gpu-dy-p5-1")
@@ -88,7 +88,7 @@ def test_if_slurms_file_of_jobs_cannot_be_read_the_nodes_are_requested_without_a
     assert wish.groups == (spool.Group("", ("gpu-dy-p5-1",)),)
 
 
-def test_a_run_that_starts_during_another_run_does_nothing_and_says_so(head, capsys, tmp_path):
+def test_a_run_of_reconcile_that_starts_during_another_run_does_nothing_and_reports_the_other_run(head, capsys, tmp_path):
     head.run("resume", "gpu-dy-p5-1")
     with only_one(str(tmp_path / "lock")) as mine:
         assert mine
@@ -99,7 +99,7 @@ def test_a_run_that_starts_during_another_run_does_nothing_and_says_so(head, cap
     assert head.cloud.started == 1
 
 
-def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeypatch):
+def test_a_sweep_terminates_all_machines_and_no_machine_starts_after_the_sweep(head, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
@@ -119,7 +119,7 @@ def test_a_sweep_terminates_everything_and_nothing_starts_after_it(head, monkeyp
     assert not head.cloud.running
 
 
-def test_a_sweep_waits_for_a_run_in_progress_and_then_terminates_everything(head, tmp_path, monkeypatch):
+def test_a_sweep_waits_for_a_run_of_reconcile_in_progress_and_then_terminates_all_machines(head, tmp_path, monkeypatch):
     monkeypatch.setattr(sweep, "_POLL_S", 0.01)
     head.run("resume", "gpu-dy-p5-[1-2]")
     head.run("reconcile")
@@ -160,7 +160,7 @@ def test_the_single_file_runs_and_contains_the_programs_that_are_sent_to_nodes(t
     assert "def know(path" in ran.stdout
 
 
-def test_the_single_file_contains_all_programs_and_packing_it_twice_gives_the_same_bytes():
+def test_the_single_file_contains_all_programs_and_packing_the_file_twice_gives_the_same_bytes():
     packed = programs.archive()
     assert packed == programs.archive()
     names = zipfile.ZipFile(BytesIO(packed)).namelist()

@@ -101,12 +101,12 @@ def test_a_machine_that_the_search_blames_has_not_passed_and_the_reason_names_th
     assert verdict("t", NAMES, whole, 20.0).bad["gpu-1"].endswith("; slow rail mlx5_3")
 
 
-def test_a_slow_link_keeps_both_of_its_ends_out():
+def test_the_machines_at_both_ends_of_a_slow_link_have_not_passed():
     whole = line((0, 1, 6.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("link", ["gpu-1", "gpu-2"])])
     assert set(verdict("t", NAMES, whole, 20.0).bad) == {"gpu-1", "gpu-2"}
 
 
-def test_a_fault_in_more_nodes_than_the_line_lists_keeps_all_machines_out():
+def test_if_a_fault_is_in_more_nodes_than_the_line_lists_no_machine_has_passed():
     whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("rail_plane", ["gpu-1", "... 3 nodes"], "mlx5_3")])
     assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
 
@@ -115,7 +115,7 @@ def test_without_any_measured_pair_no_machine_has_passed():
     assert verdict("t", NAMES, {"failed": "no answer from gpu-2"}, 20.0) == EntryLine("t", "no answer from gpu-2", {}, {})
 
 
-def test_a_size_without_a_limit_is_reported():
+def test_a_message_size_without_a_limit_is_reported():
     assert verdict("t", NAMES[:2], line((0, 1, 24.0)), None).told["gpu-1"].endswith("no limit is known for this size")
 
 
@@ -158,7 +158,7 @@ def test_the_program_restarts_itself_with_a_shell_for_the_other_machines_and_kee
     assert "known_hosts" not in json.loads(environment["BUSBAR_ENTRY_TEST"])
 
 
-def test_a_token_that_could_leave_its_folder_is_refused(home, monkeypatch, test, capsys):
+def test_a_token_that_could_name_a_path_outside_the_folder_of_entry_tests_is_refused(home, monkeypatch, test, capsys):
     given(monkeypatch, token="../x")  # noqa: S106 - the name of a launch
     (home / "entry.json").write_text(json.dumps(data(test)))
     assert runner.main(["entry", str(home / "entry.json")]) == 1

@@ -28,7 +28,7 @@ def test_a_preview_names_machines_price_wire_healthy_numbers_and_gate_in_lines_o
     assert max(map(len, lines)) <= 100
 
 
-def test_the_expected_busbw_and_the_price_per_busbw_are_those_of_the_deciding_collective():
+def test_the_expected_busbw_and_the_price_per_busbw_belong_to_the_deciding_collective():
     asked = Asked(a_plan(1 << 30, 4 << 30, collectives=("alltoall",)), GPU4, 2)
     found = expected(asked, PRICE)
     assert found["busbw_gb_s"] == ceiling.predicted_gb_s(GPU4, 2, "alltoall") != ceiling.predicted_gb_s(GPU4, 2)
@@ -59,7 +59,7 @@ def test_a_rehearsal_with_messages_too_small_for_a_gate_shows_the_size_that_a_ga
     assert said.endswith("but the gate needs at least 512 MiB outside a rehearsal, or 1/4000 of that")
 
 
-def test_a_preview_without_a_gate_says_why():
+def test_a_preview_without_a_gate_shows_why_there_is_no_gate():
     asked = Asked(a_plan(1 << 20, 1 << 20), GPU4, 2)
     assert (
         expectation(asked, None, rents=False)

@@ -73,20 +73,20 @@ ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 
 @pytest.mark.parametrize(("there", "made"), [(0, []), (1, [ADDED])])
-def test_a_missing_user_is_created_where_systemd_would_not_create_it(machine, capsys, there, made):
+def test_if_systemd_is_too_old_to_create_the_exporters_user_a_missing_user_is_created(machine, capsys, there, made):
     machine.answers |= {"systemctl --version": (0, "systemd 219\n", ""), "id busbar-rdma": (there, "", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", "id busbar-rdma", *made, *STARTED]
 
 
 @pytest.mark.parametrize(("version", "asked"), [(234, ["id busbar-rdma"]), (235, [])])
-def test_systemd_235_and_later_create_the_user_themselves(machine, capsys, version, asked):
+def test_systemd_of_version_235_or_later_creates_the_exporters_user(machine, capsys, version, asked):
     machine.answers |= {"systemctl --version": (0, f"systemd {version}\n", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", *asked, *STARTED]
 
 
-def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_it_again(machine, capsys):
+def test_firewalld_opens_the_port_now_and_for_the_next_boot_and_closes_the_port_when_the_exporter_is_removed(machine, capsys):
     machine.answers["firewall-cmd --state"] = (0, "running", "")
     machine.main(capsys)
     assert machine.calls[-3:-1] == ["firewall-cmd --add-port=9879/tcp", "firewall-cmd --permanent --add-port=9879/tcp"]
@@ -192,7 +192,7 @@ def waiting(patch: pytest.MonkeyPatch, refusals: int) -> Answering:
     return found
 
 
-def test_a_slow_exporter_is_waited_for_and_reached_without_a_proxy(machine, capsys, monkeypatch):
+def test_the_set_up_waits_for_a_slow_exporter_and_reaches_the_exporter_without_a_proxy(machine, capsys, monkeypatch):
     found = waiting(monkeypatch, refusals=3)
     assert machine.main(capsys) == {"there": True}
     assert found.tried == [("http://10.20.1.11:9879/metrics", 5)] * 4
@@ -254,7 +254,7 @@ def test_the_program_runs_locally_on_the_head_node_and_over_ssh_with_pinned_keys
     assert {program for _, program in fan.calls} == {b"the program"}
 
 
-def test_in_pods_the_program_for_pods_replaces_ssh_and_each_pod_gets_its_own_address(fan, monkeypatch):
+def test_with_pods_the_program_that_enters_pods_replaces_ssh_and_each_pod_gets_its_own_address(fan, monkeypatch):
     monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
     exporter_on_nodes.main(NODES[:2], "the program", there=True)
     found = sorted(argv for argv, _ in fan.calls)

@@ -154,13 +154,13 @@ def test_a_lustre_client_is_tuned_as_aws_advises_for_its_machine_at_every_boot(i
     assert options[1:] == (many if processors > 64 else [])
 
 
-def test_a_client_without_lctl_keeps_its_settings_and_the_boot_goes_on(image):
+def test_a_lustre_client_without_lctl_keeps_its_settings_and_the_boot_goes_on(image):
     step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin", str(image))
     done = run(image, "set -eu\nsystemctl() { :; }\n" + step.replace("/etc/systemd/system", str(image)))
     assert (done.returncode, done.stdout) == (0, "busbar: this Lustre client has no lctl and keeps its own settings\n")
 
 
-def test_awss_script_for_lustre_over_efa_is_run_by_bash(image):
+def test_the_script_of_aws_for_lustre_over_efa_is_run_by_bash(image):
     program = image / "setup.sh"
     program.write_bytes(zipfile.ZipFile(io.BytesIO(internet.served(SETUP))).read("configure-efa-fsx-lustre-client/setup.sh"))
     assert subprocess.run(["dash", "-n", program], capture_output=True, check=False).returncode == 2

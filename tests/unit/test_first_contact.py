@@ -118,7 +118,7 @@ def test_the_calls_to_a_node_share_one_connection_after_the_node_has_booted(cont
     assert sharing == [False, True, True, True], of_head
 
 
-def test_a_program_finishes_although_a_leftover_process_keeps_its_stderr_open():
+def test_a_program_has_finished_although_a_leftover_process_keeps_the_stderr_of_the_program_open():
     status, out, err = ssh_way.run_here(["sh", "-c", "echo why >&2; sleep 60 >/dev/null & echo $!"], "", 5)
     os.kill(int(out), signal.SIGKILL)
     assert (status, err) == (0, "why\n")
@@ -171,7 +171,7 @@ def test_a_fault_that_waiting_cannot_cure_stops_the_wait_for_that_node_at_once(c
     assert f"1 of 2 nodes are not ready: b (10.0.0.2): {sentence}" in found.stderr
 
 
-def test_a_rail_that_is_down_is_waited_for_and_then_named(contact):
+def test_first_contact_waits_for_a_rail_that_is_down_and_then_names_the_rail(contact):
     down = [*FACTS["hca"][:7], ["mlx5_7", 400, "ib7", False]]
     hcas = [f"mlx5_{number}" for number in range(8)]
     found = contact({"10.0.0.1": answering(), "10.0.0.2": answering(hca=down)}, TWO, hcas=hcas)
@@ -222,7 +222,9 @@ def test_a_host_key_that_first_boot_replaces_is_scanned_again(contact, tmp_path)
 
 
 @pytest.mark.parametrize(("asks", "ends"), [(True, 1), (False, 0)])
-def test_a_rail_that_is_up_but_not_authenticated_is_waited_for_and_named_if_authentication_is_required(contact, asks, ends):
+def test_first_contact_waits_for_an_unauthenticated_rail_and_names_the_rail_only_if_authentication_is_required(
+    contact, asks, ends
+):
     """The program that runs on the node marks unauthenticated rails, but only if first contact requires authentication."""
     state = 'echo "status: done"; echo \'{"status": "done"}\'; case "$input" in *\'[ -z "asked" ]\'*) echo mlx5_0 mlx5_1!;; *) '
     script = f"{state}echo mlx5_0 mlx5_1;; esac\n"
@@ -239,7 +241,7 @@ JUMP = {"user": "admin", "address": "203.0.113.9", "host_key": KEY}
 PASSING = 'case $words in *-M*|*"-O check"*) exit 255 ;; *ssh-keyscan*) exec ssh-keyscan "${words##* }" ;; esac\n'
 
 
-def test_unpinned_keys_are_scanned_on_the_jump_host_and_used_on_this_machine(contact, tmp_path):
+def test_unpinned_host_keys_of_nodes_are_scanned_on_the_jump_host_and_used_on_this_machine(contact, tmp_path):
     node = f'grep -q "^10.0.0.. ssh-ed25519 AAAAKey" {KNOWN} || exit 255\n{answering()}'
     nodes = [{"name": "a", "address": "10.0.0.1"}, {"name": "b", "address": "10.0.0.2"}]
     found = contact({"10.0.0.1": node, "10.0.0.2": node, "203.0.113.9": PASSING}, nodes, jump=JUMP, accept="ssh-ed25519 NEW")
@@ -293,7 +295,7 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_the_nodes_ar
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
 
 
-def test_each_node_is_listed_with_the_facts_it_reported_up_to_a_limited_number_of_different_facts():
+def test_nodes_with_equal_facts_are_listed_together_and_at_most_16_different_facts_are_listed():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
     seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
     groups = json.loads(first_contact.line(nodes, seen))["groups"]

@@ -298,7 +298,7 @@ def test_an_import_whose_name_cannot_be_read_is_refused():
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_a_module_imports_only_what_its_package_may(path):
+def test_a_module_imports_only_what_its_package_may_import(path):
     room = room_of(path)
     assert room is not None
     allowed = MAY[room]
@@ -312,7 +312,7 @@ def test_the_rehearsal_never_imports_the_program():
         assert not {name.split(".")[0] for name in imports(path)} & program, path
 
 
-def test_no_file_of_the_tests_imports_a_test_file():
+def test_no_file_in_the_folder_tests_imports_a_module_whose_name_begins_with_test():
     for path in (ROOT / "tests").rglob("*.py"):
         assert not [name for name in imported(path.read_text(), "") if name.startswith("test_")], path
 

@@ -68,6 +68,6 @@ def test_gpudirect_is_judged_on_every_nvidia_shape_of_oci_with_rails():
 
 
 @pytest.mark.parametrize("name", ["p4d.24xlarge", "p5.48xlarge", "p5en.48xlarge"])
-def test_bytes_through_host_memory_on_an_efa_type_with_nvlink_are_short_and_the_reason_names_efas_kernel_module(name):
+def test_a_run_through_host_memory_on_an_efa_type_with_nvlink_is_short_and_the_reason_names_efas_kernel_module(name):
     (why,) = gpudirect.told({"said": said(NET=1)}, INSTANCES[name].shape()).wrong
     assert "is the kernel module efa_nv_peermem loaded on the nodes" in why

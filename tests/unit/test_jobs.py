@@ -1,4 +1,4 @@
-"""A run's folder on the head node: the files that the worker leaves there, and the end of the wait; no worker is started."""
+"""A run's folder on the head node: the files that a worker leaves there, and how the wait for the run ends; no worker starts."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def test_a_collective_that_does_not_decide_has_its_own_floor(name):
     assert any(f"{name} reached" in reason for reason in found.reasons)
 
 
-def test_a_size_that_a_test_rounds_down_keeps_its_floor():
+def test_the_floor_also_applies_to_a_size_that_a_program_of_nccl_tests_rounds_down():
     plan = EVERYTHING.plan.model_copy(update={"sizes": Sizes(from_bytes=1024**2, to_bytes=8 * GIB, others_to_bytes=GIB)})
     three = dataclasses.replace(EVERYTHING, plan=plan, nodes=3)
     line = real(three, 0.85)
@@ -90,7 +90,7 @@ def test_a_larger_size_that_is_much_slower_than_a_smaller_size_is_short(name):
     assert state(line, f"curve {name}", EVERYTHING) == "pass"
 
 
-def test_smaller_sizes_at_a_tenth_of_the_healthy_busbw_are_short_although_the_largest_is_fast():
+def test_smaller_sizes_at_a_tenth_of_the_healthy_busbw_are_short_although_the_largest_size_is_fast():
     line = real(EVERYTHING, 0.95)
     slowed(step(line, "all_reduce"), 0.1, slice(0, -1))
     found = judged(line, EVERYTHING)
@@ -132,12 +132,12 @@ def test_ports_of_which_no_error_counter_could_be_read_are_unknown(hcas, expecte
     assert state(line, "ports") == expected
 
 
-# Siblings
+# Nodes compared with the other nodes, and rails with the other rails
 
 SIXTEEN = Asked(PLAN, H100, 16)
 
 
-def test_one_node_that_is_slower_inside_than_its_fifteen_siblings_is_short_though_its_limit_is_met():
+def test_a_node_with_a_lower_busbw_inside_than_the_other_fifteen_nodes_is_short_although_the_node_meets_its_limit():
     line = real(SIXTEEN, 0.9)
     groups = [360.0 + index * 0.1 for index in range(16)]
     step(line, "node")["groups_gb_s"] = [*groups[:7], 310.0, *groups[8:]]
@@ -154,7 +154,7 @@ def test_rails_of_one_gpu_that_are_13_percent_slower_than_the_rails_of_the_other
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.01, 0.03])
-def test_siblings_pass_if_they_differ_no_more_than_healthy_siblings(spread):
+def test_nodes_pass_if_their_busbw_differs_no_more_than_the_busbw_of_healthy_nodes(spread):
     line = real(SIXTEEN, 0.95)
     step(line, "node")["groups_gb_s"] = [360.0 * (1 + spread * ((index * 7) % 5 - 2) / 2) for index in range(16)]
     assert state(line, "node", SIXTEEN) == "pass"
@@ -197,7 +197,7 @@ def test_a_deciding_all_gather_above_the_line_rate_is_unknown():
 
 
 @pytest.mark.parametrize("busbw", [500, 2763])
-def test_one_machines_busbw_above_the_nvlink_ceiling_is_unknown(busbw):
+def test_a_busbw_of_a_single_machine_above_the_nvlink_ceiling_is_unknown(busbw):
     asked = Asked(PLAN, H100, 1)
     line = real(asked, 0.8)
     assert state(line, "ceiling", asked) == "pass"
@@ -212,7 +212,7 @@ def test_the_gate_is_the_lower_of_the_gates_for_rails_and_for_nvlink(shape, node
 
 
 @pytest.mark.parametrize("name", ["g6e.48xlarge", "g7e.48xlarge"])
-def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_until_the_user_sets_one(name):
+def test_machines_limited_by_pcie_have_a_ceiling_but_no_gate_unless_the_user_sets_a_gate(name):
     row = INSTANCES[name].shape()
     shape = dataclasses.replace(row, rdma=Rdma(4, row.unnamed[1], tuple("abcd"), ""))
     assert ceiling.bound_gb_s("all_reduce", shape, 2) == shape.pcie_gbytes_per_s
@@ -284,7 +284,7 @@ def reduced(asked: Asked, busbw: float, *, bytes_of_a_ring: bool = False, words:
     return line
 
 
-def test_a_run_by_switches_may_exceed_the_ceilings_of_ring_and_tree_and_send_fewer_bytes():
+def test_a_run_with_reduction_by_switches_may_exceed_the_ceilings_of_ring_and_tree_and_send_fewer_bytes():
     many = Asked(PLAN, H100, 16)
     line = reduced(many, 480)
     assert ceiling.most_gb_s("all_reduce", H100, 16, ring=False) * 1.05 < 480
@@ -330,7 +330,7 @@ def test_a_ring_is_judged_by_its_own_gate_even_where_switches_could_have_reduced
     assert "in-network" not in {one.name for one in found.checks}
 
 
-def test_a_run_by_switches_without_a_published_number_is_unknown_unless_the_user_sets_a_gate():
+def test_a_run_with_reduction_by_switches_but_no_published_number_is_unknown_unless_the_user_sets_a_gate():
     rails = Rdma(8, 200, tuple("abcdefgh"), "")
     asked = Asked(PLAN, dataclasses.replace(SERVERS["HGX-A100-80GB.8"], rdma=rails), 8)
     found = judged(reduced(asked, 220), asked)
@@ -340,7 +340,7 @@ def test_a_run_by_switches_without_a_published_number_is_unknown_unless_the_user
     assert judged(reduced(own, 220), own).verdict == "pass"
 
 
-def test_in_an_all_gather_by_switches_the_rails_carry_only_a_nodes_own_part():
+def test_if_switches_do_the_all_gather_the_rails_carry_only_each_nodes_own_part():
     asked = Asked(a_plan(end_bytes=8 * GIB, begin_bytes=1024**2, collectives=("all_gather",)), H100, 8)
     line = real(asked, 0.9)
     own = least_bytes(asked.plan, H100, 8, in_network=True)
@@ -371,7 +371,7 @@ def test_only_machines_without_peer_access_may_use_main_memory():
 
 
 @pytest.mark.parametrize(("reached", "expected"), [(482.0, "pass"), (449.0, "pass"), (368.0, "short")])
-def test_an_nvlink_switch_that_does_not_reduce_is_short_beside_a_healthy_ring(reached, expected):
+def test_an_nvlink_switch_that_does_not_reduce_is_short_although_the_ring_is_healthy(reached, expected):
     asked = Asked(PLAN, H200, 1)
     line = real(asked, 0.8)
     slowed(step(line, "free"), reached / step(line, "free")["rows"][-1][1][2])
@@ -411,7 +411,7 @@ def test_a_plan_that_disables_nvls_has_no_run_for_the_nvlink_switch(changes):
     assert "free" not in {one.name for one in steps.steps(a_plan(**changes), H200, 1)}
 
 
-def test_a_machine_with_part_of_a_board_has_no_run_for_the_nvlink_switch():
+def test_a_machine_with_only_two_of_a_boards_eight_gpus_has_no_run_for_the_nvlink_switch():
     pair = dataclasses.replace(H200, gpus=2)
     assert "free" not in {one.name for one in steps.steps(PLAN, pair, 1)}
 

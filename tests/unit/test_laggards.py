@@ -1,4 +1,4 @@
-"""Each node's report on a hung run decides which ranks are named; also, which folders of MPI, CUDA and NCCL are used."""
+"""Each node's report on a hung run decides which ranks are named. Other tests: the choice of MPI, CUDA and NCCL folders."""
 
 from __future__ import annotations
 

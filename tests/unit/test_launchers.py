@@ -164,13 +164,13 @@ def test_the_hostfile_names_every_node_and_a_single_machine_uses_localhost():
     assert mpirun.hostfile(NODES[:1], 8) == "localhost slots=8\n"
 
 
-# Data between the two sides
+# Data between the operator's side and the runner
 
 
 def asked() -> list[dict]:
     """Return a request to build, one to measure and one to search, as the operator's side writes them."""
     line, fine = document(share=0.5), document()
-    # Good looks make a retest worthwhile.
+    # If the looks (brief repeated measurements) are good, a retest may still give a pass, so a retest is requested.
     pairs = zip(line["steps"], fine["steps"], strict=True)
     line["steps"] = [other if other["name"] in LOOK_STEPS else one for one, other in pairs]
     short = judge(json.dumps(line), ASKED)

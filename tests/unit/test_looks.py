@@ -1,4 +1,4 @@
-"""Many looks (short measurements) reveal a fabric that is slow at times; a healthy fabric may be disturbed in a few looks."""
+"""Many looks (brief measurements) reveal a fabric that is slow at times; a healthy fabric may be disturbed in a few looks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.search.looks_figures import Course
 
 
 def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
-    """Return a line in which the first `slow` of `of` looks reached `factor` of the others' busbw."""
+    """Return a line with `of` looks. The first `slow` looks reached only `factor` of the busbw of the other looks."""
     line = document()
     numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
     for step in line["steps"]:
@@ -42,7 +42,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
 
 
 def test_an_answer_that_fits_better_but_not_decisively_is_taken_only_after_the_last_look():
-    """Of 64 looks, five slow looks fit a healthy fabric better; six slow looks fit a fabric that is slow at times better.
+    """If 5 of 64 looks are slow, a healthy fabric is likelier; if 6 are slow, a fabric that is slow at times is likelier.
 
     After 63 looks, neither number decides.
     """
@@ -202,7 +202,7 @@ def _built():
 
 
 def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
-    """Otherwise, looks that the first run excused on a busy machine would make healthy hosts short in the second run."""
+    """Otherwise, slow looks that a busy machine excused in the first run would give healthy hosts `short` in the second run."""
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]

@@ -1,4 +1,4 @@
-"""PCIe links are compared with the data sheets of GPUs and the line rates of rails, even if every node is the same."""
+"""PCIe links are compared with the data sheets of GPUs and the line rates of rails, even if all nodes have equal links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every published healthy busbw passes or is refused at preview with a reason, and none passes with a fault."""
+"""Every published healthy busbw passes or is refused at preview with a reason; with a fault, no published run passes."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_published_run_with_one_slow_node_is_short_and_names_that_node(row):
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
 def test_a_published_run_without_gpudirect_rdma_is_short_for_that_reason(row):
-    """Published: all-reduce on two nodes falls from about 180 to about 10 GB/s (NVIDIA/nccl issue 1676)."""
+    """Published: without GPUDirect RDMA, all-reduce on two nodes falls from about 180 to 10 GB/s (NVIDIA/nccl issue 1676)."""
     line = whole(row, 10 / 180)
     line["transport"]["said"]["gpudirect"] = {"NET": 64}
     found = judged(line, row)
@@ -147,7 +147,7 @@ def test_one_machine_whose_gpus_exchange_through_main_memory_is_short_and_names_
 
 @pytest.mark.parametrize("row", MACHINES, ids=name)
 def test_a_single_machines_gate_is_close_below_the_published_number(row):
-    """A machine with half of its NVLinks must fail. Other faults lower busbw by less, so the gate must be close."""
+    """A machine with half of its NVLinks must fail. Other faults lower busbw less, so the gate must be close to that number."""
     limit = gate(plan(row), row.shape, 1).limit_gb_s
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.programs
 
 
 def server(*greetings: bytes) -> int:
-    """Answer each connection with the next of `greetings`, and every later one with the last; return the port."""
+    """Answer each connection with the next of `greetings`, and later connections with the last greeting; return the port."""
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(8)

@@ -15,7 +15,7 @@ UP = ["pulumi", "up", "--yes", "--skip-preview", "--suppress-outputs", *WHERE]
 
 
 def ran(exported: dict[str, Any], name: str, listed: list[dict[str, str]] | None = None) -> list[list[str]]:
-    """Return the commands that replacing `name` runs."""
+    """Return the commands that run if the node `name` is replaced."""
     commands = []
 
     def run(words: list[str]) -> str:

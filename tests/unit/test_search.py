@@ -190,7 +190,7 @@ def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_the_busbw_of_the_ri
 
 
 def test_an_intermittent_fault_missed_at_first_is_found_by_measuring_the_edges_again():
-    """The link is fine in its first trial and slow in every later one; the ring was short before the search began."""
+    """The link is fine in its first trial and slow in every later trial; the ring was short before the search began."""
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
         samples = []
@@ -446,7 +446,7 @@ def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
-    """Even a few pairs spread over the cluster may share a leaf's uplinks, and nearly every ring crosses them twice."""
+    """A few pairs may share a leaf's uplinks, wherever the pairs are, and nearly every ring crosses the uplinks twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
@@ -494,7 +494,7 @@ def test_a_pair_that_is_slow_only_while_other_pairs_run_is_not_a_bad_link():
 
 
 def test_an_intermittent_closing_edge_of_an_odd_ring_is_found_like_any_other_edge():
-    """Each edge is fine in its first trial and slow in the later ones."""
+    """The edge is fine in its first trial and slow in later trials."""
     for edge in ((0, 8), (3, 4), (7, 8)):
         search, seen = Search(9, 2, 40.0, whole_gb_s=20.0), 0
         while trials := search.next_round():
@@ -520,7 +520,7 @@ def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_senten
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """A disturbance makes the full ring's first number lower than the bad node would make it without the disturbance.
+    """In the first trial of the full ring, a disturbance makes the busbw lower than the bad node makes it by itself.
 
     Unless the ring is measured again, every trial that was slow once looks like an intermittent fault.
     """
@@ -533,7 +533,7 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
 
 @pytest.mark.parametrize("first", [22, 69, 169, 1416])
 def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first):
-    """Rings with the link in them were slow five times by chance, and the link was fine in every trial of its own."""
+    """By chance, rings with the link were slow five times, and the link was fine in every trial of its two ends."""
     (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
     assert [one.kind for one in score.finding.culprits] in ([], ["link"])
     assert not score.wrong

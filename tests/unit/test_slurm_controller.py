@@ -157,7 +157,10 @@ def test_a_machine_whose_first_boot_is_done_is_set_up(tmp_path):
 
 
 def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, said: bytes) -> list[bytes]:
-    """Let the controller have a munge key; return the programs that it sends; each ends with `status` and prints `said`."""
+    """Give the controller a munge key, and return the list of the programs that it sends over SSH.
+
+    Each program ends with `status` and prints `said`.
+    """
     sent: list[bytes] = []
     monkeypatch.setattr(join, "_KEY", str(folder / "key"))
     (folder / "key").write_bytes(b"munge")

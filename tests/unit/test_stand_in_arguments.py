@@ -1,4 +1,4 @@
-"""A stand-in command refuses an unknown option by its name, and never accepts one silently."""
+"""A stand-in command refuses an unknown option by its name, and never accepts an unknown option silently."""
 
 from __future__ import annotations
 
