@@ -1,4 +1,4 @@
-"""A run's folder on the head node: the files that a worker leaves there, and how the wait for the run ends; no worker starts."""
+"""A run's folder on the head node: the files that a worker leaves there, and the end of the wait for the run; no worker runs."""
 
 from __future__ import annotations
 

@@ -165,7 +165,7 @@ def test_a_pod_that_gets_no_rail_in_time_is_named_with_the_reason(cluster, event
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_a_fault_from_before_the_update_ends_the_wait_only_if_it_happens_again(cluster, monkeypatch, again):
+def test_a_fault_that_happened_before_the_update_stops_the_wait_only_if_the_fault_happens_again(cluster, monkeypatch, again):
     gone = 'cannot find a network-attachment-definition (busbar-rail0) in namespace (busbar): "busbar-rail0" not found'
     monkeypatch.setattr("components.remote_scripts.kubernetes_pending._NETWORK", ((gone[:20], "the rail is gone", 0),))
     cluster.coming[1] = pod(1, phase="Pending", conditions=[])
@@ -240,14 +240,14 @@ def removed(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> bool:
     return ("namespace", "busbar") not in cluster.objects
 
 
-def test_removal_keeps_a_namespace_that_is_not_the_stacks(cluster, monkeypatch):
+def test_removal_keeps_a_namespace_that_does_not_belong_to_the_stack(cluster, monkeypatch):
     kubernetes_objects.main(ASK)
     cluster.objects["namespace", "busbar"]["metadata"]["labels"] = {}
     assert not removed(cluster, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", ["secret", "cronjob.batch", "widget.example"])
-def test_removal_keeps_a_namespace_that_contains_an_object_of_any_kind_that_is_not_the_stacks(
+def test_removal_keeps_a_namespace_that_contains_an_object_of_another_owner_whatever_the_objects_kind(
     cluster, monkeypatch, capsys, kind
 ):
     kubernetes_objects.main(ASK)
@@ -337,7 +337,7 @@ def test_a_foreign_object_with_the_name_of_the_former_job_is_kept(cluster):
     assert "delete" not in cluster.verbs()
 
 
-def test_a_worker_that_has_ended_is_deleted_because_mpi_operator_does_not_replace_it(cluster):
+def test_a_worker_pod_that_has_ended_is_deleted_because_mpi_operator_does_not_replace_ended_pods(cluster):
     cluster.groups.add("kubeflow.org")
     cluster.pods = [pod(0), pod(1, phase="Failed", uid="old", reason="Evicted")]
     kubernetes_objects.main(ASK | MPI)

@@ -84,7 +84,7 @@ def test_ranks_for_some_nodes_run_only_on_these_nodes_and_in_the_given_order(kin
         assert "-np 2 --map-by ppr:1:node --host 10.0.0.3:1,10.0.0.1:1" in " ".join(words)
 
 
-def test_several_programs_at_once_keep_their_own_environment(kind):
+def test_programs_that_start_in_one_command_keep_their_own_environments(kind):
     if kind == "pyxis":
         return  # this launcher starts only one program
     nodes = [0] if kind == "slurm" else [0, 1]  # in Slurm, each node is one context of mpirun
@@ -204,7 +204,7 @@ def test_the_line_that_other_tests_pass_to_the_judge_fits_the_runners_types():
         fits_its_type(document() | {"steps": [document()["steps"][0] | {"rows": "none"}]})
 
 
-def test_the_committed_schema_is_the_one_made_from_the_types():
+def test_the_committed_schema_equals_the_schema_made_from_the_types():
     assert schema.document() == SCHEMA, "run: python -m benchmarks.host.schema > docs/runner.schema.json"
 
 
@@ -218,7 +218,7 @@ def test_a_request_is_read_back_as_it_was_written(request_):
     assert protocol.data(protocol.request(request_)) == request_
 
 
-def test_a_search_of_a_short_fabric_requests_trials_and_a_retest():
+def test_a_search_after_a_verdict_of_short_requests_trials_and_a_retest():
     found = protocol.request(REQUESTS[2])
     assert found.trials is not None
     assert found.again is not None

@@ -41,7 +41,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
     assert looks.weigh(0, 14).answer == ""
 
 
-def test_an_answer_that_fits_better_but_not_decisively_is_taken_only_after_the_last_look():
+def test_before_the_last_look_an_answer_needs_a_decisive_lead_and_after_the_last_look_the_likelier_answer_is_taken():
     """If 5 of 64 looks are slow, a healthy fabric is likelier; if 6 are slow, a fabric that is slow at times is likelier.
 
     After 63 looks, neither number decides.
@@ -52,7 +52,7 @@ def test_an_answer_that_fits_better_but_not_decisively_is_taken_only_after_the_l
 
 
 @pytest.mark.parametrize("slow", [4, 8, 12])
-def test_a_fabric_that_is_slow_at_times_is_short_and_intermittent_with_the_share_of_slow_looks(slow):
+def test_a_fabric_that_is_slow_at_times_gets_the_verdict_short_and_is_called_intermittent_with_the_share_of_slow_looks(slow):
     judged = verdict(with_looks(slow))
     assert judged.verdict == "short"
     late = max(0, slow - 8)
@@ -132,13 +132,13 @@ def test_a_retest_is_made_only_if_its_looks_could_still_give_a_pass(slow):
     assert bool(retest.steps_of(first, ASKED)) == (settled.verdict == "pass")
 
 
-def test_a_look_far_below_the_median_is_slow_although_it_reaches_the_gate():
+def test_a_look_far_below_the_median_is_slow_although_the_look_reaches_the_gate():
     assert looks.are_slow([380, 380, 380, 320, 300], 290) == [False, False, False, True, True]
     assert looks.are_slow([300, 300, 300], 324) == [True, True, True]
     assert looks.are_slow([], 324) == []
 
 
-def test_looks_of_the_previous_run_on_the_same_machines_count_only_if_they_were_slow():
+def test_looks_of_the_previous_run_on_these_machines_count_only_if_the_looks_were_slow():
     line = with_looks(0)
     line["earlier_looks"] = [0.0245] * 5 + [0.049] * 12
     judged = verdict(line)

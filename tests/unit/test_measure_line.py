@@ -111,7 +111,7 @@ def test_every_silent_node_is_named(cluster):
         cluster.line(DECIDING)
 
 
-def test_an_interface_that_is_down_is_named_and_nccl_may_choose_another(cluster):
+def test_an_interface_that_is_down_is_named_and_nccl_may_choose_another_interface(cluster):
     cluster.runs = {"all": run(row(8, 1.0))}
     cluster.inventory["b"]["interfaces"] = {"ib0": {"up": False, "tx_bytes": 1, "mtu": 4200}}
     found = cluster.line(DECIDING)
@@ -123,7 +123,7 @@ def test_an_interface_that_is_down_is_named_and_nccl_may_choose_another(cluster)
     assert "NCCL_SOCKET_IFNAME==eth0" in cluster.ran[-1].argv
 
 
-def test_nodes_with_other_gpus_or_drivers_are_refused_by_name(cluster):
+def test_nodes_with_fewer_gpus_than_the_shape_or_with_different_drivers_are_refused_by_name(cluster):
     cluster.inventory["b"]["gpus"] = ["H100"]
     with pytest.raises(Refusal, match=r"^b shows 1 GPUs, but its shape has 2$"):
         cluster.line(DECIDING)
@@ -170,7 +170,7 @@ def test_a_single_node_is_not_tried_for_reachability(cluster):
     assert cluster.line(DECIDING, nodes=NODES[:1])["steps"][0]["ranks"] == 2
 
 
-def test_the_wait_for_another_measurement_is_reported_once_and_bounded(cluster, monkeypatch):
+def test_the_wait_for_another_measurement_is_reported_once_and_ends_at_the_timeout(cluster, monkeypatch):
     clock = SimpleNamespace(now=100.0)
     monkeypatch.setattr(measure.time, "monotonic", lambda: clock.now)
     monkeypatch.setattr(measure.time, "sleep", lambda seconds: setattr(clock, "now", clock.now + seconds))
@@ -196,7 +196,7 @@ def test_the_wait_for_another_measurement_is_reported_once_and_bounded(cluster, 
         ("node", (0.0, 0.0, 400.0, 300.0), None),
     ],
 )
-def test_the_busbw_of_a_group_is_that_of_its_slowest_rank(stage, rank_us, groups):
+def test_the_busbw_of_a_group_is_the_busbw_of_its_slowest_rank(stage, rank_us, groups):
     found = measure.numbers(run(row(1024000, 1.0, rank_us=rank_us)), stage, 2, 4)
     assert found["groups_gb_s"] == groups
     assert found["spread"] == {"iterations": 20, "p50_us": 10.0, "p99_us": 12.0, "cv_pct": 1.5}

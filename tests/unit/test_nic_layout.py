@@ -35,7 +35,7 @@ def in_order(nics: tuple[Nic, ...]) -> tuple[Nic, ...]:
 
 
 @pytest.mark.parametrize(("name", "today", "legacy", "source"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_interfaces_are_the_reviewed_ones(name, today, legacy, source):
+def test_the_interfaces_are_the_reviewed_interfaces(name, today, legacy, source):
     assert in_order(layout(INSTANCES[name])) == reviewed(today)
     assert in_order(layout(INSTANCES[name], legacy=True)) == reviewed(legacy)
     assert source
@@ -61,12 +61,12 @@ def test_every_type_with_efa_is_in_the_table():
         ("g5.48xlarge", 2),
     ],
 )
-def test_a_template_has_as_many_interfaces_as_published(name, count):
+def test_a_launch_template_has_as_many_interfaces_as_the_vendor_published(name, count):
     assert len(layout(INSTANCES[name])) == count
 
 
 @pytest.mark.parametrize("name", [name for name, row in INSTANCES.items() if row.efa])
-def test_every_efa_device_of_a_type_is_used_in_both_layouts(name):
+def test_every_efa_device_of_a_type_is_used_in_the_current_layout_and_in_the_legacy_layout(name):
     instance = INSTANCES[name]
     for legacy in (False, True):
         assert sum(nic.kind != PLAIN for nic in layout(instance, legacy=legacy)) == instance.efa
@@ -81,7 +81,7 @@ def test_without_efa_there_is_one_plain_interface():
     assert layout(INSTANCES["p5.48xlarge"], efa=False) == (Nic(0, 0, PLAIN),)
 
 
-def test_efa_is_refused_on_an_instance_type_without_it():
+def test_efa_is_refused_on_an_instance_type_without_efa():
     with pytest.raises(ValueError, match=r"m5\.xlarge has no EFA device"):
         layout(INSTANCES["m5.xlarge"])
 
@@ -115,7 +115,7 @@ def test_the_layouts_of_made_up_instance_types_are_valid(cards, plain_front, leg
     ("name", "both_directions"),
     [("p3dn.24xlarge", 300), ("p4d.24xlarge", 600), ("p5.48xlarge", 900), ("p5en.48xlarge", 900), ("p6-b200.48xlarge", 1800)],
 )
-def test_nvlink_is_half_of_what_data_sheets_print(name, both_directions):
+def test_the_nvlink_rate_is_half_of_the_rate_in_data_sheets_which_add_up_both_directions(name, both_directions):
     assert INSTANCES[name].nvlink_gbytes_per_s == both_directions / 2
 
 
@@ -123,11 +123,11 @@ def test_nvlink_is_half_of_what_data_sheets_print(name, both_directions):
     ("name", "gbit_s"),
     [("p4d.24xlarge", 400), ("p5.48xlarge", 3200), ("p5en.48xlarge", 3200), ("p6-b300.48xlarge", 6400), ("g7e.48xlarge", 1600)],
 )
-def test_line_rates_add_up_to_what_is_published(name, gbit_s):
+def test_the_line_rates_of_an_instance_type_add_up_to_the_published_rate(name, gbit_s):
     assert INSTANCES[name].efa * INSTANCES[name].efa_gbit_s == gbit_s
 
 
-def test_a_shape_has_its_instance_types_rails_if_a_source_lists_them():
+def test_a_shape_has_the_rails_of_its_instance_type_if_a_source_lists_the_rails():
     shape = INSTANCES["p5.48xlarge"].shape()
     assert shape.rdma is not None
     assert shape.rdma.node_gbytes_per_s == 400
@@ -148,7 +148,7 @@ def test_a_shape_has_its_instance_types_rails_if_a_source_lists_them():
         ("g5.xlarge", X86),
     ],
 )
-def test_the_architecture_is_in_the_name(name, expected):
+def test_the_architecture_follows_from_the_instance_types_name(name, expected):
     assert architecture(name) == expected
 
 

@@ -13,7 +13,7 @@ REAL = [["0", "0", "0", "700.00", "1980", "16", "5"], ["1", "0", "0", "700.00", 
 H100 = {"power_limit_w": "700.00", "clock_limit_mhz": "1980", "pcie_width": "16", "pcie_generation": "5"}
 
 
-def test_limits_are_those_that_the_driver_prints_for_each_gpu():
+def test_the_limits_of_each_gpu_are_the_limits_that_the_driver_prints():
     assert node_facts.limits(REAL) == {"gpu0": H100, "gpu1": H100}
 
 
@@ -54,7 +54,7 @@ def test_a_devices_pcie_link_is_reported_if_the_kernel_knows_it(tmp_path, speed,
     assert node_facts.hca(str(tmp_path))["pcie"] == said
 
 
-def test_every_counter_that_is_judged_is_read_from_the_devices_that_have_it(tmp_path):
+def test_every_judged_counter_is_read_from_every_device_that_has_the_counter(tmp_path):
     found = set()
     for device in sorted(path.stem for path in rdma_trees.LISTS.glob("*.txt")):
         rdma_trees.make(tmp_path, device)

@@ -90,13 +90,13 @@ def test_root_means_uid_0_or_sudo_without_a_password(node, user, sudo, root):
     assert slurm_facts.facts()["root"] is root
 
 
-def test_a_slurmd_that_reports_no_hardware_leaves_its_numbers_unknown(node):
+def test_if_slurmd_reports_no_hardware_the_numbers_of_cores_and_memory_are_unknown(node):
     node.said["slurmd -C"] = ""
     found = slurm_facts.facts()
     assert (found["cores"], found["memory_mib"]) == ([0, 0, 0], 0)
 
 
-def test_a_slurmd_that_does_not_report_its_version_is_lacking(node):
+def test_a_slurmd_that_does_not_report_its_version_counts_as_missing(node):
     node.said = {"sudo -n true": 0}
     assert slurm_facts.facts() == {"lacks": ["slurmd that reports its version (slurmd -V)"]}
 

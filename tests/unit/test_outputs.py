@@ -83,14 +83,14 @@ def test_a_record_contains_its_run_its_time_and_its_request():
     assert replace(ASKED, accept=Accept(gate_gb_s=1.0)).digest() != ASKED.digest()
 
 
-def test_the_schema_is_itself_valid_and_closed():
+def test_the_schema_is_itself_valid_and_allows_no_unknown_properties():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     for part in (SCHEMA, SCHEMA["properties"]["expected"], SCHEMA["properties"]["measured"]):
         assert part["additionalProperties"] is False
     assert set(SCHEMA["properties"]["measured"]["required"]) == set(SCHEMA["properties"]["measured"]["properties"])
 
 
-def test_the_program_exports_exactly_what_the_schema_says():
+def test_the_program_exports_exactly_the_outputs_in_the_schema():
     exported = set(re.findall(r'pulumi\.export\("(\w+)"', (ROOT / "__main__.py").read_text()))
     assert exported == set(SCHEMA["properties"])
 

@@ -79,7 +79,7 @@ def test_one_machine_is_measured_without_steps_between_nodes():
     assert [step.name for step in steps.steps(a_plan(), GPU4, 1)] == ["all_reduce", "looks_early", "spread", "looks_late"]
 
 
-def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_one_for_each_node():
+def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_has_one_group_for_each_node():
     assert "NCCL_TESTS_SPLIT=MOD 8" in words_of("rails")
     assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
 

@@ -81,13 +81,13 @@ def test_most_rows_are_judged_and_each_refusal_says_why():
 
 
 @pytest.mark.parametrize("row", JUDGED, ids=name)
-def test_a_published_healthy_run_passes_as_a_complete_line(row):
+def test_a_complete_line_with_a_published_healthy_busbw_passes(row):
     found = judged(whole(row), row)
     assert (found.verdict, found.reasons) == ("pass", ())
 
 
 @pytest.mark.parametrize("row", FABRICS, ids=name)
-def test_a_published_run_over_half_of_its_rails_is_short_and_names_an_idle_rail(row):
+def test_a_published_run_that_uses_only_half_of_its_rails_is_short_and_the_reason_names_an_idle_rail(row):
     line = whole(row, 0.5)
     idle = row.shape.rdma.hca[: row.shape.rdma.ports // 2]
     for sent in line["transport"]["tx_bytes"].values():
@@ -152,7 +152,7 @@ def test_a_single_machines_gate_is_close_below_the_published_number(row):
     assert 0.85 < limit / row.busbw_gb_s < 0.96
 
 
-def test_without_a_published_number_for_its_nvlink_a_collective_has_no_gate_and_the_reason_says_so():
+def test_a_collective_without_a_published_number_for_the_machines_nvlink_has_no_gate_and_the_reason_says_so():
     known = {over(row) for row in MACHINES}
     for shape in (INSTANCES["p3dn.24xlarge"].shape(), SERVERS["HGX-A100-80GB.8"], SERVERS["DGX-H100"], SERVERS["HGX-B200.8"]):
         for collective in COLLECTIVES:
@@ -169,7 +169,7 @@ SERVER = a_plan(end_bytes=16 * 1024**3)
 @pytest.mark.parametrize(
     "shape", [SERVERS["DGX-H100"], SERVERS["DGX-H200"], SERVERS["HGX-B200.8"]], ids=lambda shape: shape.name
 )
-def test_one_server_whose_switch_does_not_reduce_is_short_and_says_so_though_its_ring_is_healthy(shape):
+def test_a_server_whose_nvlink_switch_does_not_reduce_is_short_for_that_reason_although_its_ring_is_healthy(shape):
     single = Asked(SERVER, shape, 1)
     line = document(single, share=0.8, scale=1)
     line["transport"] |= {"nvlink_tx_bytes": {"least": 10**15}, "said": {"channels": {"P2P/CUMEM": 16}}}
@@ -202,7 +202,7 @@ def test_a_published_healthy_rack_passes_by_its_rails_and_by_nvlink_between_its_
 
 
 @pytest.mark.parametrize("row", RACKS, ids=name)
-def test_a_rack_is_short_if_its_switches_do_not_reduce_or_if_it_uses_its_rails(row):
+def test_a_rack_is_short_if_its_switches_do_not_reduce_or_if_the_run_over_nvlink_uses_the_rails(row):
     rails = bound_gb_s(row.collective, row.shape, row.nodes)
     half = 0.78 * 900 if row.collective == "all_reduce" else 0.55 * 900
     slow, split = over_nvlink(row, half), over_nvlink(row, 0.95 * rails)

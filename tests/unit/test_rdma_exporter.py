@@ -93,7 +93,7 @@ def one(samples: list[Sample], name: str) -> Sample:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tmp_path):
+def test_every_counter_of_a_device_is_shown_once_and_no_counter_is_invented(device, tmp_path):
     rdma_trees.make(tmp_path, device)
     samples, types = read(collect(str(tmp_path)))
     listed = {
@@ -114,7 +114,7 @@ def test_every_counter_of_a_device_is_shown_once_and_none_is_invented(device, tm
     assert one(samples, "files_without_number").value == 0
 
 
-def test_a_series_of_an_earlier_collection_does_not_count_as_taken_in_the_next_collection(tmp_path):
+def test_the_name_of_a_series_of_an_earlier_collection_is_free_again_in_the_next_collection(tmp_path):
     for folder in ("one", "other"):
         rdma_trees.make(tmp_path / folder, "mlx5_0")
         samples, _ = read(collect(str(tmp_path / folder)))
@@ -172,7 +172,7 @@ def test_a_machine_without_rdma_devices_has_no_counters(tmp_path):
     assert counters(samples) == []
 
 
-def test_a_counter_that_disappears_is_absent_and_a_new_one_appears(tmp_path):
+def test_a_counter_that_disappears_is_absent_and_a_new_counter_appears(tmp_path):
     rdma_trees.make(tmp_path, "irdma0")
     folder = tmp_path / "irdma0" / "ports" / "1" / "hw_counters"
     collect(str(tmp_path))
@@ -272,7 +272,7 @@ def test_the_exporter_serves_only_metrics(served):
     assert asked(served, "/../../etc/passwd")[0] == 404
 
 
-def test_an_address_that_is_not_a_reader_gets_no_answer(served):
+def test_a_caller_whose_address_is_not_a_readers_gets_no_answer(served):
     served.allowed = [rdma_exporter.ipaddress.ip_network("127.0.0.1")]
     assert asked(served, "/metrics")[0] == 200
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):

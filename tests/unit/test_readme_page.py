@@ -7,7 +7,7 @@ import re
 from readme_commands import ROOT, typed
 
 
-def test_readme_shows_the_two_commands_first():
+def test_the_first_two_commands_in_readme_are_make_up_and_make_down():
     assert typed()[:2] == ["make up", "make down"]
 
 

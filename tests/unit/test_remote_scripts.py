@@ -43,14 +43,14 @@ def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_part_that_several_programs_need_is_included_once():
+def test_a_file_that_several_parts_of_a_program_import_is_included_once():
     program = ast.parse(remote_scripts.read("first_contact").source)
     names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names))
     assert {"call", "look", "join", "main"} <= set(names)
 
 
-def test_the_wait_for_a_host_lasts_until_it_announces_itself():
+def test_the_wait_for_a_host_lasts_until_the_host_announces_itself():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n", b"SSH-2.0-OpenSSH_7.4 busbar-ready\r\n"), 20)
     assert found.returncode == 0
     assert json.loads(found.stdout) == {"announced": "busbar-ready", "host": "127.0.0.1"}
@@ -79,7 +79,9 @@ def test_a_closed_port_is_reported_with_the_key_to_check():
     ("later_s", "zone", "status", "said"),
     [(-60, "Z", 0, ""), (1, ".000Z", 0, " s until cr-1 begins at"), (7200, "+00:00", 1, "cr-1 begins at")],
 )
-def test_capacity_that_begins_soon_is_waited_for_and_later_capacity_is_reported_with_its_date(later_s, zone, status, said):
+def test_an_update_waits_for_capacity_that_begins_soon_and_reports_the_date_of_capacity_that_begins_later(
+    later_s, zone, status, said
+):
     start = datetime.now(UTC) + timedelta(seconds=later_s + 0.9)
     program = remote_scripts.read("wait_until").call(start=f"{start:%Y-%m-%dT%H:%M:%S}{zone}", what="cr-1", limit_s=1800)
     found = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)

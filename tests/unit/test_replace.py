@@ -74,6 +74,6 @@ def test_a_node_that_cannot_be_replaced_is_refused_and_nothing_is_terminated(exp
     assert not [words for words in commands if "detach" in words or "up" in words]
 
 
-def test_make_replace_without_a_name_says_what_to_type(capsys):
+def test_make_replace_without_the_name_of_a_node_says_what_to_type(capsys):
     assert replace.main([""]) == 2
     assert "make replace NODE=NAME" in capsys.readouterr().err

@@ -36,12 +36,12 @@ def cluster(*queues: Queue, **changes) -> Cluster:
         ([f"q-dy-s-{at}" for at in range(1, 1001)], "q-dy-s-[1-1000]"),
     ],
 )
-def test_names_of_nodes_are_shortened_in_slurms_notation_and_the_notation_is_read(names, short):
+def test_names_of_nodes_are_written_in_slurms_short_notation_and_are_read_back_from_that_notation(names, short):
     assert hostlist.short(names) == short
     assert sorted(hostlist.names(short)) == sorted(names)
 
 
-def test_dynamic_nodes_are_one_line_and_static_nodes_have_their_addresses():
+def test_the_dynamic_nodes_of_a_set_are_one_line_and_each_static_node_has_a_line_with_its_address():
     lines = [line for line in slurm_conf(cluster()).splitlines() if line.startswith("NodeName")]
     assert lines == [
         *(
@@ -145,5 +145,5 @@ def test_a_changed_file_changes_the_digest():
     assert digest(cluster()) == digest(cluster()) != digest(cluster(memory=True))
 
 
-def test_dynamic_names_begin_at_one():
+def test_the_numbers_of_dynamic_nodes_begin_at_one():
     assert dynamic_names("q", "s", 2) == ["q-dy-s-1", "q-dy-s-2"]

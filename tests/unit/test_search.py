@@ -94,7 +94,7 @@ def test_a_slow_rail_is_blamed_with_its_node(nodes):
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, 8, 13, 64])
-def test_two_nodes_that_are_slow_only_together_blame_their_link(nodes):
+def test_if_two_nodes_are_slow_only_together_their_link_is_blamed(nodes):
     found, finding = named(Fabric(nodes, 4, (Fault("link", (1, 2), (), 0.5),)))
     assert found == [("link", (1, 2), ())]
     fine = [sample for sample in finding.culprits[0].evidence if sample.trial.nodes != (1, 2)]
@@ -103,7 +103,7 @@ def test_two_nodes_that_are_slow_only_together_blame_their_link(nodes):
 
 @pytest.mark.parametrize("disturbed", [(node, end) for end in (2, 3) for node in (0, 1, 4, 5, 6, 7)])
 @pytest.mark.parametrize("rest", [0.75, 0.85, 0.9])
-def test_one_disturbed_number_beside_a_bad_link_blames_neither_end(disturbed, rest):
+def test_one_disturbed_number_does_not_make_the_search_blame_an_end_of_a_bad_link(disturbed, rest):
     fabric, search, numbers = Fabric(8, 1, (Fault("link", (2, 3), (), 0.4),)), Search(8, 1, None, 5.0), [rest]
     while trials := search.next_round():
         samples = fabric.answer(trials)
@@ -147,7 +147,7 @@ def test_two_slow_rails_of_one_node_are_named_separately():
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 8, 33])
-def test_a_rail_that_is_slow_between_all_nodes_blames_its_plane(nodes):
+def test_if_a_rail_is_slow_between_all_nodes_the_plane_of_that_rail_is_blamed(nodes):
     found, finding = named(Fabric(nodes, 4, (Fault("rail_plane", (), (1,), 0.5),)))
     assert found == [("rail_plane", tuple(range(nodes)), (1,))]
     assert not finding.culprits[0].flapping
@@ -189,7 +189,7 @@ def test_the_full_ring_is_measured_if_all_pairs_are_fine_and_the_busbw_of_the_ri
     assert search.finding().culprits == ()
 
 
-def test_an_intermittent_fault_missed_at_first_is_found_by_measuring_the_edges_again():
+def test_an_intermittent_fault_that_the_first_trials_miss_is_found_when_the_edges_are_measured_again():
     """The link is fine in its first trial and slow in every later trial; the ring was short before the search began."""
     search, tried = Search(8, 1, None, 20.0), 0
     while trials := search.next_round():
@@ -263,7 +263,7 @@ def test_a_rail_without_a_number_counts_as_dead():
     assert finding.culprits[0].ratio == 0.0
 
 
-def test_if_no_trial_has_a_number_the_search_ends_and_blames_the_group():
+def test_if_no_trial_has_a_number_the_search_ends_and_blames_all_nodes_as_one_group():
     search = Search(8, 4)
     while trials := search.next_round():
         search.record([Sample(trial, None, "no route") for trial in trials])
@@ -354,7 +354,7 @@ def test_a_healthy_cluster_is_never_blamed(nodes):
 
 
 @pytest.mark.parametrize("nodes", [3, 6, 7, 31, 100, 1024])
-def test_one_fault_is_found_whatever_the_size(nodes):
+def test_one_fault_is_found_whatever_the_size_of_the_cluster(nodes):
     scores = Case(nodes, max(2, min(40, 3000 // nodes)), (1,)).scores()
     assert Score.recall(scores) >= 0.97
     assert Score.precision(scores) >= 0.97
@@ -459,7 +459,7 @@ def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_lin
     assert Score.recall(scores) >= 0.95
 
 
-def test_a_part_of_a_cluster_that_is_slow_with_the_rest_is_named_although_most_of_a_round_is_slow():
+def test_if_two_halves_of_a_cluster_are_slow_only_with_each_other_a_half_is_named_although_most_of_a_round_is_slow():
     """Nodes 0 to 15 are fine among themselves, and slow with all others, however few pairs run."""
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
@@ -532,14 +532,14 @@ def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermitt
 
 
 @pytest.mark.parametrize("first", [22, 69, 169, 1416])
-def test_a_link_that_comes_and_goes_makes_no_group_of_the_nodes_around_it(first):
+def test_a_link_that_is_slow_at_times_does_not_make_the_search_blame_the_nodes_around_the_link_as_a_group(first):
     """By chance, rings with the link were slow five times, and the link was fine in every trial of its two ends."""
     (score,) = Case(64, 1, (1,), ("link",), active=0.5, first=first).scores()
     assert [one.kind for one in score.finding.culprits] in ([], ["link"])
     assert not score.wrong
 
 
-def test_a_bad_rail_between_two_nodes_is_found_although_most_single_runs_were_fine():
+def test_a_bad_rail_between_two_nodes_is_found_although_most_runs_with_single_rails_were_fine():
     """The link is fine in the first three rounds with single rails of this pair, and faulty in all other rounds."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():

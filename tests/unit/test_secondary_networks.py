@@ -218,21 +218,21 @@ def cluster(tmp_path, monkeypatch) -> Applied:
     return made
 
 
-def test_a_secondary_network_is_applied_without_force_and_waited_for_on_the_stacks_nodes(cluster, capsys):
+def test_a_secondary_network_is_applied_without_force_and_the_program_waits_for_its_pods_on_the_stacks_nodes(cluster, capsys):
     kubernetes_secondary_network.main(ASK)
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "kind": "multus", "nodes": ["gpu0", "gpu1"]}
     assert cluster.verbs().count("apply") == 2
     assert not [words for words in cluster.calls if "--force-conflicts" in words]
 
 
-def test_an_installation_that_the_stack_did_not_make_is_left_as_it_is(cluster):
+def test_an_installation_that_the_stack_did_not_make_is_left_unchanged(cluster):
     cluster.objects["clusterrole.rbac.authorization.k8s.io", "multus"] = {"kind": "ClusterRole", "metadata": {"name": "multus"}}
     with pytest.raises(SystemExit, match=r"^kubernetes\.secondaryNetworks\.install has multus, but the cluster already has M"):
         kubernetes_secondary_network.main(ASK)
     assert "apply" not in cluster.verbs()
 
 
-def test_nothing_is_applied_to_a_cluster_other_than_the_one_in_the_stack_file(cluster):
+def test_nothing_is_applied_to_another_cluster_than_the_cluster_in_the_stack_file(cluster):
     with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443"):
         kubernetes_secondary_network.main(ASK | {"server": "https://10.9.9.9:6443"})
     assert not cluster.objects
@@ -316,7 +316,7 @@ def test_a_secondary_network_that_other_pods_use_is_kept_and_reported(cluster, m
     )
 
 
-def test_networks_without_whereabouts_and_finished_pods_do_not_keep_whereabouts(cluster, monkeypatch):
+def test_whereabouts_is_removed_although_networks_without_whereabouts_and_finished_pods_exist(cluster, monkeypatch):
     kubernetes_secondary_network.main(ASK)
     cluster.definitions = [NETWORK | {"spec": {"config": '{"ipam": {"type": "host-local"}}'}}]
     cluster.pods = [ATTACHED | {"status": {"phase": "Succeeded"}}]
@@ -324,7 +324,7 @@ def test_networks_without_whereabouts_and_finished_pods_do_not_keep_whereabouts(
     assert not cluster.objects
 
 
-def test_destroy_keeps_objects_that_another_machine_has_applied_since(cluster, monkeypatch, capsys):
+def test_destroy_keeps_objects_that_another_machine_applied_last(cluster, monkeypatch, capsys):
     kubernetes_secondary_network.main(ASK)
     there = dict(cluster.objects)
     removed(monkeypatch, way=[ours.WAY, "root@10.138.61.49"])

@@ -173,7 +173,7 @@ def sent_over_ssh(folder: Path, monkeypatch: pytest.MonkeyPatch, status: int, sa
     return sent
 
 
-def test_the_call_that_joins_a_node_contains_the_path_of_its_first_boots_result(tmp_path, monkeypatch):
+def test_the_call_that_joins_a_node_contains_the_path_of_the_result_of_the_nodes_first_boot(tmp_path, monkeypatch):
     sent = sent_over_ssh(tmp_path, monkeypatch, 1, b"its first boot has not finished\n")
     given = {
         "user": "opc",
@@ -207,7 +207,7 @@ def test_the_database_starts_before_slurmctld_and_the_users_exist_before_any_nod
     ]
 
 
-def test_a_login_node_that_fails_is_named_with_the_reason_and_then_no_timer_starts_machines(machine, monkeypatch):
+def test_a_login_node_whose_set_up_fails_is_named_with_the_reason_and_no_timer_starts_machines(machine, monkeypatch):
     monkeypatch.setattr(node_setup, "run", lambda *_: None)
     seen: list[Any] = []
     whys = {"i-1": "", "i-2": "its first boot has not finished"}
@@ -231,7 +231,7 @@ def test_a_login_node_that_fails_is_named_with_the_reason_and_then_no_timer_star
     assert (machine / "units" / "busbar-slurm.timer").exists()
 
 
-def test_a_login_node_gets_the_key_and_the_files_of_slurms_commands_but_no_daemon(tmp_path, monkeypatch):
+def test_a_login_node_gets_the_munge_key_and_the_files_of_slurms_commands_but_no_daemon(tmp_path, monkeypatch):
     sent = sent_over_ssh(tmp_path, monkeypatch, 0, b"")
     given = {"user": "opc", "identity": "i", "known_hosts": "k", "controller": "10.0.0.2", "booted": "/boot.json"}
     files = {"slurm.conf": "# a\n", "plugstack.conf": "# b\n", "gres.conf": "# c\n", "topology.conf": "# d\n"}

@@ -165,7 +165,7 @@ def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_is_termi
 
 
 @pytest.mark.usefixtures("slurm")
-def test_a_job_of_another_size_is_refused_before_anything_is_built(job, tmp_path, monkeypatch):
+def test_a_job_with_another_number_of_nodes_than_planned_is_refused_before_anything_is_built(job, tmp_path, monkeypatch):
     path = tmp_path / "job.json"
     path.write_text(json.dumps(data(job._replace(nodes=3))))
     monkeypatch.delenv("BUSBAR_REMOTE_SHELL", raising=False)

@@ -41,7 +41,7 @@ def test_a_stack_of_a_hundred_nodes_and_reasons_still_fits_on_a_screen():
     assert "and 96 more reasons" in text
 
 
-def test_a_stack_without_rented_machines_says_so():
+def test_the_status_of_a_stack_without_nodes_says_that_nothing_was_measured_and_nothing_is_rented():
     found = whole(line()) | {"nodes": [], "ssh": None, "expected": None}
     found["measured"] = outputs.nothing_measured("gpu", "gpu has no nodes yet, so nothing was measured")
     text = status.status(found, NOW)

@@ -73,7 +73,7 @@ def test_slapd_loads_a_module_for_its_database_only_if_there_is_such_a_module():
     assert "module" not in directory.slapd_conf(DEBIAN._replace(module=False))
 
 
-def test_slapd_listens_with_tls_only_and_on_the_local_socket():
+def test_slapd_listens_on_the_network_only_with_tls_and_also_on_the_local_socket():
     command = next(line for line in directory.unit(DEBIAN, "10.0.0.2").splitlines() if "ExecStart" in line)
     assert '-h "ldapi:/// ldaps://10.0.0.2:636"' in command
     assert "-u openldap -g openldap -f /etc/ldap/busbar/slapd.conf" in command
@@ -298,12 +298,12 @@ def test_a_home_is_complete_before_the_user_exists(cluster, monkeypatch, tmp_pat
     assert [path.name for path in cluster.home.iterdir()] == ["alice"]
 
 
-def test_a_key_is_made_only_on_request(cluster):
+def test_an_ssh_key_of_a_user_is_made_only_on_request(cluster):
     cluster.add("alice", own_key=False)
     assert [path.name for path in (cluster.home / "alice/.ssh").iterdir()] == ["authorized_keys"]
 
 
-def test_if_a_home_cannot_be_created_neither_a_part_of_it_nor_the_user_remains(cluster, monkeypatch):
+def test_if_a_home_cannot_be_created_neither_a_part_of_the_home_nor_the_user_remains(cluster, monkeypatch):
     def fails(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
@@ -313,7 +313,7 @@ def test_if_a_home_cannot_be_created_neither_a_part_of_it_nor_the_user_remains(c
     assert not cluster.directory.calls
 
 
-def test_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeypatch):
+def test_public_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeypatch):
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(home.os, name, lambda _: None)
     user = directory.User("alice", 1, 1, "", str(cluster.home / "alice"), "/bin/sh")
@@ -517,7 +517,7 @@ def test_a_person_with_sudo_need_not_type_sudo(monkeypatch):
     assert started == [("sudo", ["sudo", "-n", "/usr/local/bin/cluster", "user", "list"])]
 
 
-def test_a_machine_that_is_no_controller_is_named_as_such(tmp_path):
+def test_on_a_machine_that_is_no_controller_the_error_says_that_the_machine_has_no_users(tmp_path):
     assert refusal(settings.load, str(tmp_path / "users.json")).startswith("this machine has no users of a cluster (")
 
 

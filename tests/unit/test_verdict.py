@@ -41,13 +41,13 @@ def test_a_complete_and_fast_run_passes_without_a_reason():
     assert {one.state for one in judged.checks} == {"pass"}
 
 
-def test_a_run_at_half_the_rate_is_short_and_says_both_numbers():
+def test_a_run_at_half_the_line_rate_is_short_and_the_reason_has_the_busbw_and_the_gate():
     judged = judge(with_step(RUN, rows=rows_at(0.025)), ASKED)
     assert judged.verdict == "short"
     assert "reached 0.025 GB/s at 64 MiB; the gate requires 0.0425 GB/s" in judged.reasons[0]
 
 
-def test_wrong_data_is_never_a_pass_however_fast():
+def test_a_run_with_wrong_data_never_passes_however_high_its_busbw_is():
     rows = rows_at(SPEED)
     rows[3] = row(64, SPEED, wrong=2)
     judged = judge(with_step(RUN, rows=rows), ASKED)
@@ -55,7 +55,7 @@ def test_wrong_data_is_never_a_pass_however_fast():
     assert "4 elements arrived with wrong values in all_reduce" in judged.reasons[0]
 
 
-def test_wrong_data_in_a_step_that_does_not_decide_is_not_a_pass_either():
+def test_wrong_data_in_a_step_that_does_not_decide_also_prevents_a_pass():
     judged = judge(with_step("free", rows=[row(PLAN.end_bytes, SPEED, wrong=1)]), ASKED)
     assert judged.verdict == "short"
 
@@ -84,7 +84,7 @@ def test_missing_or_foreign_data_is_unknown_with_its_reason(changes, reason):
 
 
 @pytest.mark.parametrize("changes", [{"schema": 1}, {"kind": "build"}])
-def test_a_line_of_another_kind_or_version_is_unknown(changes):
+def test_a_line_that_is_no_measurement_of_version_2_is_unknown(changes):
     judged = judge(line(**changes), ASKED)
     assert judged.verdict == "unknown"
     assert "not a measurement of version 2" in judged.reasons[0]
@@ -130,7 +130,7 @@ def test_numbers_that_are_rounded_to_six_decimals_fit_each_other():
     assert judge(json.dumps(found), ASKED).verdict == "pass"
 
 
-def test_unchecked_values_are_unknown():
+def test_a_run_with_unchecked_values_is_unknown():
     rows = rows_at(SPEED)
     rows[5] = row(256, SPEED, wrong=None)
     judged = judge(with_step(RUN, rows=rows), ASKED)
@@ -219,7 +219,7 @@ def test_the_step_rails_names_the_gpu_whose_rails_are_slow():
     assert "the rails of GPU 5 on all nodes together" in judged.reasons[0]
 
 
-def test_a_users_limit_on_one_size_is_its_own_check():
+def test_a_users_limit_for_one_message_size_is_a_separate_check():
     asked = dataclasses.replace(ASKED, accept=Accept(limits={"all_reduce": {1024**2: 199.0}}))
     judged = judge(line(), asked)
     assert judged.verdict == "short"
@@ -232,14 +232,14 @@ def test_a_limit_on_an_unmeasured_size_is_unknown():
     assert judge(line(), asked).verdict == "unknown"
 
 
-def test_falling_below_earlier_runs_is_short_although_the_gate_is_met():
+def test_a_run_below_the_earlier_runs_is_short_although_the_gate_is_met():
     judged = judge(line(), dataclasses.replace(ASKED, past=(0.0495, "the median of 9 earlier runs")))
     assert judged.verdict == "short"
     assert "the median of 9 earlier runs" in judged.reasons[0]
 
 
 @pytest.mark.parametrize("netdevs", [{}, {GPU4.rdma.hca[0]: "rdma0", "mlx5_4": "eth0"}])
-def test_bytes_over_the_front_end_are_a_fallback_however_high_the_number(netdevs):
+def test_a_run_whose_bytes_went_over_the_front_end_is_short_however_high_the_busbw_is(netdevs):
     found = document()
     found["transport"]["netdevs"] = netdevs
     for counted in found["transport"]["tx_bytes"].values():
@@ -252,7 +252,7 @@ def test_bytes_over_the_front_end_are_a_fallback_however_high_the_number(netdevs
 
 
 @pytest.mark.parametrize("idle", [1, 8, 15])
-def test_idle_rails_are_named_even_if_the_number_passes(idle):
+def test_idle_rails_are_named_even_if_the_busbw_reaches_the_gate(idle):
     found = document()
     for counted in found["transport"]["tx_bytes"].values():
         moved = sum(counted[hca] for hca in GPU4.rdma.hca)
