@@ -136,7 +136,7 @@ def fits_its_type(line: Any) -> bool:
 
 
 def place(asked: Asked = ASKED) -> Place:
-    """Return where the plan runs."""
+    """Return the place of a run: its nodes, their network, the build and the network interfaces."""
     nodes = tuple(Node(f"inst-{number}", f"10.0.1.{number + 2}") for number in range(asked.nodes))
     return Place(nodes, "10.0.1.0/24", BUILT, asked.interfaces)
 

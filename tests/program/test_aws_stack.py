@@ -109,7 +109,7 @@ def test_the_preview_of_the_aws_stack_shows_the_expected_busbw(monkeypatch):
     assert "  wire:     0.1 GB/s of all_reduce busbw\n" in told
 
 
-def test_the_preview_shows_the_price_or_the_key_for_an_unknown_price(monkeypatch):
+def test_the_preview_shows_the_price_or_the_key_that_sets_an_unknown_price(monkeypatch):
     def told(**changes: Any) -> str:
         (found,) = [text for text in run(monkeypatch, **changes).told if text.startswith("2 x p")]
         return found.splitlines()[1].removeprefix("  price:    ")
@@ -231,7 +231,7 @@ def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
         recognise(facts, 2, INSTANCES["p6-b200.48xlarge"].shape())
 
 
-# The page
+# The page docs/aws.md
 
 
 def test_every_rule_that_the_aws_page_names_exists():

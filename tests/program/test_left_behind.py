@@ -49,14 +49,14 @@ def account(monkeypatch):
 
 @pytest.fixture(autouse=True)
 def state(monkeypatch) -> set[str]:
-    """The ids in the state."""
+    """The ids of the resources in the engine's state; a test may add ids."""
     known: set[str] = set()
     monkeypatch.setattr(left_behind, "ids_in_state", lambda: known)
     monkeypatch.delenv(left_behind.NOTED, raising=False)
     return known
 
 
-def test_a_running_network_of_this_stack_that_is_not_in_the_state_prevents_the_creation_of_another(account):
+def test_a_running_network_of_this_stack_that_is_not_in_the_state_prevents_the_creation_of_another_network(account):
     (made,) = [inputs for _, name, inputs in run_program(LINES).resources if name == "cluster-pool-gpu-nodes"]
     assert NETWORK["displayName"] == made["displayName"]
     assert NETWORK["freeformTags"].items() <= made["freeformTags"].items()
@@ -87,7 +87,7 @@ def test_a_network_in_the_state_can_be_replaced(account, state):
     asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_a_preview_also_refuses_a_second_network_and_notes_the_id_of_the_first_for_the_import_tool(
+def test_a_preview_also_refuses_a_second_network_and_notes_the_id_of_the_first_network_for_the_import_tool(
     account, monkeypatch, tmp_path
 ):
     run_program(LINES, preview=True)

@@ -80,7 +80,7 @@ def on_demand() -> Engine:
     return program()
 
 
-def test_an_on_demand_stack_rents_nothing_with_a_gpu(on_demand):
+def test_an_on_demand_stack_rents_no_machine_with_a_gpu(on_demand):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in on_demand.resources]
     assert kinds.count("InstanceConfiguration") == kinds.count("Instance") == 1, "the only instance is the login node"
     assert "ClusterNetwork" not in kinds
@@ -134,7 +134,7 @@ def test_with_containers_all_machines_build_pyxis_but_only_nodes_get_nvidias_con
     assert f"echo '{line}' > plugstack.conf" in boot, "first boot tries Pyxis with the same line"
 
 
-def test_with_accounting_only_the_controller_has_the_database_and_nodes_reach_the_database(on_demand):
+def test_if_accounting_is_set_the_database_is_only_on_the_controller_and_nodes_reach_the_database(on_demand):
     engine = program(
         slurm={"accounting": True, "users": True}, login=LOGIN | {"imageFamily": "ol9"}, pools=[POOL | {"imageFamily": "ol9"}]
     )
@@ -297,7 +297,7 @@ def test_a_new_run_number_leaves_the_job_script_unchanged_and_reads_the_newest_r
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_with_users_machines_install_the_packages_of_the_directory_and_only_nodes_reach_the_directorys_port():
+def test_if_a_cluster_has_users_machines_install_ldap_packages_and_only_nodes_reach_the_port_of_the_directory():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
@@ -371,7 +371,7 @@ def test_an_update_fails_if_the_test_job_on_nodes_that_always_run_has_no_result(
     assert "exit 1" in given(engine, "acceptance-accept-verdict")["interpreter"][-1]
 
 
-def test_without_users_no_directory_is_installed_and_the_directorys_port_is_closed(on_demand):
+def test_without_users_no_ldap_directory_is_installed_and_the_directorys_port_is_closed(on_demand):
     assert "users" not in json.loads(given(on_demand, "cluster-slurm-install")["stdin"])
     rules = given(on_demand, "cluster-network-public-rules")["ingressSecurityRules"]
     assert 636 not in {rule["tcpOptions"]["min"] for rule in rules if "tcpOptions" in rule}

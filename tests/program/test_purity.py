@@ -134,7 +134,9 @@ def test_nothing_is_read_written_or_timed_while_outputs_are_computed(watched, mo
 
 
 @pytest.mark.parametrize("target", [oci, aws, hosts], ids=["oci", "aws", "hosts"])
-def test_oci_aws_hosts_and_the_exporter_read_nothing_while_outputs_are_computed(watched, monkeypatch, tmp_path, target):
+def test_the_targets_oci_aws_and_hosts_with_the_exporter_read_nothing_while_outputs_are_computed(
+    watched, monkeypatch, tmp_path, target
+):
     monkeypatch.chdir(ROOT)
     seen = target(monkeypatch, tmp_path, monitoring={"exporter": True})
     assert "monitoring-exporter" in seen.commands, "the programs for nodes are sent"

@@ -198,7 +198,7 @@ def agent(sshd: Sshd) -> Iterator[str]:
         yield path
 
 
-def test_check_fills_in_defaults_and_makes_the_connection_secret(plugin: Plugin) -> None:
+def test_a_check_of_inputs_fills_in_defaults_and_makes_the_connection_secret(plugin: Plugin) -> None:
     given = {"create": "x", "connection": {"host": "h", "password": "p", "proxy": {"host": "b", "user": "opc"}}}
     inner = {**DEFAULTS, "host": "h", "password": secret("p"), "proxy": {**DEFAULTS, "host": "b", "user": "opc"}}
     assert plugin.check("remote", given) == {"inputs": {"create": "x", "connection": secret(inner)}}
@@ -315,7 +315,9 @@ def test_a_failing_local_command_fails_with_the_genuine_plugins_message(plugin: 
     assert plugin.create("local", inputs) == f"UNKNOWN: {error}"
 
 
-def test_updating_runs_the_update_command_or_else_the_create_command_and_passes_the_last_outputs(plugin: Plugin) -> None:
+def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes_the_last_outputs_to_that_command(
+    plugin: Plugin,
+) -> None:
     state = {"create": "x", "stdout": "o", "stderr": "e"}
     shown = "echo $PULUMI_COMMAND_STDOUT$PULUMI_COMMAND_STDERR"
     assert plugin.update("local", state, {"create": shown})["properties"]["stdout"] == "oe"
@@ -416,7 +418,7 @@ def test_a_connection_that_cannot_be_made_fails_with_the_genuine_plugins_message
 
 @needs_sshd
 @pytest.mark.parametrize("by_variable", [False, True])
-def test_an_agent_authenticates_both_hops_and_is_not_forwarded(sshd: Sshd, agent: str, *, by_variable: bool) -> None:
+def test_an_ssh_agent_authenticates_both_hops_and_is_not_forwarded(sshd: Sshd, agent: str, *, by_variable: bool) -> None:
     with Plugin({"SSH_AUTH_SOCK": agent if by_variable else ""}) as running:
         path = {} if by_variable else {"agentSocketPath": agent}
         hop = sshd.connection(privateKey=None, **path)["value"]

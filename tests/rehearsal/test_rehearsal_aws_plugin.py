@@ -290,7 +290,9 @@ def test_a_preview_knows_the_given_inputs_and_leaves_computed_outputs_unknown(se
     assert made["mainRouteTableId"] is wire.UNKNOWN
 
 
-def test_resources_are_read_changed_and_deleted_by_the_ids_that_the_vendors_provider_uses(served: Any, cloud: Cloud) -> None:
+def test_resources_can_be_read_and_changed_and_deleted_by_the_ids_that_the_vendors_provider_uses(
+    served: Any, cloud: Cloud
+) -> None:
     stack = Stack(cloud).network().rules().roles()
     name = stack.ids["role"]
     read = served.Read(provider_pb2.ReadRequest(urn=urn("Role", "role"), id=name))

@@ -326,7 +326,9 @@ def test_the_transcript_has_the_layout_of_genuine_nccl_tests(two_hosts: Bench, w
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_json_file_has_the_keys_of_nccl_tests_and_says_that_it_is_a_rehearsal(two_hosts: Bench, with_mpi: Path) -> None:
+def test_the_json_file_has_the_keys_of_nccl_tests_and_says_that_the_run_is_a_rehearsal(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
     path = two_hosts.folder / "keys.json"
     done = two_hosts.perf(with_mpi, "-b", "1K", "-e", "1K", "-n", "3", "-I", "1", "-K", "1", "-J", str(path))
     assert done.returncode == 0, done.stdout + done.stderr
@@ -603,7 +605,7 @@ def test_every_collective_reaches_the_line_rate_and_its_rows_follow_nccl_tests(
         for place in ("out_of_place", "in_place"):
             found = row[place]
             algbw = expected.algorithm(row["size"], ranks) / found["time"] / 1e3
-            # The file has six decimals.
+            # Numbers in the file have six decimals.
             assert found["alg_bw"] == pytest.approx(algbw, abs=2e-6, rel=1e-4)
             assert found["bus_bw"] == pytest.approx(algbw * expected.factor(ranks), abs=2e-6, rel=1e-4)
     # A busy machine slows a run, and ranks that start late shorten the mean of its times. In both cases the run is repeated.

@@ -341,7 +341,7 @@ def test_a_pool_that_cannot_grow_keeps_its_machines_and_the_requested_size_and_i
     assert error["message"] == "Out of host capacity."
 
 
-def test_a_domain_without_capacity_does_not_affect_another_domain(account: Account, fakes: Fakes) -> None:
+def test_an_availability_domain_without_capacity_does_not_affect_another_domain(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "domain": "Uocm:REHEARSED-AD-2"})
     assert account.launched(1)["lifecycleState"] == "RUNNING"
     assert len(fakes.running) == 2
@@ -415,7 +415,7 @@ def test_invalid_requests_to_the_service_are_refused_at_once(
     assert account.get("/clusterNetworks").body == []
 
 
-def test_more_machines_than_the_limit_are_refused_at_once(account: Account) -> None:
+def test_a_launch_of_more_machines_than_the_limit_is_refused_at_once(account: Account) -> None:
     assert code(account.launch(65)) == (400, "LimitExceeded")
 
 

@@ -133,7 +133,7 @@ def test_the_units_of_the_packages_run_a_real_cluster(stage: Stage, name: str) -
     assert stage.inside(name, "pgrep -x 'slurmctld-wlm|slurmd-wlm|slurmctld|slurmd'").stdout == ""
 
 
-def test_a_timer_restarts_its_service_after_each_end_until_the_timer_is_stopped(stage: Stage) -> None:
+def test_a_timer_starts_its_service_again_each_time_the_service_ends_until_the_timer_is_stopped(stage: Stage) -> None:
     started = stage.inside("oracle", TIMER % "0")
     assert started.returncode == 0, started.stderr
     ticks = lambda: len(stage.inside("oracle", "cat /tmp/ticks").stdout.split())  # noqa: E731

@@ -221,7 +221,7 @@ def test_the_evidence_has_the_output_and_the_json_result_of_each_step_without_en
     documents = dict(re.findall(r"^# busbar step (\S+)\.json\n(.*)$", text, re.MULTILINE))
     assert set(documents) == set(re.findall(r"^# busbar step (\w+)$", text, re.MULTILINE)) - {"nodes", "proofs"}
     assert documents
-    if not text.startswith("# busbar: measured a second time"):  # a retest runs only the steps that were short
+    if not text.startswith("# busbar: measured a second time"):  # a retest's transcript has only the repeated steps
         largest = max(json.loads(documents["all_reduce"])["results"], key=lambda result: result["size"])
         assert round(largest["out_of_place"]["bus_bw"], 4) == round(measured["busbw_gb_s"], 4)
     assert all("env" not in json.loads(document) for document in documents.values())
@@ -429,7 +429,10 @@ def test_machines_with_the_programs_default_images_replace_the_old_machines_and_
 
 
 def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_failed_first_boot(built):
-    """The failed step is named, and only the login node is replaced, with the command from the message."""
+    """The clusters of both stacks have the same name.
+
+    The failed step is named, and only the login node is replaced, with the command from the message.
+    """
     stage = built[0]
     sold = sorted(stage.sold("oci"))
     stage.configure(oci={"pools": [{"nodes": 1, "clusterNetwork": False}]}, **ONE_SIZE)

@@ -38,7 +38,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_screen_is_the_one_that_was_reviewed(name, reviewed):
+def test_every_screen_is_the_screen_that_was_reviewed(name, reviewed):
     reviewed(GOLDEN / f"{name}.txt", TEXTS[name]())
 
 

@@ -295,7 +295,7 @@ def test_the_line_of_512_nodes_stays_below_64_kib_however_different_the_nodes_ar
     assert json.loads(equal)["groups"][0]["nodes"] == [node["name"] for node in nodes]
 
 
-def test_nodes_with_equal_facts_are_listed_together_and_at_most_16_different_facts_are_listed():
+def test_nodes_with_equal_facts_are_listed_together_and_at_most_16_different_sets_of_facts_are_listed():
     nodes = [machine(f"n{number}", f"10.0.0.{number}") for number in range(40)]
     seen = [node_look.Seen(KEY, FACTS | {"os": f"kind {number % 20}"}) for number in range(40)]
     groups = json.loads(first_contact.line(nodes, seen))["groups"]

@@ -1,4 +1,4 @@
-"""A run's folder on the head node: the files that a worker leaves there, and the end of the wait for the run; no worker runs."""
+"""A run's folder on the head node: the files of a worker, and the end of the wait for the run. No worker is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a measurement's line reports of its runs, and what is refused before the first run; nodes and runs are fakes."""
+"""What the line of a measurement says about the runs, and what is refused before the first run; nodes and runs are fakes."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_the_interfaces_are_the_reviewed_interfaces(name, today, legacy, source)
     assert source
 
 
-def test_every_type_with_efa_is_in_the_table():
+def test_every_type_with_efa_is_in_the_reviewed_table():
     assert {row[0] for row in ROWS} == {name for name, row in INSTANCES.items() if row.efa}
 
 

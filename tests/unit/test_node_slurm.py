@@ -101,7 +101,7 @@ def test_a_slurmd_that_does_not_report_its_version_counts_as_missing(node):
     assert slurm_facts.facts() == {"lacks": ["slurmd that reports its version (slurmd -V)"]}
 
 
-def test_a_missing_user_has_no_uid(node):
+def test_if_the_user_slurm_is_missing_the_report_has_no_uid_for_the_user(node):
     node.users = {}
     assert slurm_facts.facts()["slurm_uid"] is None
 
@@ -215,7 +215,7 @@ def test_a_node_gets_its_name_once_and_in_its_hostname_file(machine, monkeypatch
     assert named == ["gpu-dy-p5-1"]
 
 
-def test_a_script_is_executable(machine):
+def test_a_script_that_set_up_writes_is_executable(machine):
     machine.main(files={"prolog.d/00_x": "#!/bin/sh\n"})
     assert (machine.folder / "slurm/prolog.d/00_x").stat().st_mode & 0o777 == 0o755
 
@@ -248,7 +248,7 @@ def test_a_changed_file_restarts_slurm_and_a_changed_key_restarts_all_daemons(ma
     assert machine.calls == [*MUNGE, *SLURMD]
 
 
-def test_a_controller_makes_its_own_key_once_and_does_not_trust_the_images_key(machine):
+def test_a_controller_makes_its_own_munge_key_once_and_does_not_trust_the_key_in_the_image(machine):
     (machine.folder / "munge.key").write_bytes(b"of the image")
     made = base64.b64decode(machine.main(key="")["key"])
     assert len(made) == 1024
@@ -275,7 +275,7 @@ def test_a_half_written_file_is_rewritten_completely(tmp_path, monkeypatch):
     assert [each.name for each in tmp_path.iterdir()] == ["conf"]
 
 
-def test_a_file_goes_to_a_user_and_to_that_users_group(tmp_path, monkeypatch):
+def test_the_owners_of_a_file_become_a_user_and_that_users_group(tmp_path, monkeypatch):
     given: list[tuple[Any, ...]] = []
     monkeypatch.setattr(node_setup.os, "chown", lambda *words: given.append(words))
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: pwd.struct_passwd(("slurm", "x", 7, 8, "", "/", "/bin/sh")))

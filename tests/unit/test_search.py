@@ -46,7 +46,7 @@ def course(score: Score) -> str:
 
 
 def test_the_text_is_the_one_that_was_reviewed(reviewed):
-    """Every additional or useless step of a search, and every changed word of a finding, shows here."""
+    """The text shows every additional or useless step of a search, and every changed word of a finding."""
     text = "".join(f"{name}\n{''.join(map(course, case.scores()))}" for name, case in COURSES.items())
     reviewed(ROOT / "tests" / "golden" / "search.txt", text)
 
@@ -396,11 +396,11 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
 @pytest.mark.parametrize(
     ("culprit", "fine", "others"),
     [
-        # For a bad rail: a trial of the same nodes on the same number of rails, but not on the bad rail.
+        # For a bad rail: a trial of the nodes of the worst trial, on as many rails as there, but not on the bad rail.
         (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
-        # For a bad node: a trial of the same number of nodes, but not of the bad node.
+        # For a bad node: a trial of as many nodes as in the worst trial, but not of the bad node.
         (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
-        # For a bad link: a trial of the same number of nodes, with at most one end of the bad link.
+        # For a bad link: a trial of as many nodes as in the worst trial, with at most one end of the bad link.
         (("link", (0, 1), ()), [((0, 2), ()), ((2, 3), ())], [((0, 1), ()), ((0, 1, 2), ()), ((2, 3), (0,))]),
     ],
 )
@@ -446,7 +446,7 @@ def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
-    """A few pairs may share a leaf's uplinks, wherever the pairs are, and nearly every ring crosses the uplinks twice."""
+    """Even a few pairs, spread over the cluster, may share a leaf's uplinks, and nearly every ring crosses those uplinks twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
@@ -460,7 +460,7 @@ def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_lin
 
 
 def test_if_two_halves_of_a_cluster_are_slow_only_with_each_other_a_half_is_named_although_most_of_a_round_is_slow():
-    """Nodes 0 to 15 are fine among themselves, and slow with all others, however few pairs run."""
+    """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs of both halves are slow, however few pairs run."""
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
         search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])

@@ -128,7 +128,7 @@ def test_a_file_is_fetched_once_and_kept(served):
     assert asked == ["/a.yml"]
 
 
-def test_a_file_with_another_checksum_is_refused_and_not_kept(served, tmp_path):
+def test_a_file_with_a_wrong_checksum_is_refused_and_not_kept(served, tmp_path):
     address, files, _ = served
     files["/a.yml"] = b"kind: Other"
     with pytest.raises(ValueError, match=rf"has sha256 {digest(b'kind: Other')} and not {digest(b'kind: A')}, so somebody"):
