@@ -246,7 +246,7 @@ def test_every_pattern_of_the_api_models_compiles_in_python() -> None:
     assert not unread
 
 
-def test_without_the_api_models_the_plugin_names_the_missing_package_and_the_command_that_installs_it(
+def test_without_the_api_models_the_plugin_names_the_missing_package_and_the_command_that_installs_the_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)

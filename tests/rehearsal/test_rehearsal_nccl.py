@@ -351,7 +351,9 @@ def test_the_json_file_has_the_keys_of_nccl_tests_and_says_that_the_run_is_a_reh
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_the_ring_fills_the_rails_and_sends_the_bytes_of_its_formula(two_hosts: Bench, with_mpi: Path) -> None:
+def test_the_ring_fills_the_rails_and_sends_as_many_bytes_as_the_formula_of_an_all_reduce_says(
+    two_hosts: Bench, with_mpi: Path
+) -> None:
     """One of up to three runs has to fill the rails, because other programs may use the processors.
 
     The bytes that all runs together send must match the formula.
@@ -393,7 +395,7 @@ def test_a_rail_at_half_rate_halves_the_rings_bandwidth_and_is_busy_longest(two_
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_a_rail_that_cannot_be_reached_is_named_with_both_addresses(two_hosts: Bench, with_mpi: Path) -> None:
+def test_a_rail_that_cannot_be_reached_is_named_with_the_addresses_of_both_ends(two_hosts: Bench, with_mpi: Path) -> None:
     two_hosts.ip(f"netns exec {two_hosts.netns('f')} ip link set h1r2 nomaster")
     try:
         done = two_hosts.perf(with_mpi, "-b", "8", "-e", "8", env={"BUSBAR_RING_CONNECT_S": "2"})

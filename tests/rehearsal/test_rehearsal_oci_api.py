@@ -359,7 +359,7 @@ def test_without_capacity_no_machine_remains_and_the_work_request_has_the_reason
     assert account.launched(2)["lifecycleState"] == "RUNNING", "the fault affected only one launch"
 
 
-def test_machines_of_an_incomplete_launch_run_until_they_are_terminated(account: Account, fakes: Fakes) -> None:
+def test_the_machines_of_an_incomplete_launch_run_until_their_network_is_terminated(account: Account, fakes: Fakes) -> None:
     faults(account.cloud, {"kind": "capacity", "after": 1, "partial": True})
     ocid = account.launch(2).body["id"]
     wait_until(lambda: account.get("/workRequests", resourceId=ocid).body[0]["status"] == "FAILED", "the launch has failed")

@@ -232,7 +232,9 @@ def test_a_launch_beside_a_launch_whose_network_is_gone_creates_a_new_network(cl
     assert service.retry_tokens == ["0123456789abcdef"]
 
 
-def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_it_but_not_the_launch_that_created_it(cloud, service):
+def test_a_network_that_cannot_grow_fails_the_launch_that_enlarged_the_network_but_not_the_launch_that_created_the_network(
+    cloud, service
+):
     service.network("n1", "i1", size=2, launched="t", state="SCALING", **{"busbar-grown": "u"})
     old = {"id": "w1", "status": "FAILED", "timeAccepted": "2026-01-01T00:00:00Z"}
     service.work["n1"] = [{"id": "w2", "status": "IN_PROGRESS", "timeAccepted": "2026-01-02T00:00:00Z"}, old]

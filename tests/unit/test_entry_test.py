@@ -195,7 +195,7 @@ def begun(home, monkeypatch) -> Path:
 
 
 @pytest.mark.parametrize(("busbw", "kept"), [(1000.0, False), (0.1, True)])
-def test_the_last_line_that_a_test_prints_is_its_json_and_evidence_is_kept_only_if_a_machine_failed(  # noqa: PLR0913, PLR0917
+def test_the_last_line_that_an_entry_test_prints_is_its_json_and_evidence_is_kept_only_if_a_machine_failed(  # noqa: PLR0913, PLR0917
     begun, home, monkeypatch, capsys, test, busbw, kept
 ):
     seen: list[Any] = []

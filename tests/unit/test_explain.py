@@ -66,7 +66,7 @@ def test_no_text_crashes_the_explanation(text):
     assert explain(text + table[: len(text) * 40] + text, GPU4, 2)
 
 
-def test_the_command_reads_a_file_and_refuses_a_shape_that_it_does_not_know(capsys):
+def test_the_command_reads_a_file_and_refuses_an_unknown_shape(capsys):
     log = str(GOLDEN / "oci-2xGPU4.8-ol7.txt")
     assert main([log, "--shape", "BM.GPU4.8", "--nodes", "2"]) == 0
     assert "87.18 GB/s" in capsys.readouterr().out

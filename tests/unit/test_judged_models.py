@@ -324,7 +324,7 @@ def test_a_search_is_requested_for_rails_that_are_slow_where_switches_reduce():
     assert json.loads(requests.search(place_of(EIGHT), EIGHT, found, 600, []))["trials"]
 
 
-def test_a_ring_is_judged_by_its_own_gate_even_where_switches_could_have_reduced():
+def test_a_ring_is_judged_by_the_gate_for_rings_even_where_switches_could_have_reduced():
     found = judged(reduced(EIGHT, 380, bytes_of_a_ring=True), EIGHT)
     assert found.verdict == "pass"
     assert "in-network" not in {one.name for one in found.checks}

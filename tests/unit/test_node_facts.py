@@ -46,7 +46,7 @@ def test_a_driver_that_does_not_know_a_field_is_queried_again_without_the_limit_
         ("", "", ""),
     ],
 )
-def test_a_devices_pcie_link_is_reported_if_the_kernel_knows_it(tmp_path, speed, width, said):
+def test_a_devices_pcie_link_is_reported_if_the_kernel_knows_the_link(tmp_path, speed, width, said):
     (tmp_path / "ports" / "1").mkdir(parents=True)
     (tmp_path / "device").mkdir()
     (tmp_path / "device" / "current_link_speed").write_text(speed + "\n")

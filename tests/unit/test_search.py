@@ -446,7 +446,7 @@ def test_the_healthy_neighbour_of_a_bad_node_on_a_leaf_of_two_is_not_blamed():
 
 @pytest.mark.parametrize(("leaf", "spine"), [(2, 0.5), (4, 0.25), (4, 0.5)])
 def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplinks(leaf, spine):
-    """Even a few pairs, spread over the cluster, may share a leaf's uplinks, and nearly every ring crosses those uplinks twice."""
+    """Even a few pairs, spread over the cluster, may share a leaf's uplinks; nearly every ring crosses those uplinks twice."""
     scores = Case(64, 5, (0,), leaf=leaf, spine=spine, short=True).scores()
     assert [one.finding.culprits for one in scores if one.wrong] == []
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}

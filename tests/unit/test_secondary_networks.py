@@ -85,7 +85,7 @@ def test_an_image_from_the_users_own_registry_is_used_with_its_secret():
     assert pod["imagePullSecrets"] == [{"name": "regcred"}]
 
 
-def test_multus_removes_its_configuration_from_a_node_when_it_exits():
+def test_multus_removes_its_configuration_from_a_node_when_multus_exits():
     (first,) = on_nodes(found())["spec"]["template"]["spec"]["containers"]
     assert first["args"] == ["--multus-conf-file=auto", "--cleanup-config-on-exit=true"]
 
@@ -136,7 +136,7 @@ def test_a_file_with_a_wrong_checksum_is_refused_and_not_kept(served, tmp_path):
     assert not list(tmp_path.rglob("*a.yml"))
 
 
-def test_without_internet_the_error_names_the_file_and_the_path_to_copy_it_to(served, tmp_path):
+def test_without_internet_the_error_names_the_file_and_the_path_at_which_a_person_can_put_the_file(served, tmp_path):
     address, _, _ = served
     with pytest.raises(ValueError, match=r"this machine cannot fetch .*/a\.yml \(HTTP Error 404.*put the file") as refused:
         downloads.fetched(f"{address}/a.yml", digest(b"kind: A"))

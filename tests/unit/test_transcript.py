@@ -47,7 +47,7 @@ def test_nccl_log_lines_between_the_rows_are_skipped_and_name_the_network():
     assert run.problems == ()
 
 
-def test_missing_rows_in_a_table_with_one_placement_are_a_problem():
+def test_missing_rows_are_a_problem_also_in_a_table_with_only_out_of_place_columns():
     run = only("aws-2xp5.48xlarge.txt")
     assert run.rows[-1].out_of_place.busbw_gb_s == 487.09
     assert run.rows[-1].in_place is None
@@ -67,7 +67,7 @@ def test_text_and_json_of_one_run_agree():
 
 
 @pytest.mark.parametrize(("absent", "kept"), [("in_place", "out_of_place"), ("out_of_place", "in_place")])
-def test_a_result_with_only_one_placement_has_no_problem(absent, kept):
+def test_a_json_result_with_only_in_place_or_only_out_of_place_numbers_has_no_problem(absent, kept):
     """Alltoall, for example, is measured only out of place."""
     document = json.loads(H200_JSON)
     whole = parse_json(json.dumps(document)).rows

@@ -55,7 +55,7 @@ def key(kind: str = "ssh-ed25519", inner: str = "", data: bytes = b"\0" * 36) ->
 # The files
 
 
-def test_slapd_conf_lets_only_root_write_and_hides_passwords_before_it_shows_anything():
+def test_slapd_conf_lets_only_root_write_and_its_first_access_rule_hides_passwords():
     lines = directory.slapd_conf(DEBIAN).splitlines()
     assert [line for line in lines if "rootdn" in line] == [f'rootdn "{directory.ROOT}"']
     assert not [line for line in lines if "rootpw" in line or "by * write" in line]
@@ -456,7 +456,7 @@ def test_the_primary_group_of_a_user_is_not_deleted():
 # The copy of the directory
 
 
-def test_a_copy_of_the_directory_is_written_after_a_change_and_only_root_can_read_it(cluster, monkeypatch):
+def test_a_copy_of_the_directory_is_written_after_a_change_and_only_root_can_read_the_copy(cluster, monkeypatch):
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = Path(cluster.settings.snapshot)
     assert snapshot.write(str(path))

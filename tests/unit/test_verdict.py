@@ -310,7 +310,7 @@ WHOLE = line()
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.integers(1, 300))
-def test_a_truncated_line_is_unknown_or_judged_by_the_rest(start, length):
+def test_a_truncated_line_is_unknown_or_is_judged_by_the_rest_of_the_line(start, length):
     """The rest of the line is not JSON, or it is JSON with part of the content, which is judged like any line."""
     assert judge(WHOLE[:start], ASKED).verdict == "unknown"
     cut = WHOLE[:start] + WHOLE[start + length :]
