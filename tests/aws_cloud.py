@@ -1,4 +1,4 @@
-"""A small stack for the tests of the stand-in for AWS, over a fake world that only records calls."""
+"""A small stack for the tests of the rehearsed AWS. Its world is a fake that only records calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TRUST = json.dumps(
     }
 )
 DEAD = "999999999:1"
-#: Interfaces of p5.48xlarge: the ENA on card 0 and one EFA on each card.
+#: Network interfaces of a p5.48xlarge: one ENA on network card 0, and one EFA on each of the 32 network cards.
 P5_NICS = [(0, 0, "interface"), *((card, 1, "efa-only") for card in range(32))]
 
 
@@ -169,7 +169,7 @@ class Stack:
         return self
 
     def rule(self, direction: str, name: str, group: str, **peer: Any) -> Record:
-        """Create one rule, for all traffic if no protocol is given."""
+        """Create one rule of a security group; if `peer` names no protocol, the rule is for all traffic."""
         given = {"ipProtocol": "-1", **peer}
         if "peer" in given:
             given["referencedSecurityGroupId"] = self.ids[given.pop("peer")]
@@ -280,7 +280,7 @@ def openzfs(ids: dict[str, str]) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """Return the refusals in a preview of these inputs, as the provider combines them."""
+    """Return the provider's refusals of `inputs` in a preview, one refusal on each line."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 

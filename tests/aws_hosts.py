@@ -31,7 +31,7 @@ PARAMETER = "/busbar/training/head-host-key"
 
 
 def spec(stage, name, number, family, *, rails=32, **more):
-    """Return the description of a node with `rails` rails; if `rails` is 0, return that of the login node."""
+    """Return the description of a node with `rails` rails; if `rails` is 0, return the description of the login node."""
     image, metadata = MACHINE_IMAGES[family], {"latest/meta-data/instance-id": f"i-0{name}"}
     keys = (stage.public_key,)
     if rails:

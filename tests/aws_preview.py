@@ -42,7 +42,7 @@ class Seen:
 
 
 def run(monkeypatch: Any, lines: dict[str, str] | None = None, *, preview: bool = True, **changes: Any) -> Seen:
-    """Run the real __main__.py for the stack with `changes`; Commands print `lines`.
+    """Run the real __main__.py for the stack of Pulumi.aws-efa.yaml, with `changes`; `lines` has what each Command prints.
 
     The key `answers` of `changes` is no setting: it holds what look-ups in the account return.
     """

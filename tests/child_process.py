@@ -1,4 +1,4 @@
-"""Starts a program and kills it at the end of a `with` block, even after a failure; `Popen` itself waits for it to end."""
+"""Starts a program and kills it at the end of a `with` block, even after a failure; `with Popen` would wait for its end."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ from tools.stack_changes import merged, settled
 from tools.stage import Stage
 
 # Each registration records its whole call stack with source lines; under pytest that takes a fifth of a test's time.
-pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no other switch
-#: The hooks of the program's resources, by name: the double cannot call back into the program, so tests call the hooks.
+pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no public switch
+#: The hooks of the program's resources, by name. The engine's double cannot call the program back, so tests call the hooks.
 HOOKS: dict[str, pulumi.ResourceHook] = {}
 
 
-#: The names of the outputs that each component registered, by its type and name.
+#: The names of the outputs that each component registered, by the component's type and name.
 REGISTERED: dict[tuple[str, str], set[str]] = {}
 
 
@@ -120,7 +120,7 @@ def _text(path: Path) -> str:
     return path.read_text()
 
 
-#: Groups of tests that share a stack, long ones first, so that no worker starts a long group when the other workers are done.
+#: Groups of tests that share a stack, long groups first, so that no worker starts a long group when the other workers are done.
 #: Slurm's groups wait most of their time, so they run beside groups that compute.
 STORIES = (
     *("stack", "faults", "aws", "elastic", "users", "hosts", "container", "readme", "oci-files", "machines", "nccl-tests"),
@@ -129,7 +129,7 @@ STORIES = (
 
 
 def _turn(item: pytest.Item) -> tuple[int, int]:
-    """Return the rank of a test's group in the order: shared stacks, then other rehearsals, then the rest."""
+    """Return the sort key of a test: tests that share a stack come first, then other rehearsals, then all other tests."""
     (group,) = [mark.args[0] for mark in item.iter_markers("xdist_group")][:1] or [""]
     return (STORIES.index(group) if group in STORIES else len(STORIES)), 0 if item.get_closest_marker("rehearsal") else 1
 
@@ -289,7 +289,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def groups(stack: str, **changes: Any) -> dict[str, Any]:
-    """Return the groups of a stack file for a test without rehearsal, with `changes` merged into them."""
+    """Return the groups of settings in a stack file, for a test without rehearsal, with `changes` merged into them."""
     found = {key.partition(":")[2]: value for key, value in _read(f"Pulumi.{stack}.yaml").items() if key.startswith("busbar:")}
     own: dict[str, Any] = {
         # Few rows: the SDK visits every row of a measurement several times, which would take most of a test's time.
@@ -309,7 +309,7 @@ def groups(stack: str, **changes: Any) -> dict[str, Any]:
 
 
 def texts(found: dict[str, Any]) -> dict[str, str]:
-    """Return the groups of a stack file as texts, as the engine passes them to the program."""
+    """Return the groups of settings in a stack file as texts, as the engine passes them to the program."""
     return {key: value if isinstance(value, str) else json.dumps(value) for key, value in settled(found).items()}
 
 

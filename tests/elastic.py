@@ -251,7 +251,10 @@ class FakeSlurm(Slurm):
 
 
 class Controller:
-    """The controller's disk, and runs of `reconcile` on it; `entry_s` limits the test of new machines (0: no test)."""
+    """The controller's disk, and runs of `reconcile` on this disk.
+
+    `entry_s` is the time limit of the test of new machines, in seconds; 0 means that new machines are not tested.
+    """
 
     def __init__(self, folder: Path, size: int = 8, entry_s: float = 0, always_on: int = 0) -> None:
         self.folder, self.now, self.steps = folder, 1_000_000.0, Steps()

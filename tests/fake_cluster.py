@@ -1,4 +1,4 @@
-"""A cluster in which each run of a program returns what a test sets, for tests of the runner's steps and of its line."""
+"""A cluster in which each run of a program returns what a test sets: for tests of the runner's steps and printed line."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def account(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-#: Two existing subnets, and the settings with which a stack uses them.
+#: Two existing subnets, and the settings with which a stack uses these subnets.
 PUBLIC, PRIVATE = "ocid1.subnet.oc1..public", "ocid1.subnet.oc1..private"
 OWN = {"network": {"existing": {"publicSubnet": PUBLIC, "privateSubnet": PRIVATE}}}
 
@@ -70,9 +70,9 @@ def network_of(**changes: Any) -> dict[str, Any]:
 
 
 def asking(monkeypatch: pytest.MonkeyPatch, lines: dict[str, str]) -> Callable[..., tuple[Engine, str]]:
-    """Return a function that runs the program with `preflight: true`, and returns the engine and the refusal.
+    """Return a function that runs the program with `preflight: true`, and returns the engine and the refusal (empty if none).
 
-    The function's first argument is the account: its answers to look-ups.
+    The function's first argument has the account's answers to look-ups, by data source.
     """
 
     def run(answers: dict[str, Any], **oci: Any) -> tuple[Engine, str]:

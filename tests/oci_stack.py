@@ -1,4 +1,4 @@
-"""A small stack for the tests of the stand-in for OCI, over a fake world that only records calls."""
+"""A small stack for the tests of the rehearsed OCI. Its world is a fake that only records calls."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def cluster_network(conf: Any, subnet: Any, size: Any) -> dict[str, Any]:
 
 
 def refusals(cloud: Cloud, noun: str, inputs: dict[str, Any]) -> str:
-    """Return the refusals in a preview of these inputs, as the provider combines them."""
+    """Return the provider's refusals of `inputs` in a preview, one refusal on each line."""
     request = provider_pb2.CheckRequest(urn=f"urn:pulumi:dev::p::{token(noun)}::other", news=wire.dumps(inputs))
     return "\n".join(f"{one.property}: {one.reason}" for one in Provider(cloud).Check(request, None).failures)
 

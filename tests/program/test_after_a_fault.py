@@ -47,7 +47,7 @@ class FaultError(Exception):
 
 @dataclass
 class Failing(Engine):
-    """An engine that never creates the resource `fails`, and that answers the records stage's request, signature included."""
+    """An engine that never creates the resource named `fails`. For the records stage, it returns a signed answer."""
 
     fails: str = ""
     accepted: list[bool] = field(default_factory=list)
@@ -82,7 +82,7 @@ def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", 
     @pulumi.runtime.test
     def program() -> None:
         run_main()
-        # As in a real stack, all outputs are set at once, as soon as the last one is known.
+        # As in a real stack, all outputs are set at once, as soon as the last output is known.
         pulumi.Output.all(**exported).apply(settled.update)
 
     genuine, pulumi.export = pulumi.export, exported.__setitem__
@@ -131,7 +131,7 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def passed(folder) -> dict[str, Any]:
-    """The outputs of a stack that passed."""
+    """The outputs of a stack whose measurement passed."""
     found, ok = update(folder, {}, run=1)
     assert ok
     assert found["measured"]["verdict"] == "pass"
@@ -141,7 +141,7 @@ def passed(folder) -> dict[str, Any]:
 
 @functools.cache
 def request(run: int) -> str:
-    """Return the digest of the request with that number, as a preview shows it."""
+    """Return the digest of the request of run number `run`, as a preview shows the digest."""
     config = configuration(measure={"run": run})
     stack = read.parse({key.partition(":")[2]: text for key, text in config.items()})
     assert isinstance(stack.wanted, Oci)
@@ -153,10 +153,10 @@ class Fault:
     """A fault, as the engine sees it.
 
     Attributes:
-        fails: the resource that is never created; empty if there is none.
+        fails: the resource that is never created; empty if every resource is created.
         lines: what stages print instead of a pass.
-        verdict: the exported record's verdict afterwards; if nothing replaced the record, the previous update's verdict.
-        is_answered: whether the exported record is then the answer to the new request.
+        verdict: the exported record's verdict after the fault; if nothing replaced the record, the previous update's verdict.
+        is_answered: whether the record that is exported after the fault answers the new request.
     """
 
     fails: str = ""
@@ -166,7 +166,7 @@ class Fault:
 
 
 def prints(text: str, verdict: str) -> Fault:
-    """Return the fault after which a measurement prints `text`, which is then judged."""
+    """Return a fault after which the measurement prints `text`; the judgement of `text` is `verdict`."""
     return Fault(lines={"acceptance_measure": text}, verdict=verdict, is_answered=True)
 
 
@@ -205,7 +205,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_after_a_pass_and_this_fault_only_an_answered_request_is_reported_as_passed(folder, passed, monkeypatch, name):
+def test_after_a_pass_and_then_a_fault_an_update_passes_only_if_its_request_is_answered_with_a_pass(
+    folder, passed, monkeypatch, name
+):
     fault = FAULTS[name]
     after, ok = update(folder, passed, run=2, fails=fault.fails, **fault.lines)
     measured = after["measured"]
@@ -237,7 +239,9 @@ BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3)
         ("acceptance_build", "build", "nccl-tests did not build: x.cu:1: error: nccl.h: No such file"),
     ],
 )
-def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_measures_again(folder, passed, stage, kind, why):
+def test_a_refused_request_gives_the_verdict_unknown_and_the_reason_and_the_next_update_measures_again(
+    folder, passed, stage, kind, why
+):
     # After a refused build, the measure stage prints the build's refusal as its own.
     lines = {"acceptance_measure": refused(why)} | {stage: refused(why, kind)}
     after, ok = update(folder, passed, run=2, **lines)
@@ -253,7 +257,7 @@ def test_a_refusal_is_a_verdict_with_its_reason_and_the_next_update_measures_aga
     assert after["measured"]["attempt"] == 1, "a request that was answered is not sent again"
 
 
-def test_after_a_refused_search_the_result_stays_short_and_is_marked_as_refused(folder, passed):
+def test_after_a_refused_search_the_verdict_stays_short_and_the_record_is_marked_as_refused(folder, passed):
     why = "the work on the head node ended without a result; last log line: none"
     slow = {"acceptance_measure": line(2, share=0.5), "acceptance_search": refused(why, "search")}
     measured = update(folder, passed, run=2, **slow)[0]["measured"]
@@ -261,13 +265,13 @@ def test_after_a_refused_search_the_result_stays_short_and_is_marked_as_refused(
     assert measured["busbw_gb_s"]
 
 
-def test_a_certificate_is_refused_for_machines_with_other_addresses(passed, monkeypatch):
+def test_a_certificate_is_refused_if_the_stacks_machines_have_other_addresses_than_the_measured_machines(passed, monkeypatch):
     other = passed | {"nodes": [node | {"address": "10.9.9.9"} for node in passed["nodes"]]}
     key = signing().public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
     with pytest.raises(pulumi.RunError, match="machines with other addresses"):
         demand(monkeypatch, other, key=key, preview=False, allow_rehearsed=True)
 
 
-def test_a_preview_shows_the_digest_of_the_request(passed):
+def test_a_preview_shows_the_digest_of_the_measurement_request(passed):
     assert passed["expected"]["asked"] == passed["measured"]["asked"] == request(1)
     assert request(1) != request(2)

@@ -91,7 +91,7 @@ def test_the_aws_cluster_returns_nodes_access_plan_and_inventory(whole):
     assert seen["templates"] == {"gpu-p5": "cluster-pool-gpu-p5-template-id"}
 
 
-def test_the_rails_are_read_from_the_machines_if_no_source_names_the_rails():
+def test_rails_are_read_from_the_machines_if_the_catalogue_does_not_name_the_rails_of_the_instance_type():
     _, seen = program(nodes(type="p6-b200.48xlarge"))
     (planned,) = seen["cluster"].planned
     assert planned.ask
@@ -109,7 +109,7 @@ def test_one_more_node_is_one_more_resource(bare):
     assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
 
 
-def test_an_update_that_would_replace_machines_is_refused_with_their_number_and_price_and_names():
+def test_the_refusal_to_replace_machines_states_the_number_the_price_and_the_names_of_the_machines():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran())
     said = str(refused.value)
@@ -120,14 +120,14 @@ def test_an_update_that_would_replace_machines_is_refused_with_their_number_and_
     assert said.endswith("Set aws.allowReplace to 3 to let these machines be replaced, or undo the change.")
 
 
-def test_the_refusal_to_replace_machines_of_another_type_says_that_their_price_is_unknown():
+def test_the_refusal_to_replace_machines_of_a_type_that_the_queue_no_longer_has_says_that_the_price_is_unknown():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)
     assert "(3 x machines of another type than p5.48xlarge of gpu-p5, price unknown: i-0 (10.1.0.20), " in said
 
 
-def test_nothing_of_a_pool_is_registered_if_too_many_of_its_machines_would_be_terminated(monkeypatch):
+def test_no_resource_of_a_pool_is_registered_if_more_machines_would_be_terminated_than_the_stack_file_allows(monkeypatch):
     made: list[str] = []
     running, register = ran(), Cloud.new_resource
     monkeypatch.setattr(Cloud, "new_resource", lambda self, args: (made.append(args.name), register(self, args))[1])
@@ -141,7 +141,7 @@ def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_a_smaller_number_of_machines_terminates_the_last_machines_and_a_warning_names_the_terminated_machines(monkeypatch):
+def test_if_the_number_of_machines_is_reduced_the_last_machines_are_terminated_and_a_warning_names_these_machines(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -164,7 +164,7 @@ def test_a_machine_that_is_left_out_is_named_and_terminated_and_the_other_machin
 
 @pytest.fixture
 def replaced(monkeypatch) -> list[str]:
-    """Names of machines that the engine replaces: their ids are unknown at a preview; others have the ids `i-0`, `i-1`."""
+    """Names of machines that the engine replaces: their ids are unknown at a preview; other machines have ids such as `i-0`."""
     names: list[str] = []
     register = Cloud.new_resource
 
@@ -325,13 +325,13 @@ def test_a_stack_in_an_existing_network_uses_the_zone_of_its_private_subnet():
         (bought("open-odcr"), {}, "aws.zone is not set, and aws.queues[0].machines[0].purchase.option is open-odcr; set the"),
     ],
 )
-def test_a_zone_that_cannot_be_found_is_refused_in_a_sentence(changes, answers, says):
+def test_if_no_zone_is_set_and_no_zone_can_be_chosen_the_stack_is_refused_and_the_error_says_why(changes, answers, says):
     with pytest.raises(pulumi.RunError) as refused:
         program({"zone": None} | changes, answers=answers)
     assert str(refused.value).startswith(says)
 
 
-def test_nodes_accept_only_the_operators_key(cloud):
+def test_nodes_accept_only_the_operators_ssh_key(cloud):
     boot = user_data(base64.b64decode(template(cloud)["userData"]).decode())
     assert boot["ssh_authorized_keys"] == [KEY]
 
@@ -352,7 +352,7 @@ def test_every_queue_has_its_own_template_and_machines():
     assert sorted(one["instanceType"] for one in found.of("LaunchTemplate")) == ["p4d.24xlarge", "p5.48xlarge"]
 
 
-def test_each_of_two_equal_entries_belongs_to_its_own_queue():
+def test_if_two_queues_have_equal_entries_of_machines_each_queue_gets_a_launch_template_of_its_own():
     queues = [
         {"name": name, "machines": [GPU | {"type": "p5.48xlarge", "static": 0, "dynamic": 4}]} for name in ("gpu", "test")
     ]
@@ -376,7 +376,7 @@ def test_queues_in_another_order_keep_their_machines():
 # The network
 
 
-def test_the_network_has_two_ranges_two_subnets_and_a_default_route_for_each_subnet(cloud):
+def test_the_network_has_two_address_ranges_two_subnets_and_a_default_route_for_each_subnet(cloud):
     assert cloud.one("Vpc") | {"tags": 0} == {
         "cidrBlock": "10.0.0.0/16",
         "enableDnsSupport": True,
@@ -398,7 +398,7 @@ def test_s3_is_reached_through_a_gateway_endpoint_from_both_subnets(cloud):
     assert set(endpoint["routeTableIds"]) == tables == {joined["routeTableId"] for joined in cloud.of("RouteTableAssociation")}
 
 
-def test_the_private_subnet_waits_for_its_vpc_and_machines_wait_for_their_route_to_the_internet(cloud):
+def test_the_private_subnet_waits_for_its_address_range_and_machines_wait_for_their_route_to_the_internet(cloud):
     assert cloud.position("VpcIpv4CidrBlockAssociation") < [name for _, name, _ in cloud.made].index("cluster-network-private")
     for noun in ("NatGateway", "VpcEndpoint", "RouteTableAssociation"):
         assert cloud.position(noun) < cloud.position("LaunchTemplate")
@@ -445,7 +445,7 @@ def test_existing_security_groups_are_used_unchanged_for_machines_and_file_syste
 
 
 def with_rule(**its: Any) -> dict[str, Any]:
-    """Return the answers for an existing network in which every group has one more rule, which lets traffic in."""
+    """Return the answers for an existing network in which every security group has an additional rule for incoming traffic."""
     answers = network_of()
     listed, one = answers["getSecurityGroupRules"], answers["getSecurityGroupRule"]
 
@@ -464,7 +464,7 @@ def test_a_rule_for_a_group_of_another_account_or_for_ipv6_does_not_stop_the_jud
     assert owned(existing(groups=OWN_GROUPS), **with_rule(**rule))[0].made
 
 
-def test_a_login_nodes_group_that_is_open_to_the_whole_internet_over_ipv6_is_refused():
+def test_a_security_group_of_the_login_node_that_is_open_to_the_whole_internet_over_ipv6_is_refused():
     with pytest.raises(pulumi.RunError, match=r"groups\.login is sg-2, which allows SSH from ::/0, the whole Internet"):
         owned(existing(groups=OWN_GROUPS), **with_rule(cidrIpv6="::/0"))
 
@@ -564,7 +564,7 @@ BASE_IN = {(NODES, NODES, ALL), (NODES, LOGIN, ALL), (LOGIN, NODES, ALL), (LOGIN
 BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (LOGIN, "0.0.0.0/0", ALL)}
 
 
-def test_the_security_groups_have_exactly_these_rules(cloud):
+def test_security_groups_allow_only_traffic_in_the_cluster_outgoing_traffic_and_ssh_from_the_operators_network(cloud):
     lustre_in = {(STORAGE, peer, ports) for peer in (NODES, LOGIN, STORAGE) for ports in LUSTRE}
     to_clients = {(peer, STORAGE, ports) for peer in (NODES, LOGIN) for ports in LUSTRE}
     zfs = {(STORAGE, peer, ports) for peer in (NODES, LOGIN) for ports in ZFS}
@@ -574,7 +574,7 @@ def test_the_security_groups_have_exactly_these_rules(cloud):
         assert not {"ingress", "egress"} & set(inputs), "rules are resources of their own: inline rules would undo them"
 
 
-def test_outgoing_efa_traffic_is_allowed_to_the_group_itself(cloud):
+def test_outgoing_efa_traffic_of_nodes_is_allowed_to_the_security_group_of_the_nodes(cloud):
     assert (NODES, NODES, ALL) in rules(cloud, "Egress")
 
 
@@ -585,14 +585,14 @@ def test_lustre_over_efa_allows_all_traffic_between_servers_and_nodes():
     assert found.one("LustreFileSystem")["efaEnabled"] is True
 
 
-def test_without_file_systems_there_is_no_storage_group():
+def test_without_file_systems_there_is_no_security_group_for_file_systems():
     found, _ = program(storage(lustre=None, home=None))
     assert rules(found, "Ingress") == BASE_IN
     assert rules(found, "Egress") == BASE_OUT
     assert not found.of("LustreFileSystem")
 
 
-def test_file_systems_wait_for_the_rules_of_their_group_and_not_only_for_the_group(cloud):
+def test_file_systems_wait_for_the_rules_of_their_security_group_and_not_only_for_the_group_itself(cloud):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     storage = [
         index
@@ -605,7 +605,7 @@ def test_file_systems_wait_for_the_rules_of_their_group_and_not_only_for_the_gro
     assert max(storage) < kinds.index("OpenZfsFileSystem")
 
 
-def test_a_group_is_used_only_after_all_its_rules_exist():
+def test_a_security_group_is_used_only_after_all_its_rules_exist():
     """The test checks what the group's id waits for, because the order of registrations could also be right by chance."""
     cloud = Cloud({}, "")
     asyncio.set_event_loop(asyncio.new_event_loop())
@@ -734,7 +734,7 @@ def test_with_a_shared_instance_profile_login_nodes_do_not_count_as_machines_to_
     assert program(OWN_PROFILES, running=ran_there | login)[0].made
 
 
-def test_when_a_stack_stops_using_an_existing_profile_its_machines_are_found_before_the_new_profile_exists():
+def test_when_a_stack_stops_using_an_existing_profile_the_stacks_machines_are_found_before_the_new_profile_exists():
     launched = program(OWN_PROFILES)[0]
     ran_there = {
         name: its["tags"] | {PROFILE: "arn:theirs"} for _, name, its in launched.made if "busbar:index" in its.get("tags", {})
@@ -743,7 +743,7 @@ def test_when_a_stack_stops_using_an_existing_profile_its_machines_are_found_bef
         program(running=ran_there)
 
 
-def test_a_profile_that_does_not_exist_or_has_no_role_is_refused():
+def test_an_instance_profile_that_does_not_exist_or_has_no_role_is_refused():
     def none(_: dict[str, Any]) -> dict[str, Any]:
         raise Nothing
 
@@ -766,7 +766,7 @@ def test_with_a_shared_profile_a_scheduler_terminates_only_machines_of_its_stack
 
 
 def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that_it_launches():
-    """Tags of a RunInstances call replace those of its launch template (EC2 API)."""
+    """The tags of a RunInstances call replace the tags of the launch template (EC2 API)."""
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     wanted = families | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
     found, _ = program(wanted, answers={noun: lambda _, its=its: its for noun, its in HELD.items()})
@@ -842,7 +842,7 @@ def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_c
 
 
 @pytest.mark.parametrize("written", [f"i-predecessor {HOST_KEY}", "not written yet", "cluster-login-instance-id ssh-ed25519"])
-def test_a_key_that_this_login_node_did_not_write_is_not_trusted(written):
+def test_a_host_key_that_the_new_login_node_did_not_write_is_not_trusted(written):
     with pytest.raises(pulumi.RunError, match="the key cannot be pinned, so nothing connects"):
         program(written=written)
 
@@ -888,7 +888,7 @@ def test_resources_that_aws_creates_slowly_have_long_timeouts(patience):
     }
 
 
-def test_with_retained_file_systems_only_the_unbilled_parts_of_their_network_are_retained(protection):
+def test_if_a_file_system_is_retained_only_those_parts_of_its_network_are_retained_that_cost_nothing(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}
@@ -928,7 +928,7 @@ def test_the_stack_file_decides_whether_resources_with_data_are_protected_or_ret
         ("p4d.24xlarge", 5, ("interface", "efa-only")),
     ],
 )
-def test_the_template_has_the_interfaces_of_its_type(kind, count, first):
+def test_the_launch_template_has_the_network_interfaces_of_its_instance_type(kind, count, first):
     found, _ = program(nodes(type=kind))
     nics = template(found)["networkInterfaces"]
     assert len(nics) == count
@@ -994,7 +994,7 @@ def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
         ("g6e.48xlarge", "on-demand", "Running On-Demand G and VT instances"),
     ],
 )
-def test_every_kind_of_machine_counts_against_its_own_quota(kind, option, quota):
+def test_the_instance_type_and_the_purchase_option_decide_which_quota_machines_count_against(kind, option, quota):
     machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
     assert isinstance(wanted, Aws), wrong
@@ -1129,13 +1129,13 @@ def ask(wanted: dict[str, Any] | None = None, **changes: Any) -> Cloud:
     return program({"preflight": True} | (wanted or {}), answers=account(**changes))[0]
 
 
-def test_an_account_that_has_everything_breaks_no_rule():
+def test_an_account_that_has_everything_that_the_stack_needs_breaks_no_rule():
     asked = ask()
     tokens = {token.rpartition(":")[2] for token, _ in asked.asked}
     assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
     quota = next(arguments for token, arguments in asked.asked if token.endswith("getServiceQuota"))
     assert quota == {"serviceCode": "ec2", "quotaName": "Running On-Demand P instances"}
-    # A deprecated image still starts machines; without this argument EC2 hides it and the look-up would not find it.
+    # EC2 still starts machines from a deprecated image, but a look-up finds a deprecated image only with this argument.
     assert all(arguments["includeDeprecated"] for token, arguments in asked.asked if token.endswith("getAmi"))
 
 
@@ -1161,12 +1161,12 @@ def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not
         ),
     ],
 )
-def test_anything_that_the_account_lacks_on_aws_is_refused_before_anything_is_registered(changes, part):
+def test_a_stack_that_needs_what_the_aws_account_lacks_is_refused_before_anything_is_registered(changes, part):
     with pytest.raises(pulumi.RunError, match=part):
         ask(**changes)
 
 
-def test_reservations_and_groups_are_looked_up_and_judged():
+def test_capacity_reservations_and_groups_of_reservations_are_looked_up_and_judged():
     targeted = bought("targeted-odcr", reservation="cr-1")
     assert ask(targeted, **controlled(CapacityReservation=ODCR)).made
     with pytest.raises(pulumi.RunError, match=r"is cr-1, which contains 1 machines, but gpu-p5 may have 2"):
@@ -1362,7 +1362,7 @@ def test_a_missing_reservation_or_group_is_reported_in_a_sentence():
         ask(bought("odcr-group", reservation=GROUP), **controlled())
 
 
-def test_login_nodes_beside_the_controller_may_only_publish_their_host_keys():
+def test_additional_login_nodes_may_only_publish_their_host_keys():
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404", "elasticIp": True}}
     wanted = merged(nodes(static=0, dynamic=4), families | {"slurm": {"loginNodes": 2}, "storage": {"home": {}}})
 

@@ -195,7 +195,7 @@ GOLDEN = (
 )
 
 
-def test_the_mpirun_of_the_node_starts_each_rank_in_the_container_and_its_command_can_be_typed_by_hand():
+def test_mpirun_on_the_node_starts_each_rank_in_the_container_with_a_command_that_a_person_can_type():
     given = [f"'{word}'" if " " in word else word for word in words()]
     plan = f"/home/ubuntu/.busbar/plans/{asked().plan.digest()[:16]}"
     assert " ".join(given[: given.index("-b")]) == GOLDEN.replace("PLAN", plan)
@@ -213,7 +213,7 @@ def test_ranks_write_only_into_the_folder_that_is_mounted_in_the_container():
         assert path.startswith("/home/ubuntu/.busbar/"), path
 
 
-def test_trials_of_a_search_start_in_the_same_container():
+def test_trials_of_a_search_run_in_the_container_of_the_measurement():
     broken = json.loads(measured())
     for step in broken["steps"]:
         for row in step["rows"] if step["name"] == "all_reduce" else ():
@@ -240,7 +240,7 @@ def test_a_change_of_the_image_causes_a_new_measurement():
 # Measured results
 
 
-def test_a_pass_in_a_container_names_the_image(monkeypatch):
+def test_the_record_of_a_pass_in_a_container_names_the_image(monkeypatch):
     lines = {"acceptance-build": json.dumps(BUILT), "acceptance-measure": measured()}
     seen = run(monkeypatch, lines, preview=False, aws={"container": {"image": STACK.container}})
     assert seen.outputs["measured"]["verdict"] == "pass"
@@ -248,7 +248,7 @@ def test_a_pass_in_a_container_names_the_image(monkeypatch):
     assert seen.outputs["measured"]["versions"]["image_sha256"] == "1" * 64
 
 
-def test_a_run_in_an_image_without_the_ofi_plugin_is_short_and_names_what_may_be_missing(monkeypatch):
+def test_a_run_in_an_image_without_the_ofi_plugin_is_judged_short_and_the_reason_names_what_may_be_missing(monkeypatch):
     said = {
         "networks": {"Socket": 16},
         "devices": {"NET/Socket : Using [0]ens1:10.1.0.19<0>": 16},

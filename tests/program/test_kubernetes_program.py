@@ -1,4 +1,4 @@
-"""The real program for an existing Kubernetes cluster, on a recording engine: what it registers, and where it sends what."""
+"""The real program for an existing Kubernetes cluster, on a recording engine: what it registers, and where its requests run."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_target_kubernetes_registers_only_commands(cluster):
     assert not found.invokes
 
 
-def test_the_command_that_applies_the_objects_also_removes_them(cluster):
+def test_the_command_that_applies_the_kubernetes_objects_also_removes_these_objects(cluster):
     inputs = named(cluster(), "cluster-objects")
     assert inputs["create"] == f"exec {remote_scripts.PYTHON}"
     assert inputs["delete"] == f"exec {remote_scripts.PYTHON} remove"
@@ -113,7 +113,7 @@ def test_ssh_goes_to_the_control_plane_with_its_pinned_host_key(cluster):
     assert {one["proxy"]["host"] for one in connections} == {"203.0.113.9"}
 
 
-def test_every_request_runs_in_the_pod_of_the_first_node_and_the_runner_is_sent_along(cluster):
+def test_every_request_runs_in_the_pod_of_the_first_node_and_the_runner_is_sent_with_the_request(cluster):
     found = cluster()
     words = shlex.split(named(found, "acceptance-measure")["create"])
     assert words[:4] == ["exec", "python3", "-IS", "-c"]
@@ -182,7 +182,7 @@ metadata: {name: clusterpolicies.nvidia.com}
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_these_objects(
+def test_a_preview_lists_the_objects_of_gpu_operator_and_pods_are_created_after_these_objects(
     cluster, tmp_path, monkeypatch, preview
 ):
     chart, said = tmp_path / "chart.tgz", list[str]()
@@ -205,7 +205,7 @@ def test_a_preview_lists_the_objects_of_gpu_operator_and_the_pods_come_after_the
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_a_preview_lists_the_objects_of_multus_and_the_pods_come_after_these_objects(cluster, monkeypatch, preview):
+def test_a_preview_lists_the_objects_of_multus_and_pods_are_created_after_these_objects(cluster, monkeypatch, preview):
     said = list[str]()
     role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: multus}\n"
     monkeypatch.setattr(secondary_networks, "fetched", lambda _url, _sha256: role)
@@ -237,7 +237,7 @@ def test_if_a_manifest_cannot_be_fetched_nothing_is_registered_and_the_refusal_n
         cluster(secondaryNetworks={})
 
 
-def test_what_is_sent_contains_no_private_key_and_no_agent_socket(cluster):
+def test_no_resource_contains_a_private_key_or_the_path_of_an_ssh_agents_socket(cluster):
     texts = json.dumps([inputs for _, _, inputs in cluster().resources], default=str)
     assert "PRIVATE KEY" not in texts
     assert "SSH_AUTH_SOCK" not in texts

@@ -101,11 +101,11 @@ def test_one_command_installs_or_removes_the_exporter_and_nothing_else_changes(e
     assert command["create"] == "python3 -IS -"
     assert "delete" not in command
     assert ("def collect(" in command["stdin"]) == exporter
-    # First boot, machines and measurement are not affected: user-data, requests and triggers are the same.
+    # First boot, machines and measurement are not affected: user-data, requests and triggers are as without monitoring.
     assert others(found) == others(without)
 
 
-def test_the_exporter_is_installed_on_replaced_machines_but_not_again_for_a_new_plan():
+def test_the_exporter_is_installed_on_replaced_machines_but_not_again_if_only_the_measurement_changes():
     (command,), (same,) = (
         exporters(run_program(LINES, monitoring={"exporter": True}, measure=measure)) for measure in ({}, {"iterations": 3})
     )
@@ -120,7 +120,7 @@ def test_if_only_dcgm_is_monitored_nothing_runs_on_the_nodes():
 # Prometheus's configuration
 
 
-def test_every_node_is_a_target_under_its_name():
+def test_every_node_is_a_scrape_target_of_prometheus_and_has_the_name_of_the_node_as_a_label():
     found = yaml.safe_load(scrape(NODES, Monitoring(exporter=True, dcgm_port=9400)))
     assert found == {
         "scrape_configs": [
@@ -172,7 +172,7 @@ def test_prometheus_finds_the_pods_of_the_stack_and_no_other_pods():
     assert kept(dcgm, discovered(7, **exporter)) is None, "a pod on somebody else's node is no target"
 
 
-def test_collectors_of_switches_are_scraped_on_every_target():
+def test_prometheus_scrapes_the_collectors_of_switches_for_clusters_of_hosts_and_of_pods():
     asked = Monitoring(switches=("10.20.9.5:9804", "10.20.9.6:9804"))
     assert asked.wanted
     expected = {
@@ -189,7 +189,9 @@ def test_an_exporter_that_was_removed_is_not_scraped():
     assert [job["job_name"] for job in found["scrape_configs"]] == ["dcgm"]
 
 
-def test_the_tool_writes_both_files_from_a_stacks_outputs(tmp_path, monkeypatch, capsys):
+def test_the_monitoring_tool_writes_the_prometheus_file_and_the_dashboard_file_from_a_stacks_outputs(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps({"monitoring": "scrape_configs:\n"})))
     assert monitoring.main([str(tmp_path / "new")]) == 0
     assert (tmp_path / "new" / "prometheus.yml").read_text() == "scrape_configs:\n"
@@ -213,7 +215,7 @@ DCGM = {
     ),
     *("DCGM_FI_PROF_NVLINK_TX_BYTES", "DCGM_FI_PROF_NVLINK_RX_BYTES"),
 }
-#: Keys that every Grafana needs in a dashboard of the classic model ("Dashboard JSON model").
+#: Keys that every version of Grafana requires in a dashboard of the classic model ("Dashboard JSON model").
 SHAPE = {
     "type": "object",
     "required": ["uid", "title", "schemaVersion", "panels", "templating", "time"],
@@ -265,13 +267,13 @@ def emitted(tmp_path_factory) -> dict[str, str]:
     return dict(re.findall(r"^# TYPE (\S+) (\S+)$", rdma_exporter.collect(str(base)).decode(), flags=re.MULTILINE))
 
 
-def test_every_query_asks_for_one_existing_metric(emitted):
+def test_every_query_of_the_dashboard_reads_exactly_one_existing_metric(emitted):
     for expression in queries():
         (metric,) = metrics(expression)
         assert metric in emitted or metric in DCGM, expression
 
 
-def test_counters_are_drawn_as_rates_and_gauges_as_they_are(emitted):
+def test_the_dashboard_draws_counters_as_rates_or_increases_and_gauges_unchanged(emitted):
     for expression in queries():
         (metric,) = metrics(expression)
         grows = emitted.get(metric, "gauge") == "counter"
@@ -316,6 +318,6 @@ def test_the_dashboard_has_the_fields_that_grafana_requires():
     assert used == variables
 
 
-def test_the_dashboard_file_is_what_the_program_makes():
+def test_the_dashboard_file_in_docs_is_the_output_of_the_dashboard_tool():
     assert dashboard.FILE == ROOT / "docs" / "grafana" / "busbar.json"
     assert dashboard.FILE.read_text() == dashboard.text(), "python -m tools.dashboard writes the file anew"

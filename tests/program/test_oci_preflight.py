@@ -1,4 +1,4 @@
-"""Facts that only the account knows are looked up before anything is created; anything missing is refused in a sentence."""
+"""The program looks up the account's facts before anything is created; if something is missing, one sentence says what."""
 
 from __future__ import annotations
 
@@ -55,14 +55,16 @@ REFUSED = [
 ]
 
 
-def test_with_enough_room_in_the_account_the_program_continues(asked):
+def test_if_the_oci_account_has_everything_that_the_stack_needs_the_program_continues(asked):
     engine, refused = asked(account())
     assert refused == ""
     assert engine.of("ClusterNetwork")
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
-def test_anything_that_the_oci_account_lacks_is_reported_in_a_sentence_and_nothing_is_registered(asked, changes, sentence):
+def test_a_stack_that_needs_what_the_oci_account_lacks_is_refused_in_a_sentence_and_nothing_is_registered(
+    asked, changes, sentence
+):
     engine, refused = asked(account(**changes))
     assert sentence in refused
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
@@ -72,7 +74,7 @@ def test_anything_that_the_oci_account_lacks_is_reported_in_a_sentence_and_nothi
     ("state", "available", "passes"),
     [("RUNNING", "0", True), ("SCALING", "0", True), ("TERMINATING", "0", False), ("TERMINATED", "16", True)],
 )
-def test_nodes_that_already_run_need_no_free_room(asked, state, available, passes):
+def test_running_nodes_do_not_count_as_new_nodes_against_the_limit(asked, state, available, passes):
     there = {"clusterNetworks": [{"state": state, "displayName": POOL, "instancePools": [{"size": 2}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": available}))
     assert (refused == "") is passes
@@ -91,7 +93,7 @@ def test_the_nodes_of_a_shrinking_pool_are_looked_up_and_the_oldest_node_is_name
     assert question["clusterNetworkId"] == "cn"
 
 
-def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refused_with_their_number(asked):
+def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refused_with_the_number_of_these_nodes(asked):
     tags = {"busbar": "busbar", "busbar-stack": "dev"}
     there = [{"id": "cn", "state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 2}], "freeformTags": tags}]
     nodes = [
@@ -110,7 +112,7 @@ def test_a_stack_in_another_availability_domain_than_its_running_nodes_is_refuse
 
 
 @pytest.mark.parametrize(("stack", "refuses"), [("dev", True), ("another", False)])
-def test_nodes_of_another_stack_do_not_count_as_this_stacks_nodes_although_they_have_the_same_name(asked, stack, refuses):
+def test_nodes_of_another_stack_with_the_same_names_do_not_count_as_nodes_of_this_stack(asked, stack, refuses):
     tags = {"busbar": "busbar", "busbar-stack": stack, "busbar-machines": "made for something else"}
     there = [
         {"state": "RUNNING", "displayName": name, "instancePools": [{"size": 2}], "freeformTags": tags}
@@ -135,7 +137,7 @@ def test_a_changed_cluster_name_that_would_replace_the_network_and_its_nodes_is_
     assert ("has no pool for before-gpu any more: 2 running nodes would be terminated" in refused) is refuses, refused
 
 
-def test_only_the_nodes_that_are_added_need_room(asked):
+def test_only_the_nodes_that_an_update_adds_must_fit_into_the_rest_of_the_limit(asked):
     there = {"clusterNetworks": [{"state": "RUNNING", "displayName": POOL, "instancePools": [{"size": 1}]}]}
     _, refused = asked(account(getClusterNetworks=there, getResourceAvailability={"available": "8"}))
     assert refused == ""
@@ -144,8 +146,8 @@ def test_only_the_nodes_that_are_added_need_room(asked):
 
 
 @pytest.mark.parametrize("preflight", [True, False])
-def test_a_component_that_another_program_uses_refuses_a_broken_rule_without_querying_the_account(monkeypatch, preflight):
-    """The project's own program refuses a broken rule earlier, when it reads the stack file."""
+def test_a_component_in_another_program_refuses_settings_that_break_a_rule_without_querying_the_account(monkeypatch, preflight):
+    """The project's own program refuses such settings earlier, when it reads the stack file."""
     monkeypatch.setattr(oci_preflight, "_gather", lambda *_: pytest.fail("the account was asked"))
     wanted, _ = read.group(
         "oci", Oci, json.dumps(settled(merged(GIVEN["oci"], {"preflight": preflight, "pools": [{"nodes": 1}]})))
@@ -164,7 +166,7 @@ def test_limits_are_looked_up_in_the_availability_domain_of_the_nodes(asked):
 UNSAID = {"tenancy": DEFAULT, "availabilityDomain": DEFAULT}
 
 
-def test_a_tenancy_and_a_domain_that_are_not_set_are_looked_up(asked):
+def test_a_tenancy_and_an_availability_domain_that_are_not_set_are_looked_up(asked):
     one = account(
         getShapes=lambda args: account()["getShapes"] if args.get("availabilityDomain") != ELSEWHERE else {"shapes": []},
         getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"},
@@ -230,12 +232,12 @@ def test_a_limit_that_the_service_does_not_know_is_a_warning_and_not_a_refusal(a
     assert any("does not report what is left of the limit gpu4-count" in text for text in said)
 
 
-def test_if_several_domains_offer_the_shape_the_stack_file_must_name_a_domain(asked):
+def test_if_several_availability_domains_offer_the_shape_the_stack_file_must_name_an_availability_domain(asked):
     _, refused = asked(account(getCompartment={"compartmentId": "ocid1.tenancy.oc1..above"}), **UNSAID)
     assert refused.startswith(f"oci.availabilityDomain is not set, and BM.GPU4.8 is offered in {HERE}, {ELSEWHERE}; name one")
 
 
-def test_an_image_that_does_not_exist_is_refused_with_its_key(asked):
+def test_the_refusal_of_an_image_that_does_not_exist_names_the_key_of_the_stack_file(asked):
     def gone(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 
@@ -264,14 +266,14 @@ def test_a_login_node_without_an_image_gets_the_newest_platform_image_of_its_fam
     assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
 
 
-def test_a_region_without_a_platform_image_for_the_login_node_is_refused_with_the_key_that_names_an_image(asked):
+def test_if_a_region_has_no_platform_image_for_the_login_node_the_refusal_names_the_key_that_sets_an_image(asked):
     _, refused = asked(account(getImages={"images": LISTED[:4]}), **LOGIN)
     assert refused.startswith(
         "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"
     )
 
 
-def test_an_image_by_name_is_subscribed_to_and_not_looked_up(asked):
+def test_a_marketplace_image_that_is_set_by_name_is_subscribed_to_and_not_looked_up(asked):
     engine, refused = asked(account(getImage={}), pools=[{"image": "ol8-nv570", "imageFamily": DEFAULT}])
     assert refused == ""
     assert not [token for token, _ in engine.invokes if token.endswith(":getImage")]
@@ -367,7 +369,9 @@ def test_rules_for_ipv6_are_judged_for_ssh_from_the_whole_internet_and_disturb_n
     assert (sentence in refused) if sentence else refused == ""
 
 
-def test_what_a_security_list_in_another_compartment_allows_is_noted_as_unchecked_and_not_refused(asked, monkeypatch):
+def test_rules_of_a_security_list_in_another_compartment_are_noted_as_unchecked_and_the_stack_is_not_refused(
+    asked, monkeypatch
+):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
     _, refused = asked(account(**network_of(getSecurityLists={"securityLists": []})), **OWN)
@@ -389,13 +393,13 @@ def test_what_a_security_list_in_another_compartment_allows_is_noted_as_unchecke
         ),
     ],
 )
-def test_anything_that_existing_subnets_lack_is_refused_and_nothing_is_registered(asked, changes, sentence):
+def test_a_stack_is_refused_if_its_existing_subnets_lack_a_route_or_a_rule_or_free_addresses(asked, changes, sentence):
     engine, refused = asked(account(**network_of(**changes)), **OWN)
     assert sentence in refused
     assert [kind for kind, _, _ in engine.resources if not kind.startswith("pulumi:")] == []
 
 
-def test_a_subnet_that_cannot_be_read_is_named_with_its_key_and_the_right_to_read_it(asked):
+def test_if_a_subnet_cannot_be_read_the_refusal_names_the_subnet_and_its_key_and_the_needed_permission(asked):
     def refuse(_: dict[str, Any]) -> dict[str, Any]:
         raise Refused
 

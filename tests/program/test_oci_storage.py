@@ -78,7 +78,7 @@ def program(**systems: Any) -> tuple[Recorder, tuple[str, ...]]:
 
 
 def existing(*exports: str, vcn: str = "ocid1.vcn.oc1..own", **systems: Any) -> tuple[Recorder, tuple[str, ...]]:
-    """Run the component for existing file systems; the mount target has these exports."""
+    """Run the component for existing file systems; `exports` are the paths that the mount target exports."""
     seen = []
     place = Place("ocid1.tenancy.oc1..t", "Uocm:PHX-AD-1", vcn=vcn)
 
@@ -153,7 +153,7 @@ def test_another_mount_point_does_not_change_the_export():
     assert mounts[0].startswith("10.0.1.9:/files /data nfs ")
 
 
-def test_a_faster_mount_target_is_requested_by_its_throughput():
+def test_the_throughput_in_the_stack_file_is_requested_for_the_mount_target():
     assert program(home={"throughput": "80 Gbit/s"})[0].made["MountTarget"]["requestedThroughput"] == "80"
 
 
@@ -166,7 +166,7 @@ def test_lustre_has_the_requested_tier_and_is_mounted_by_its_lnet_address():
     assert "FileSystem" not in recorder.made
 
 
-def test_both_file_systems_or_none_can_be_requested():
+def test_a_stack_can_request_two_file_systems_or_no_file_system():
     assert len(program(home={}, lustre={})[1]) == 2
     assert program()[1] == ()
 

@@ -31,7 +31,7 @@ def dev():
     return run_program(LINES)
 
 
-def test_the_dev_stack_registers_these_resources_and_no_more(dev):
+def test_the_dev_stack_registers_exactly_the_listed_resources(dev):
     assert sorted((kind, name) for kind, name, _ in dev.resources if not kind.startswith("pulumi:")) == sorted(
         [
             ("busbar:oci:LoginNode", "cluster-login"),
@@ -71,12 +71,12 @@ def test_the_dev_stack_registers_these_resources_and_no_more(dev):
     )
 
 
-def test_eight_nodes_are_as_many_resources_as_two(dev):
+def test_a_pool_of_eight_nodes_registers_as_many_resources_as_a_pool_of_two_nodes(dev):
     eight = run_program(LINES | {"acceptance-ready-contact": ready_line(8)}, members=8, oci={"pools": [{"nodes": 8}]})
     assert len(eight.resources) == len(dev.resources)
 
 
-def test_every_connection_pins_its_host_key_and_names_no_agent_and_no_private_key(dev):
+def test_every_ssh_connection_pins_the_host_key_and_names_no_agent_and_no_private_key(dev):
     commands = [inputs for kind, _, inputs in dev.resources if kind.startswith("command:remote")]
     assert len(commands) == 6
     for inputs in commands:
@@ -106,7 +106,7 @@ def test_nodes_are_launched_hardened_and_with_the_agent_plugins_that_their_image
 
 @pytest.fixture
 def ending(monkeypatch) -> Callable[..., set[str]]:
-    """Return a function that runs a stack and returns the values whose change replaces its cluster network."""
+    """Return a function that runs a stack and returns the values whose change replaces the stack's cluster network."""
     seen: set[str] = set()
 
     def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):
@@ -125,7 +125,7 @@ def ending(monkeypatch) -> Callable[..., set[str]]:
     return run
 
 
-def test_everything_that_takes_tags_has_the_tags_and_the_name_of_its_stack():
+def test_every_resource_that_takes_tags_has_the_tags_and_the_name_of_the_stack():
     engine = run_program(LINES, oci=files() | {"tags": {"team": "research"}})
     untagged = {kind for kind, _, inputs in engine.resources if kind.startswith("oci:") and "freeformTags" not in inputs}
     assert untagged == {"oci:FileStorage/export:Export"}, "an export takes no tags"
@@ -199,13 +199,13 @@ def test_a_destroy_refuses_to_delete_file_systems_or_retains_them_and_retains_th
     assert protection["cluster-network-public"] == (False, False)
 
 
-def test_nothing_is_open_to_the_world(dev):
+def test_no_security_list_accepts_traffic_from_the_whole_internet(dev):
     for rules in dev.of("SecurityList"):
         for rule in rules["ingressSecurityRules"]:
             assert rule["source"] in {"10.0.0.0/16", "198.51.100.0/24"}
 
 
-def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only_acceptance():
+def test_measuring_and_accepting_are_two_resources_and_a_slow_fabric_fails_only_acceptance():
     slow = document(dev_asked(), share=0.5)
     engine = run_program(LINES | {"acceptance-measure": json.dumps(slow)})
     (accept,) = [inputs for _, name, inputs in engine.resources if name == "acceptance-accept-verdict"]
@@ -218,7 +218,7 @@ def test_measuring_and_accepting_are_two_resources_and_a_short_fabric_fails_only
     assert asked["pair_limit_gb_s"] == pytest.approx(0.05 * 0.85)
 
 
-def test_a_pass_is_shown_at_the_end_and_a_short_fabric_only_by_the_step_that_fails(monkeypatch):
+def test_the_program_shows_the_verdict_pass_at_the_end_but_only_the_failing_command_shows_the_verdict_short(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "info", lambda text, *_, **__: told.append(text))
     run_program(LINES)
@@ -308,7 +308,7 @@ def test_commands_show_their_progress_and_pass_no_previous_output_in_environment
 
 @pytest.mark.parametrize("preview", [False, True])
 def test_records_are_kept_by_commands_and_never_by_the_program_itself(tmp_path, preview):
-    """A preview runs no Command, so it keeps no run and draws no report."""
+    """A preview runs no Command, so a preview keeps no record of a run and draws no report."""
     (tmp_path / "history").mkdir()
     places = {"history": str(tmp_path / "history"), "report": str(tmp_path / "report")}
     answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
@@ -334,7 +334,7 @@ def test_changes_since_the_previous_run_are_shown_and_a_failure_to_keep_records_
     assert not [text for text in warned if "there is no such folder" in text]
 
 
-def test_a_missing_history_is_a_warning(monkeypatch, tmp_path):
+def test_a_missing_history_folder_is_a_warning(monkeypatch, tmp_path):
     warned: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: warned.append(text))
     answers = dict.fromkeys(("acceptance-records-history", "acceptance-records-keep"), "{}")
@@ -374,7 +374,7 @@ def test_a_state_that_cannot_be_read_for_a_moment_is_read_again_a_limited_number
         assert len(asked) == 4
 
 
-def test_the_runner_is_cached_completely_even_if_an_earlier_update_was_killed_while_writing_it(monkeypatch, tmp_path):
+def test_the_runner_is_cached_completely_even_if_an_earlier_update_was_killed_while_writing_the_runner(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def copied() -> Path:
@@ -487,7 +487,7 @@ def test_nodes_trust_every_network_that_their_rails_may_have(family, rails):
 
 
 def test_the_wait_for_nodes_is_long_enough_for_oracles_agent():
-    """In the vendor's tutorials, the first SSH connection takes 20 minutes and the last rail 15 more; 1.5 is a margin."""
+    """In the vendor's tutorials, SSH works after 20 minutes and the last rail 15 minutes later; the factor 1.5 is a margin."""
     assert Measure().ready_timeout_s >= 1.5 * (20 + 15) * 60
 
 
