@@ -49,7 +49,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 # The network
 
 
-def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_rehearsed_network_matches_the_resources_of_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     assert not fakes.plans, "a network without machines is not built"
     record = stack.head()
@@ -94,7 +94,7 @@ def test_a_nat_gateway_in_a_subnet_without_a_route_to_the_internet_is_created_bu
 # Machines
 
 
-def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_boots_with_the_properties_that_the_stack_requested(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.head()
     (spec,) = fakes.running.values()
@@ -177,7 +177,7 @@ def test_a_fleet_launches_its_hosts_on_one_fabric_with_the_interfaces_of_its_tem
     assert (fakes.running, fakes.fabrics) == ({}, {})
 
 
-def test_a_launch_uses_the_latest_or_the_given_version_of_its_template(cloud: Cloud, fakes: Fakes) -> None:
+def test_a_launch_uses_the_latest_or_the_requested_version_of_the_launch_template(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     record = stack.template()
     changed = stack.inputs["template"] | {
@@ -463,7 +463,7 @@ def test_a_launch_that_does_not_see_its_new_instance_profile_yet_is_retried_and_
         cloud.create(token("Instance"), stack.urn("Instance", "b"), head(stack.ids))
 
 
-def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
+def test_a_throttled_call_is_retried_and_finally_reported(cloud: Cloud) -> None:
     stack = Stack(cloud)
     faults(cloud, {"kind": "throttle", "operation": "CreateVpc", "times": 3})
     stack.make("Vpc", "vpc", cidrBlock="10.0.0.0/16")

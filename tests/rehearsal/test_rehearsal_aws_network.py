@@ -44,7 +44,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="module")
 def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
-    """A stack with three running hosts: a head, and two machines with four rails each. In the end, deletion leaves nothing."""
+    """A stack with three running hosts: a head, and two machines with four rails each.
+
+    After the tests, the fixture deletes every resource and checks that nothing remains.
+    """
     stack = Stack(Cloud(world)).network().rules().roles()
     stack.head()
     stack.make("PlacementGroup", "group", strategy="cluster")
@@ -60,7 +63,7 @@ def built(world: World) -> Iterator[tuple[Stack, list[hosts.HostSpec]]]:
     assert wires.namespaces(world) == [network.OPERATOR]
 
 
-def test_the_front_end_passes_traffic_that_a_group_allows_by_group_id_or_by_network(
+def test_the_front_end_passes_traffic_that_a_security_group_allows_by_group_id_or_by_network(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (head, one, two) = built
@@ -78,7 +81,7 @@ def test_the_front_end_passes_traffic_that_a_group_allows_by_group_id_or_by_netw
     assert reaches(world, head, one.address, 22)
 
 
-def test_rails_carry_nothing_unless_egress_to_the_group_itself_is_allowed(
+def test_rails_carry_nothing_unless_egress_to_the_nodes_own_security_group_is_allowed(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     stack, (_, one, two) = built
@@ -97,14 +100,14 @@ def test_a_machine_uses_the_name_service_of_its_vpc(world: World, built: tuple[S
     assert found.stdout.split()[:1] == [two.address], found
 
 
-def test_without_groups_a_fabric_passes_everything_and_with_groups_only_traffic_between_the_listed_pairs() -> None:
+def test_a_fabric_passes_all_traffic_without_security_groups_and_otherwise_only_between_the_listed_pairs_of_hosts() -> None:
     assert render_fabric(None).splitlines() == ["table bridge fabric", "delete table bridge fabric"]
     text = render_fabric([("aaaaaaaa", "bbbbbbbb")])
     assert 'iifname "haaaaaaaar*" oifname "hbbbbbbbbr*" accept' in text
     assert "policy drop" in text
 
 
-def test_a_network_plan_that_is_read_back_has_its_groups_and_its_resolver(
+def test_a_saved_network_plan_contains_the_security_groups_and_the_resolver(
     world: World, built: tuple[Stack, list[hosts.HostSpec]]
 ) -> None:
     _, (head, *_) = built

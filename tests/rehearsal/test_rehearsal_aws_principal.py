@@ -33,7 +33,7 @@ STATEMENTS = [
         "Condition": {"StringEquals": {"aws:ResourceTag/busbar": "one"}},
     },
 ]
-#: Launches, lists and terminates machines with the controller's own code, and prints what it got.
+#: Launches, lists and terminates machines with the controller's own code, and prints the results.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.aws import Aws
 from scheduler.elastic.cloud import CloudError, Launch
@@ -52,7 +52,7 @@ print(json.dumps([launched, there.machines, none.machines]))
 
 
 class Account:
-    """A world with a controller in the public subnet and a host behind the NAT gateway."""
+    """A world with a controller in the public subnet, and with a host behind the NAT gateway."""
 
     def __init__(self, folder: Path) -> None:
         self.world = World.at(folder / "world")
@@ -83,7 +83,7 @@ class Account:
         return done.returncode, done.stdout.strip() or done.stderr[-2000:]
 
     def controller(self, host: Record) -> Any:
-        """Run the controller's programs on a host; return what they got."""
+        """Run the controller's programs on a host; return their results."""
         controller_programs.install(self.world, host)
         given = {"region": REGION, "endpoint": API, "tags": {"busbar": "one"}}
         status, said = self.inside(host, "python3", "-c", CONTROLLER, json.dumps(given), self.stack.ids["template"])
@@ -116,7 +116,9 @@ def test_the_controllers_programs_launch_list_and_terminate_machines_with_the_co
     wait_until(lambda: instances() == 2, "the machines have gone")
 
 
-def test_a_host_behind_a_nat_gateway_reaches_the_api_unless_its_rules_block_outgoing_traffic(account: Account) -> None:
+def test_a_host_behind_a_nat_gateway_reaches_the_api_unless_its_security_group_blocks_outgoing_traffic(
+    account: Account,
+) -> None:
     asked = [*CURL, "--output", "/dev/null", "--write-out", "%{http_code}", "--data", "Action=DescribeInstances", API]
     assert account.inside(account.inner, *asked) == (0, "403")
     cloud = account.stack.cloud

@@ -1,4 +1,4 @@
-"""The rehearsed enroot: first boot installs it, a registry serves images, and each command runs in its own root file system."""
+"""The rehearsed enroot: first boot installs it, a registry serves images, and commands run in an image's root file system."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def on(stage, name, command):
 
 @pytest.fixture(scope="module")
 def unpacked(stage):
-    """Both images on the first machine, unpacked as containers `tests` and `framework`."""
+    """The stage after the first machine unpacked the nccl-tests image and PyTorch's as containers `tests` and `framework`."""
     for name, uri in (("tests", STACK.container), ("framework", FRAMEWORK)):
         done = on(stage, "node0", f"enroot import -o {name}.sqsh {quote(uri)} && enroot create -n {name} {name}.sqsh")
         assert done.returncode == 0, done.stderr
@@ -71,7 +71,7 @@ def unpacked(stage):
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_first_boot_installs_enroot_once_and_keeps_its_data_on_the_machines_own_disks(stage, name):
+def test_first_boot_installs_enroot_once_and_keeps_enroots_data_on_the_machines_own_disks(stage, name):
     assert on(stage, name, "enroot version").stdout == f"{ENROOT}\n"
     assert on(stage, name, "enroot list && ls -d /scratch/enroot/data/user-* /run/enroot/user-*").returncode == 0
     again = stage.inside(
@@ -114,7 +114,7 @@ def test_a_users_scripts_for_node_start_and_node_configured_run_as_root_with_the
     assert stage.inside(name, "cat /var/lib/note").stdout.splitlines() == ["root", "a b", "$c"] * 2
 
 
-def test_a_package_of_an_unknown_version_is_not_found(stage):
+def test_an_enroot_package_of_an_unknown_version_is_not_found(stage):
     place = "https://github.com/NVIDIA/enroot/releases/download/v9.9.9/enroot{}"
     assert "404" in stage.inside("node0", f"curl -fsSL -o /dev/null {place.format('_9.9.9-1_amd64.deb')}").stderr
     assert "404" in stage.inside("linux", f"curl -fsSL -o /dev/null {place.format('-9.9.9-1.el8.x86_64.rpm')}").stderr
@@ -159,7 +159,7 @@ def test_an_image_can_be_imported_by_digest_and_each_import_writes_a_different_f
     assert "differ" in done.stdout, done.stderr
 
 
-def test_a_command_sees_the_images_files_and_only_the_requested_mounts(unpacked):
+def test_a_command_in_a_container_sees_the_images_files_and_only_the_requested_mounts(unpacked):
     look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; [ -d /home/ubuntu ] && echo home; echo $SECRET; "
     look += "wc -l < /etc/rehearsal/gpus"
     done = on(unpacked, "node0", f"SECRET=x enroot start tests sh -c {quote(look)}")

@@ -1,4 +1,4 @@
-"""The engine in a world finds the stand-ins like installed plugins, but the user's own Pulumi home gets none of them."""
+"""The engine in a world finds stand-ins as if they were installed plugins; the user's own Pulumi home gets no stand-in."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def plugins(home: str) -> dict[str, str]:
     return {one.parent.name: one.read_text() for one in Path(home, "plugins").glob("*/pulumi-*")}
 
 
-def test_plugins_on_path_are_linked_like_installed_plugins_and_replace_the_users_plugins(tmp_path, own):
+def test_plugins_on_the_search_path_are_linked_into_the_worlds_pulumi_home_and_replace_the_users_plugins_there(tmp_path, own):
     first = on_path(tmp_path / "first", "pulumi-resource-oci", "pulumi-language-python")
     second = on_path(tmp_path / "second", "pulumi-resource-oci", "pulumi", "pulumi-watch")
     Path(second, "pulumi-resource-aws").write_text("not a program")
@@ -50,7 +50,7 @@ def test_plugins_on_path_are_linked_like_installed_plugins_and_replace_the_users
     assert Path(made["PULUMI_HOME"], "credentials.json").read_text() == "{}"
 
 
-def test_a_second_command_in_the_world_uses_the_plugins_of_its_own_path_and_keeps_the_engines_files(tmp_path, own):
+def test_a_second_command_in_the_world_uses_the_plugins_on_its_own_search_path_and_keeps_the_engines_files(tmp_path, own):
     world = World.at(tmp_path / "world")
     home = Path(engine_home.environment(world, on_path(tmp_path / "first", "pulumi-resource-oci"))["PULUMI_HOME"])
     (home / "logs").mkdir()

@@ -127,7 +127,7 @@ def test_mpirun_across_two_hosts_accepts_the_vendors_ucx_device_and_refuses_an_u
     assert "network device 'mlx5_5:1' is not available" in refused.stderr
 
 
-def test_the_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_distribution(stage):
+def test_oracles_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_distribution(stage):
     shown = stage.inside("nine", "ip -br -4 addr; cat /proc/sys/net/ipv4/conf/rdma7/{rp_filter,arp_ignore,arp_announce}").stdout
     assert re.search(r"rdma15\S+ +UP +10\.239\.1\.63/12", shown)
     assert shown.endswith("0\n1\n2\n")
@@ -138,7 +138,7 @@ def test_the_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_di
     assert 'VERSION_ID="22.04"' in stage.inside("jammy", "cat /etc/os-release").stdout
 
 
-def test_firewalls_refuse_all_but_ssh_until_they_trust_a_network(stage):
+def test_a_hosts_firewall_refuses_all_but_ssh_until_a_network_is_trusted(stage):
     listen = "python3 -m http.server 8000 >/dev/null 2>&1 & sleep 0.6; echo"
     knock = "timeout 4 bash -c '</dev/tcp/{0}/8000' 2>&1"
     for name, address, open_up in (
@@ -153,14 +153,14 @@ def test_firewalls_refuse_all_but_ssh_until_they_trust_a_network(stage):
 
 
 @pytest.mark.parametrize(("name", "image"), [("gpu0", "ol7-gpu"), ("nine", "ol9-gpu"), ("jammy", "ubuntu2204-gpu")])
-def test_a_stand_in_refuses_an_option_that_it_does_not_know(stage, name, image):
+def test_every_rehearsed_command_refuses_an_unknown_option(stage, name, image):
     ours = host_images.image(image)
     commands = [*ours.commands, *ours.real, f"{ours.mpi}/bin/mpirun", "/usr/local/cuda/bin/nvcc", "/usr/libexec/oci-growfs"]
     each = "for one in {}; do $one --no-such-option >/dev/null 2>&1 </dev/null && echo $one; done"
     assert stage.inside(name, each.format(" ".join(commands))).stdout == ""
 
 
-def test_the_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_the_authentication(stage):
+def test_oracles_agent_authenticates_each_rail_and_the_real_wpa_cli_shows_the_authentication(stage):
     names = stage.inside("nine", "ls -v /run/wpa_supplicant").stdout.split()
     assert names == [f"rdma{number}" for number in range(len(names))] != []
     for name in names:
@@ -284,7 +284,7 @@ def test_a_command_in_a_world_has_an_ssh_agent_but_no_default_route_and_leaves_n
     assert not world.path.exists()
 
 
-def test_the_program_that_enters_a_world_survives_ctrl_c_and_returns_its_commands_exit_status(door):
+def test_the_program_that_enters_a_world_survives_ctrl_c_and_returns_the_exit_status_of_its_command(door):
     _, enter = door
     waits = "import signal,time; signal.signal(signal.SIGINT, lambda *_: exit(5)); print('up', flush=True); time.sleep(30)"
     running = enter(sys.executable, "-c", waits, start_new_session=True)
@@ -293,7 +293,7 @@ def test_the_program_that_enters_a_world_survives_ctrl_c_and_returns_its_command
     assert running.wait(timeout=10) == 5
 
 
-def test_a_killed_runs_remains_are_cleared_at_the_next_start_but_running_hosts_stay(door):
+def test_the_remains_of_a_killed_run_are_cleared_at_the_next_start_but_running_hosts_stay(door):
     world, enter = door
     network.apply_vcn(world, vcn())
     spec = Stage.__new__(Stage)

@@ -45,7 +45,7 @@ def put(service, name, value="v", **more):
     return asked(service, metadata_service.PARAMETER, method="POST", body=body)
 
 
-def test_nothing_is_answered_without_an_issued_token(world):
+def test_the_metadata_service_answers_no_request_without_a_token_that_it_issued(world):
     service = Service(world.path, "h0")
     for token in ("", "guessed"):
         assert asked(service, "/latest/meta-data/instance-id", token) == (401, "")
@@ -77,7 +77,7 @@ def test_a_token_expires(world, monkeypatch):
     assert asked(service, "latest/meta-data/instance-id", token) == (401, "")
 
 
-def test_folders_list_their_names_and_a_missing_path_is_404(world):
+def test_a_folder_of_metadata_lists_its_entries_and_a_missing_path_gives_status_404(world):
     service = Service(world.path, "h0")
     assert asked(service, "/latest/meta-data/") == (200, "instance-id\nplacement/")
     assert asked(service, "/latest/meta-data/placement/") == (200, "availability-zone\nregion")

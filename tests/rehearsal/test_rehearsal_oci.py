@@ -41,7 +41,7 @@ BUCKET = (
 )
 
 
-def test_the_network_matches_the_stack(cloud: Cloud, fakes: Fakes) -> None:
+def test_the_rehearsed_network_matches_the_resources_of_the_stack(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     record = stack.bastion()
     (plan,) = fakes.plans.values()
@@ -69,7 +69,7 @@ def test_a_subnet_without_security_lists_gets_its_vcns_default_list(cloud: Cloud
     assert subnet.outputs()["securityListIds"] == [cloud.store.read().records[vcn].computed["defaultSecurityListId"]]
 
 
-def test_an_instance_boots_as_it_was_requested(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_instance_boots_with_the_properties_that_the_stack_requested(cloud: Cloud, fakes: Fakes) -> None:
     record = Stack(cloud).network().bastion()
     (spec,) = fakes.running.values()
     assert (spec.hostname, spec.address, spec.gateway, spec.index) == ("bastion-1", "10.0.0.2", "10.0.0.1", -1)
@@ -111,7 +111,7 @@ def test_a_cluster_network_launches_its_hosts_on_one_fabric(cloud: Cloud, fakes:
     assert fakes.fabrics == {}
 
 
-def test_an_imported_image_is_launched_on_shapes_that_were_added_to_it(cloud: Cloud, fakes: Fakes) -> None:
+def test_an_imported_image_is_launched_only_on_shapes_that_were_added_to_the_image(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     url = f"{BUCKET}Oracle-Linux-9.7-2026.02.28-0-RHCK-DOCA-OFED-3.2.1-GPU-580-OPEN-CUDA-13.0-2026.03.13-0"
     source = {"sourceType": "objectStorageUri", "sourceUri": url, "operatingSystem": "Oracle Linux"}
@@ -202,7 +202,9 @@ def test_resources_in_use_cannot_be_deleted_and_deleting_a_missing_resource_succ
     assert not (cloud.world.path / "oci.json").exists(), "an empty cloud leaves no file"
 
 
-def test_a_creation_that_fails_leaves_nothing(cloud: Cloud, fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_creation_that_fails_leaves_no_record_and_no_public_address(
+    cloud: Cloud, fakes: Fakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
     stack = Stack(cloud).network()
     before = set(cloud.store.read().records)
 
@@ -264,7 +266,7 @@ def test_recovery_does_not_touch_the_operation_of_a_running_process(cloud: Cloud
     assert cloud.store.read().records[record.id].state == "PROVISIONING"
 
 
-def test_resources_of_a_killed_engine_remain_beside_those_of_the_second_attempt(cloud: Cloud, fakes: Fakes) -> None:
+def test_resources_of_a_killed_engine_remain_beside_the_resources_of_the_second_attempt(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network()
     first, second = stack.bastion(), stack.bastion()
     assert set(fakes.running) == {first.short, second.short}
@@ -273,7 +275,7 @@ def test_resources_of_a_killed_engine_remain_beside_those_of_the_second_attempt(
         cloud.delete(stack.ids["public"])
 
 
-def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
+def test_a_throttled_call_is_retried_and_finally_reported(cloud: Cloud) -> None:
     stack = Stack(cloud)
     faults(cloud, {"kind": "throttle", "operation": "CreateVcn", "times": 3})
     stack.make("Vcn", "vcn", cidrBlocks=["10.0.0.0/16"])
@@ -286,7 +288,7 @@ def test_throttling_is_retried_and_finally_reported(cloud: Cloud) -> None:
         cloud.delete(stack.ids["vcn"])
 
 
-def test_the_database_survives_concurrent_writers(tmp_path: Path) -> None:
+def test_the_clouds_database_loses_no_change_of_concurrent_writers(tmp_path: Path) -> None:
     store = Store(World.at(tmp_path), "oci")
 
     def count(_: int) -> None:

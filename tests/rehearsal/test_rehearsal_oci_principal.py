@@ -27,7 +27,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("oci_principal")]
 API = f"https://iaas.{REGION}.oraclecloud.com/20160918/instances"
 CERTIFICATE = "http://169.254.169.254/opc/v2/identity/cert.pem"
 CURL = ("curl", "--silent", "--connect-timeout", "3")
-#: Launches, adds and terminates machines with the controller's own code, and prints what it got.
+#: Launches, adds and terminates machines with the controller's own code, and prints the results.
 CONTROLLER = f"""{controller_programs.IMPORTS}
 from scheduler.elastic.cloud import BusyError, CloudError, Launch
 from scheduler.elastic.oci import Oci
@@ -65,7 +65,7 @@ print(json.dumps([launched, there.machines, one.machines, none.failed]))
 class Account:
     """A world with a controller and three hosts.
 
-    The first host has a NAT gateway and a service gateway, the second only a service gateway, and the third no gateway.
+    The first host has a NAT gateway and a service gateway, the second host only a service gateway, the third host no gateway.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -25,7 +25,7 @@ def test_a_plugin_prints_its_port_and_stops_without_further_output_when_it_is_in
     )
     assert plugin.stdout is not None
     assert plugin.stdout.readline().strip().isdecimal()
-    for _ in range(200):  # as if somebody pressed Ctrl-C again and again: one signal interrupts the handler of another
+    for _ in range(200):  # as if somebody pressed Ctrl-C again and again: a signal interrupts the handler of an earlier signal
         plugin.send_signal(signal.SIGINT)
     rest, said = plugin.communicate(timeout=60)
     assert (plugin.returncode, rest, said) == (0, "", "")

@@ -104,7 +104,7 @@ def test_a_failed_mount_shows_the_message_of_the_client(stage, command, why):
 
 
 @pytest.mark.usefixtures("systems")
-def test_without_a_rule_for_its_port_a_mount_fails_after_a_bounded_wait(stage):
+def test_without_a_rule_for_the_file_servers_port_a_mount_fails_after_a_bounded_wait(stage):
     only_nfs = network.Rule("ingress", "6", "10.0.1.0/24", ports=(2049, 2049))
     network.apply_vcn(stage.world, vcn((EGRESS, SSH, only_nfs)))
     done = stage.inside("three", LUSTRE_MOUNT)

@@ -151,7 +151,7 @@ def test_a_refusal_of_the_cluster_command_changes_nothing(facts):
     assert seen["nothing"][0] == 2
 
 
-def test_the_uid_of_an_existing_home_is_given_only_to_its_former_user(facts):
+def test_the_uid_of_an_existing_home_is_given_only_to_the_homes_former_user(facts):
     seen = facts["what_is_refused"]
     assert seen["next"][1].startswith("user bob: uid 10078, ")
     assert seen["back"][1].startswith("user former: uid 10077, ")
@@ -179,7 +179,7 @@ def test_groups_are_added_listed_joined_left_and_deleted(facts):
     ]
 
 
-def test_a_machine_that_does_not_log_in_to_the_directory_reads_only_what_it_needs_and_no_passwords(facts):
+def test_a_machine_without_a_login_to_the_directory_reads_only_names_ids_homes_and_shells_of_users(facts):
     seen = facts["what_others_may_see"]
     assert set(seen["seen"]) == {"dn", "objectClass", "uid", "cn", "uidNumber", "gidNumber", "homeDirectory", "loginShell"}
 
