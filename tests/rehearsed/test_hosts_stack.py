@@ -1,4 +1,4 @@
-"""A whole stack of existing machines: they exist before the program runs, and it creates no machine.
+"""A whole stack of existing machines: the machines exist before the program runs, and the program creates no machine.
 
 The tests build on each other: each continues where the previous one ended.
 """
@@ -34,7 +34,7 @@ def stage(tmp_path_factory) -> Iterator[Stage]:
 
 @pytest.fixture(scope="module")
 def built(stage) -> tuple[Stage, Finished]:
-    """The same hosts, repaired and measured."""
+    """The hosts of `stage`, after the rail was repaired and the stack was measured; and the update's output."""
     stage.refault()
     return stage, stage.pass_by()
 
@@ -72,7 +72,7 @@ def test_a_host_key_that_changed_is_refused_at_once(stage):
     assert "gpu-b (10.20.1.12): the host key of 10.20.1.12 is not the key in knownHosts" in found.text
 
 
-def test_a_dead_rail_makes_its_host_differ_from_the_other_hosts(stage):
+def test_hosts_are_refused_as_different_if_one_host_has_a_dead_rail(stage):
     found = stage.up()
     assert found.status != 0
     assert "the hosts are not alike: gpu-b has" in found.text
@@ -95,7 +95,7 @@ def test_a_dead_rail_and_a_missing_host_are_each_named_at_the_timeout(stage):
 # Outputs of a measured stack
 
 
-def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_ceiling(built):
+def test_an_update_of_two_hosts_behind_a_jump_host_ends_in_a_pass_near_the_ceiling(built):
     stage, found = built
     assert found.status == 0, found
     outputs = stage.outputs()
@@ -108,7 +108,7 @@ def test_two_hosts_behind_a_jump_host_end_in_a_pass_near_the_ceiling(built):
     assert [node["name"] for node in outputs["nodes"]] == ["gpu-a", "gpu-b"]
 
 
-def test_no_cloud_resource_is_registered_and_the_state_has_no_private_key_and_no_agent(built):
+def test_no_cloud_resource_is_registered_and_the_state_has_no_private_key_and_no_ssh_agent(built):
     stage = built[0]
     kinds = {resource["type"].split(":")[0] for resource in stage.resources()}
     assert kinds == {"pulumi", "command", "busbar"}
@@ -195,14 +195,14 @@ def test_exporters_that_are_disabled_are_removed(built):
 
 @pytest.fixture(scope="module")
 def queued(built) -> tuple[Stage, Finished]:
-    """The same hosts with Slurm's packages, which their administrator installed, measured in jobs."""
+    """The hosts of `built` with Slurm's packages, which their administrator installed, after a measurement in Slurm jobs."""
     stage = built[0]
     install = "sudo apt-get update -q && sudo apt-get install -y -q slurmctld slurmd slurm-client munge"
     stage.on_host(f"{install} && ssh 10.20.1.12 '{install}'")
     return stage, stage.pass_by(**SLURM)
 
 
-def test_with_slurm_the_same_plan_runs_in_jobs_and_its_busbw_is_in_the_same_outputs(queued):
+def test_with_slurm_the_plan_runs_in_jobs_and_the_busbw_is_in_the_same_outputs_as_without_slurm(queued):
     stage, found = queued
     assert found.status == 0, found
     measured = stage.outputs()["measured"]
@@ -216,7 +216,7 @@ def test_with_slurm_the_same_plan_runs_in_jobs_and_its_busbw_is_in_the_same_outp
     assert nodes.count("Gres=gpu:a100:8") == nodes.count("State=IDLE ") == 2
 
 
-def test_people_can_submit_jobs_with_gpus_to_the_same_queue(queued):
+def test_people_can_submit_jobs_with_gpus_to_the_queue_of_the_measurement(queued):
     said = queued[0].on_host("srun -p gpus -N 2 --gres=gpu:a100:8 sh -c 'echo $(hostname) $CUDA_VISIBLE_DEVICES' < /dev/null")
     assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
 

@@ -1,4 +1,4 @@
-"""Bad input, through the real engine: refused at preview with one sentence each, non-zero exit, nothing created."""
+"""Bad input through the real engine: a preview refuses each mistake with one sentence, exits non-zero and creates nothing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("refusals")]
 
 
 def pools(*changes):
-    """Return pools for the stack file: the first argument changes the stack's pool, and each further one adds a named pool."""
+    """Return pools for the stack file: the first argument changes the stack's pool, each further argument adds a named pool."""
     own = {
         "name": "more",
         "shape": "BM.GPU4.8",
@@ -81,7 +81,7 @@ def world(tmp_path_factory):
 
 
 @pytest.mark.parametrize(("changes", "sentences"), CASES.values(), ids=CASES)
-def test_all_bad_input_is_refused_at_preview_with_one_sentence_each(world, changes, sentences):
+def test_a_preview_refuses_all_bad_input_at_once_with_one_sentence_for_each_mistake(world, changes, sentences):
     found = world.preview(**changes)
     assert found.status != 0
     said = [line.strip() for line in found.text.splitlines()]

@@ -69,7 +69,7 @@ def test_the_outputs_fit_their_schema(built):
     jsonschema.validate(built[0].outputs(), SCHEMA, cls=jsonschema.Draft202012Validator)
 
 
-def test_all_32_rails_of_both_nodes_carried_the_bytes(built):
+def test_all_32_rails_of_both_nodes_carried_bytes_of_the_measurement(built):
     sent = built[0].outputs()["measured"]["transport"]["tx_bytes"]
     assert len(sent) == 2
     for devices in sent.values():
@@ -112,7 +112,7 @@ def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
         assert secret not in text
 
 
-def test_a_preview_predicts_the_bandwidth_and_shows_the_rules_warnings(built):
+def test_a_preview_predicts_the_bandwidth_and_shows_the_warnings_of_the_rules(built):
     found = built[0].preview(**merged(merged(STORY, nodes(placement="none")), {"aws": {"allowReplace": 2}}))
     assert found.status == 0, found
     assert "replaces 2 machines, as aws.allowReplace allows: 2 x p5.48xlarge of gpu-p5" in found.text
@@ -180,7 +180,7 @@ def test_one_slow_efa_device_among_three_machines_is_narrowed_down_to_the_rails_
     assert (machines(stage)[:2], stage.ever_booted()) == (before, booted + 1), "only the login node is replaced"
 
 
-def test_the_slow_machine_is_left_out_and_another_is_replaced_and_only_the_replacement_is_rented(built):
+def test_the_slow_machine_is_left_out_and_another_machine_is_replaced_and_only_the_replacement_is_rented(built):
     """The slow rail stays slow, but is not used. The refusal lists number, price and name of both machines to be terminated."""
     stage = built[0]
     ran, booted = machines(stage), stage.ever_booted()
@@ -216,7 +216,7 @@ def test_the_slow_machine_is_left_out_and_another_is_replaced_and_only_the_repla
 
 @pytest.fixture
 def second(built) -> Iterator[dict[str, Any]]:
-    """Configuration of a second stack: name, network and file systems of the first one, nodes without EFA, an Elastic IP."""
+    """Configuration of a second stack with the first stack's name, network and file systems, without EFA, with an Elastic IP."""
     stage = built[0]
     made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
     groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}
@@ -267,8 +267,8 @@ def test_a_second_stack_of_the_same_name_comes_up_beside_the_first_after_a_faile
     assert stage.on_host(read, f"ubuntu@{address}").split() == ["from-a-node", "home"]
     node = next(one["privateIp"] for noun, one in there.items() if noun.startswith("cluster-pool-") and "privateIp" in one)
     assert stage.on_host("nproc > /dev/null && hostname -I", "-J", f"ubuntu@{address}", f"ubuntu@{node}").split()[0] == node
-    # If the second stack used an existing instance profile (here that of the first stack), an update would delete the second
-    # stack's own role.
+    # If the second stack used an existing instance profile (here the profile of the first stack), an update would delete the
+    # second stack's own role.
     (profile,) = [one["id"] for one in stage.resources() if one["urn"].endswith("-node-profile")]
     write(stage, second, name="other", profiles={"existing": {"nodes": profile}}, allowReplace=2)
     roled = stage.beside("preview")

@@ -1,4 +1,4 @@
-"""The AWS stack with its ranks in a container: the real engine and program; an image with EFA's plugin and one without."""
+"""The AWS stack with its ranks in a container: the real engine and program, with and without EFA's plugin in the image."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tools.stage import Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("container"), CONTAINED]
 
-#: A machine type with four rails: they are enough for these tests, with less load than thirty-two.
+#: A machine type with four rails: four rails are enough for these tests, and cause less load than thirty-two rails.
 FOUR_RAILS = {"aws": {"queues": [{"machines": [{"type": "p4d.24xlarge"}]}]}}
 FOUR, SMALL = merged(PLAN, {"measure": {"sizes": {"to": "4M"}}}) | FOUR_RAILS, QUICK | FOUR_RAILS
 
@@ -57,7 +57,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert not found.changes(), found
 
 
-def test_the_import_shows_its_progress(built):
+def test_the_update_shows_the_progress_of_the_images_import(built):
     assert "importing docker://public.ecr.aws#hpc-cloud/nccl-tests:" in built[1].text
     assert "Extracting image layers" in built[1].text
 
@@ -80,7 +80,7 @@ def test_the_image_is_on_the_shared_file_system_and_is_unpacked_on_every_nodes_d
         assert shown[1].endswith(shown[0])
 
 
-def test_an_image_without_the_plugin_gets_the_verdict_short_and_the_search_also_runs_in_that_image(built):
+def test_a_run_in_an_image_without_efas_plugin_gets_the_verdict_short_and_the_search_also_runs_in_that_image(built):
     """On Amazon Linux, without a shared file system: the head node copies the image to every node."""
     stage = built[0]
     system = {"image": AMAZON_LINUX, "imageFamily": "al2023"}

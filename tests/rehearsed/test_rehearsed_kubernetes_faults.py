@@ -1,6 +1,6 @@
 """Faults of a real Kubernetes cluster: each is reported in one sentence, pods and evidence remain, and the next update passes.
 
-Every test plants a fault and removes it, so they can run on the same stack in any order. `make kubernetes` runs them.
+Every test plants a fault and removes it, so the tests can run on one stack in any order. `make kubernetes` runs the tests.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def test_an_image_that_no_registry_has_is_named(stage):
     heals(stage)
 
 
-def test_a_node_that_shares_its_rdma_devices_is_named_with_what_to_do(stage):
+def test_a_node_that_shares_its_rdma_devices_is_named_and_the_sentence_names_the_key_in_the_stack_file(stage):
     says = "#!/bin/sh\necho netns shared copy-on-fork on\n"
     on_node(stage, 1, f"printf '{says}' >/usr/local/bin/rdma && chmod 755 /usr/local/bin/rdma")
     try:

@@ -23,7 +23,7 @@ UBUNTU = {"oci": {"pools": [{"shape": "BM.GPU.H100.8", "image": "ubuntu2404-nv58
 
 
 def files(on_destroy: str = "refuse", **home: Any) -> dict[str, Any]:
-    """Return changes to a stack with both file systems."""
+    """Return changes that give a stack a home file system and a Lustre file system."""
     storage = {"home": {"mount": "/fss", "onDestroy": on_destroy} | home, "lustre": {"onDestroy": on_destroy}}
     return {"oci": {"pools": [OL8], "storage": storage, "allowReplace": 2}}
 
@@ -38,7 +38,7 @@ def nodes(stage: Stage) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def stage(tmp_path_factory) -> Iterator[Stage]:
-    """One stack for all tests: each continues where the previous one ended."""
+    """One stack for all tests: each test continues where the previous test ended."""
     made = Stage(tmp_path_factory.mktemp("oci-files"))
     world = World.at(made.world)
     yield made

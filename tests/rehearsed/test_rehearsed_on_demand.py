@@ -21,7 +21,7 @@ from tools.stage import SHORT_PLAN, Finished, Stage
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand]
 
-#: Clouds with an on-demand stack, and Slurm's line about its nodes before a job.
+#: Clouds with an on-demand stack, and Slurm's line about the stack's nodes before the first job.
 CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
 #: The test job's nodes, which the next job requests by name; otherwise Slurm could start other nodes while the first job ends.
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
@@ -103,7 +103,7 @@ def test_the_next_update_judges_the_job_and_the_update_after_that_changes_nothin
     stage, _ = built
     plan = plan_of(cloud)
     found = stage.up(**plan)
-    for run in (101, 102):  # this machine may have been busy, and then the log says so
+    for run in (101, 102):  # if this machine was too busy for a pass, the job's log says so, and the job runs again
         if found.status:
             ran_test_job(stage)
             plan = plan_of(cloud, run=run)
@@ -211,7 +211,7 @@ def test_a_user_runs_commands_in_an_image_of_a_registry_and_no_container_remains
     assert stage.on_host(f"{run} enroot list").split() == []
 
 
-def test_the_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(built, cloud):
+def test_slurms_database_has_the_jobs_with_their_gpus_and_answers_on_a_node_too(built, cloud):
     stage, _ = built
     asks = "sacct --allusers --allocations --noheader --parsable2 --format=JobName,State,User,Account,AllocTRES%200"
     for command in (asks, f"srun -N1 -w {NODES[cloud].replace('[1-2]', '1')} {asks}"):

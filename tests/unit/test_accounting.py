@@ -52,7 +52,7 @@ def test_no_file_has_a_password_and_mariadb_does_not_listen_on_the_network():
 
 
 class Machine:
-    """A controller with the programs `has`; `calls` lists the commands that ran; `answers` has each program's next answers."""
+    """A controller. `has` names its programs, `calls` lists commands that ran, `answers` has each program's next answers."""
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.has = {"mariadb", "slurmdbd", "sacctmgr"}

@@ -87,7 +87,7 @@ def test_a_signed_certificate_verifies_and_states_what_was_measured():
     assert all(len(one["digest"]["sha256"]) == 64 for one in found.statement["subject"])
 
 
-def test_the_same_run_gives_the_same_bytes():
+def test_two_certificates_of_one_run_have_the_same_bytes():
     backwards = {"nodes": {"inst-1": "i1@10.0.1.1", "inst-0": "i0@10.0.1.0"}, "inputs": {"plan": "x", "image": "image-1"}}
     assert envelope() == envelope() == envelope(**backwards)
 
@@ -183,7 +183,7 @@ _JSON = st.recursive(
 
 
 @given(_JSON, _JSON, _JSON)
-def test_no_input_crashes_the_check_and_no_invalid_input_passes_it(whole, payload, signatures):
+def test_no_input_crashes_the_check_and_no_invalid_input_passes_the_check(whole, payload, signatures):
     assert check(whole) == ["malformed"]
     typed = {"payloadType": verifier.PAYLOAD, "payload": payload, "signatures": signatures}
     assert check(typed) in (["malformed"], ["bad_signature"])
@@ -220,29 +220,29 @@ def sign_anything(said: Any) -> dict[str, Any]:
     }
 
 
-def test_the_signature_is_bad_if_it_is_checked_with_another_key():
+def test_the_signature_is_bad_if_it_is_checked_with_another_key_than_the_signers():
     assert check(envelope(), key=OTHER) == ["bad_signature"]
 
 
-def test_a_signature_that_names_another_key_is_bad():
+def test_a_signature_that_names_another_key_than_the_signers_is_bad():
     (signature,) = envelope()["signatures"]
     assert check(envelope() | {"signatures": [signature | {"keyid": verifier.key_id(OTHER)}]}) == ["bad_signature"]
 
 
-def test_no_signature_at_all_is_a_bad_signature():
+def test_a_certificate_without_a_signature_is_reported_as_bad_signature():
     assert check(envelope() | {"signatures": []}) == ["bad_signature"]
 
 
-def test_a_certificate_of_another_payload_type_is_malformed():
+def test_a_certificate_of_an_unknown_payload_type_is_malformed():
     assert check(envelope() | {"payloadType": "text/plain"}) == ["malformed"]
 
 
-def test_a_signed_statement_of_another_predicate_type_is_malformed():
+def test_a_signed_statement_of_an_unknown_predicate_type_is_malformed():
     said = statement(ACCEPTANCE) | {"predicateType": "https://slsa.dev/provenance/v1"}
     assert check(sign(said, KEY)) == ["malformed"]
 
 
-def test_a_certificate_expires_at_the_exact_second():
+def test_a_certificate_expires_at_the_exact_second_of_its_expiry_time():
     end = STARTED + timedelta(days=30)
     assert check(envelope(), now=end - timedelta(seconds=1)) == []
     assert check(envelope(), now=end) == ["expired"]
@@ -358,7 +358,7 @@ def test_a_key_made_by_ssh_keygen_can_sign_and_its_key_id_is_the_fingerprint_tha
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate of a run of an hour ago, the signer's public key and another key; return the first two paths."""
+    """Write a certificate of a run of an hour ago, the signer's public key and another key; return the first two files' paths."""
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))
@@ -367,7 +367,7 @@ def files(tmp_path):
     return str(tmp_path / "cert.json"), str(tmp_path / "key.pub")
 
 
-def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
+def test_the_verify_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     certificate, key = files
     assert verifier.main([certificate, "--key", key]) == 0
     assert "93.5 GB/s on 2 nodes" in capsys.readouterr().out
@@ -391,7 +391,7 @@ def test_the_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
     assert "--key" in capsys.readouterr().err, "the command has no default key"
 
 
-def test_the_command_reads_a_certificate_from_standard_input(files):
+def test_the_verify_command_reads_a_certificate_from_standard_input(files):
     certificate, key = files
     typed = [sys.executable, "-m", "benchmarks.records.verify", "-", "--key", key]
     given = Path(certificate).read_bytes()
@@ -399,7 +399,7 @@ def test_the_command_reads_a_certificate_from_standard_input(files):
     assert subprocess.run(typed, cwd=ROOT, input=b"{}", capture_output=True, check=False).returncode == 1
 
 
-def test_the_command_prints_json_with_the_option_json(files, capsys):
+def test_the_verify_command_prints_json_with_the_option_json(files, capsys):
     certificate, key = files
     assert verifier.main([certificate, "--key", key, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["statement"]["predicate"]["busbw_gb_s"] == 93.5
@@ -429,7 +429,7 @@ def stack_outputs(days_ago: float = 1, **changes: Any) -> dict[str, Any]:
 
 
 def beside(**changes: Any) -> dict[str, Any]:
-    """Return a stack's outputs whose `measured` differs by `changes` from what its certificate attests."""
+    """Return a stack's outputs whose `measured` differs by `changes` from what the stack's certificate attests."""
     found = stack_outputs(asked="request1")
     return found | {"measured": found["measured"] | changes}
 

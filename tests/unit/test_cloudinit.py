@@ -107,7 +107,7 @@ def test_the_script_of_every_first_boot_is_clean_shell(name):
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_every_first_boot_fits_into_half_of_the_metadata_and_has_no_private_key(name):
+def test_every_first_boot_fits_into_half_of_the_metadata_limit_and_has_no_private_key(name):
     assert len(TEXTS[name].encode()) * 4 / 3 < METADATA_BYTES / 2
     assert "PRIVATE KEY" not in TEXTS[name]
 
@@ -322,7 +322,7 @@ def test_first_boot_does_not_follow_a_link_that_a_user_put_in_place_of_the_share
     assert not (own / "shared").exists()
 
 
-def test_a_first_boot_without_shared_file_systems_mounts_none():
+def test_a_first_boot_of_a_stack_without_file_systems_mounts_no_file_system():
     for name in ("node-ol7", "node-ol8", "login-ol8"):
         assert "again" not in TEXTS[name]
         assert "mount.nfs" not in TEXTS[name]
