@@ -65,7 +65,7 @@ def stage(tmp_path_factory):
         end_world(stage.world)
 
 
-def test_the_first_boot_of_seed_000_sets_up_rails_scratch_and_nccl(stage):
+def test_the_first_boot_of_oracle_japans_tutorial_sets_up_rails_scratch_and_nccl(stage):
     shown = stage.inside("gpu0", "ip -br -4 addr; df -h /mnt/localdisk; ls /usr/include/nccl.h /usr/lib64/libnccl.so").stdout
     assert all(re.search(rf"{rail}\S+ +UP +192\.168\.{at}\.61/24", shown) for at, rail in enumerate(RAILS))
     assert "/dev/mapper/nvme-lvol0" in shown

@@ -358,7 +358,7 @@ def test_a_key_made_by_ssh_keygen_can_sign_and_its_key_id_is_the_fingerprint_tha
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate of a run of an hour ago, the signer's public key and another key; return the first two files' paths."""
+    """Write a certificate of a run an hour ago, the signer's public key and another key; return the first two files' paths."""
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))

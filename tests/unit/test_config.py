@@ -56,7 +56,7 @@ SOUND: dict[str, dict[str, Any]] = {
 ARCHIVES = "https://github.com/NVIDIA/nccl-tests/archive/refs/tags"
 
 
-def test_a_value_set_as_a_secret_is_refused_because_the_outputs_would_show_it(monkeypatch):
+def test_a_value_that_was_set_as_a_secret_is_refused_because_the_outputs_would_show_the_value(monkeypatch):
     given = {f"busbar:{key}": text for key, text in texts(GIVEN | {"records": {"pricePerNodeHour": "12.5 USD"}}).items()}
     monkeypatch.setattr(pulumi, "get_project", lambda: "busbar")
     config = pulumi.runtime.config
@@ -79,7 +79,7 @@ def test_a_sound_stack_is_accepted_and_the_comment_of_its_public_key_is_dropped(
     assert stack.wanted.access.public_key == KEY
 
 
-def test_at_most_ten_keys_are_declared_each_with_a_description_and_without_an_empty_default():
+def test_pulumi_yaml_declares_at_most_ten_keys_each_with_a_description_and_without_an_empty_default():
     assert len(DECLARED) <= 10
     assert set(DECLARED) == set(fields_by_key(StackFile))
     assert not [key for key, row in DECLARED.items() if row.get("default") == "" or not row["description"].endswith(".")]
@@ -197,12 +197,12 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(ch
 
 
 @pytest.mark.parametrize(("target", "name"), [("aws", "judgeable"), ("aws", "provider-region"), ("oci", "image-compiler")])
-def test_a_guard_of_a_stack_cannot_be_suppressed(target, name):
+def test_a_rule_that_is_marked_as_a_guard_cannot_be_suppressed(target, name):
     with pytest.raises(pulumi.RunError, match=rf"^{target}\.suppress\[0\] is '{name}', which cannot be suppressed"):
         read.parse(texts(merged(SOUND[target], {target: {"suppress": [name]}})))
 
 
-def test_every_rule_about_a_stack_is_broken_by_a_case():
+def test_every_rule_about_a_stack_is_broken_by_a_case_of_this_file():
     broken = {name for changes, _ in WRONG for name in re.findall(r"\[([a-z-]+)\]$", refused(**changes)[0])}
     assert broken >= set(read.STACK_RULES)
 
@@ -290,7 +290,7 @@ ODD: tuple[Any, ...] = (None, -1, 0.5, "no such thing", True, [], ["x"], {"x": 1
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_every_refusal_of_every_key_begins_with_a_path_as_typed(target):
+def test_every_refusal_begins_with_the_path_of_a_key_in_the_spelling_of_the_stack_file(target):
     given, seen = SOUND[target], set()
     for group in (target, "measure", "accept", "records", "monitoring"):
         for path, _ in leaves(group):
@@ -379,7 +379,7 @@ def test_every_field_has_a_description_and_every_rule_a_source():
         assert all(rule.source and rule.id == name for name, rule in rules.items())
 
 
-def test_the_dev_stack_needs_no_values_besides_those_in_its_file():
+def test_the_dev_stack_needs_no_values_besides_the_values_in_its_file():
     stack = read.parse(texts(groups("dev")))
     assert stack.target == "oci"
     assert json.dumps(stack.measure.asked())

@@ -53,7 +53,7 @@ def refused(values: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def test_machines_are_accepted_with_their_pinned_keys(given):
+def test_machines_are_accepted_with_their_pinned_host_keys(given):
     wanted = parsed(given)
     assert [(machine.name, machine.address) for machine in wanted.machines] == [("gpu-a", "10.0.0.1"), ("gpu-b", "10.0.0.2")]
     assert [wanted.host_key(machine.address) for machine in wanted.machines] == [KEY, KEY]
@@ -105,7 +105,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(gi
     assert said.startswith(sentence)
 
 
-def test_every_rule_is_broken_by_a_case(given):
+def test_every_rule_is_broken_by_a_case_of_this_file(given):
     broken = given | {"nodes": {"default": "10.0.0.1", "b": "10.0.0.1", "c": "10.0.0.9"}, "slurm": {}}
     assert {rule for said in refused(broken) for rule in re.findall(r"\[([a-z-]+)\]$", said)} == set(RULES)
 
@@ -116,12 +116,12 @@ def test_machines_that_are_named_both_in_nodes_and_in_an_inventory_are_refused(g
     assert said.startswith("hosts.nodes is set, and so is hosts.inventory; name the machines in one of them")
 
 
-def test_a_host_whose_key_is_not_pinned_is_refused_with_the_command_to_type(given):
+def test_the_refusal_of_a_host_whose_key_is_not_pinned_names_the_command_that_reads_the_key(given):
     (said,) = refused(given | {"nodes": {"c": "10.0.0.3"}})
     assert "holds no host key of 10.0.0.3, and nothing is trusted on first use; type 'ssh-keyscan -t ed25519" in said
 
 
-def test_a_missing_key_file_counts_as_a_missing_key(given):
+def test_a_missing_known_hosts_file_counts_as_a_missing_host_key(given):
     assert "holds no host key of 10.0.0.1" in refused(given | {"knownHosts": "/nowhere/known_hosts"})[0]
 
 
@@ -176,7 +176,7 @@ def hashed(name: str) -> str:
         ("|1|not-base64|x ssh-ed25519 AAAA", "10.0.0.1", False),
     ],
 )
-def test_keys_are_found_as_ssh_finds_them(tmp_path, line, address, found):
+def test_host_keys_are_found_in_known_hosts_as_ssh_finds_host_keys(tmp_path, line, address, found):
     file = tmp_path / "known_hosts"
     file.write_text(line + "\n")
     known = known_hosts.read(str(file))
@@ -214,7 +214,7 @@ STORAGE = tuple(Hca(f"mlx5_{number}", 400, f"ib{number}", active=True) for numbe
         ((*RAILS, *STORAGE), "10 RDMA devices that are not the front end's, and 8 GPUs cannot share 10 devices"),
     ],
 )
-def test_rails_that_cannot_be_detected_are_refused_until_the_user_names_them(hcas, doubt):
+def test_rails_that_cannot_be_detected_are_refused_until_the_user_names_the_rails(hcas, doubt):
     facts = replace(H100, hcas=(*hcas, FRONT))
     with pytest.raises(ValueError, match=re.escape(doubt) + r".*; name the devices that carry the fabric in hosts\.rails"):
         recognise(facts, 4)
@@ -247,7 +247,7 @@ def test_named_rails_that_are_missing_or_down_are_refused_by_name(rails, there, 
         recognise(replace(H100, hcas=there), 4, rails=rails)
 
 
-def test_all_devices_except_the_front_end_are_rails_if_they_are_alike():
+def test_all_devices_except_the_front_end_are_rails_if_these_devices_are_alike():
     found = recognise(replace(H100, hcas=(*RAILS, FRONT)), 4)
     assert not remark(found)
     assert found.rdma == Rdma(8, 400, tuple(f"mlx5_{number}" for number in range(8)), "")
@@ -275,7 +275,7 @@ def test_a_cloud_machine_matches_its_catalogue_row_if_all_gpus_and_rails_are_pre
     assert recognise(replace(facts, tag=""), 2).name == "HGX-A100-40GB.8"
 
 
-def test_machines_that_match_no_row_are_described_by_what_they_report():
+def test_machines_that_match_no_catalogue_row_are_described_by_the_facts_that_the_machines_report():
     found = recognise(Facts("NVIDIA L4", 2, (), "ens5", "10.0.0.0/24"), 3)
     assert (found.name, found.gpus, found.rdma, found.nvlink_gbytes_per_s) == ("2 x NVIDIA L4", 2, None, None)
     assert found.environment == GENERIC
@@ -312,7 +312,7 @@ def test_the_nvlink_rate_is_the_rate_of_one_gpu_in_one_direction(gpu, rate):
 
 
 @pytest.mark.parametrize("shape", SERVERS.values(), ids=lambda shape: shape.name)
-def test_every_server_type_has_a_source_gpus_and_the_generic_environment(shape):
+def test_every_server_type_has_gpus_and_a_source_and_the_generic_environment(shape):
     assert shape.source
     assert shape.gpus
     assert shape.environment == GENERIC

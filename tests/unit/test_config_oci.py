@@ -1,4 +1,4 @@
-"""A stack file of target oci: every rule is broken by a case, and what cannot be built is refused before anything exists."""
+"""A stack file of target oci: every rule is broken by a case; a stack that cannot be built is refused before anything exists."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("changes", "sentence"), VALUES, ids=[one[1].split(" ")[0] + f"-{n}" for n, one in enumerate(VALUES)])
-def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
+def test_the_refusal_of_a_wrong_value_begins_with_the_path_of_its_key(changes, sentence):
     (said,) = refused(oci=changes)
     assert said.startswith(sentence)
 
@@ -721,7 +721,7 @@ def test_nodes_of_several_pools_count_against_a_limit_together():
     ],
     ids=["another domain", "another shape"],
 )
-def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_need_room_in_the_limit(changes, found):
+def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_count_as_new_nodes_against_the_limit(changes, found):
     asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
     rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
     (said,) = [one.sentence for one in rules if one.rule == "limit"]
@@ -730,11 +730,11 @@ def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_need_
     assert "limit" not in {one.rule for one in check(RULES, wanted(), staying)}
 
 
-def test_every_rule_is_broken_by_a_case():
+def test_every_rule_is_broken_by_a_case_of_this_file():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 
-def test_a_complete_account_breaks_no_rule_and_an_account_that_was_not_queried_is_noted():
+def test_an_account_with_all_that_the_stack_needs_breaks_no_rule_and_an_account_that_was_not_queried_is_noted():
     assert check(RULES, wanted(), facts()) == check(RULES, wanted(**OWN), facts()) == ()
     notes = check(RULES, wanted(login={"image": DEFAULT}, **OWN), Facts())
     assert {one.severity for one in notes} == {NOTE}
@@ -775,7 +775,7 @@ def test_a_pool_may_set_the_paths_of_its_software_and_a_relative_path_is_refused
     assert said.startswith("oci.pools[0].software.mpi is openmpi; it must be a list of absolute paths or globs")
 
 
-def test_the_room_of_an_existing_subnet_is_judged_by_its_own_range_and_only_if_the_account_was_queried():
+def test_the_number_of_addresses_in_an_existing_subnet_is_judged_by_its_range_and_only_if_the_account_was_queried():
     many, judged = wanted(**OWN, **pool(nodes=300)), RULES["subnet-room"].findings
     assert [one.severity for one in judged(many, Facts())] == [NOTE]
     assert not list(judged(many, own(PRIVATE, cidr="10.9.0.0/20")))
@@ -797,7 +797,7 @@ def test_setting_share_login_user_replaces_the_machines_of_a_pool():
     assert shared.machines(shared.pools[0]) != own.machines(own.pools[0])
 
 
-def test_an_image_may_spell_its_operating_system_freely_but_must_name_it():
+def test_an_image_may_spell_its_operating_system_freely_but_must_name_the_operating_system():
     mine = facts(images={IMAGE: Image("oracle linux server", "8.10", frozenset({"BM.GPU4.8"}))})
     assert check(RULES, wanted(), mine) == ()
     unsaid = facts(images={IMAGE: Image("", "", frozenset({"BM.GPU4.8"}))})
@@ -807,7 +807,7 @@ def test_an_image_may_spell_its_operating_system_freely_but_must_name_it():
 OLD = {"pools": [{"name": "gpu", "imageFamily": "ol7"}]}
 
 
-def test_an_image_family_with_too_old_a_compiler_is_refused_if_its_pool_builds_nvidias_archive(tmp_path):
+def test_an_image_family_with_too_old_a_compiler_is_refused_if_its_pool_builds_nccl_tests_from_nvidias_archive(tmp_path):
     sentence = (
         "oci.pools[0].imageFamily is ol7, whose compiler is GCC 4.8, but nccl-tests since 2.16.9 needs GCC 5 or later (C++14); "
         "use ol8 or later. [image-compiler]"
@@ -822,11 +822,11 @@ def test_an_image_family_with_too_old_a_compiler_is_refused_if_its_pool_builds_n
 
 
 @pytest.mark.parametrize("tier", [125, 250, 500, 1000])
-def test_every_throughput_tier_of_lustre_that_is_sold_is_accepted(tier):
+def test_every_throughput_tier_of_lustre_that_oracle_sells_is_accepted(tier):
     assert parsed(oci=storage(lustre={"throughput": f"{tier} MB/s"}) | {"preflight": True})
 
 
-def test_a_rule_can_be_suppressed_by_its_name_and_a_guard_cannot():
+def test_a_rule_can_be_suppressed_by_its_name_unless_the_rule_is_a_guard():
     assert parsed(oci=pool(root={"size": "100 GB"}) | {"suppress": ["boot-volume"]})
     (said,) = refused(oci={"suppress": ["boot-vloume"]})
     assert said.startswith("oci.suppress[0] is 'boot-vloume', which is no rule; did you mean boot-volume?")

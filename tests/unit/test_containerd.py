@@ -69,7 +69,7 @@ def calls(head: Head, verb: str) -> list[list[str]]:
     return [words for words in listed if words[0] == verb]
 
 
-def test_the_image_is_pulled_once_and_the_line_has_its_digest_its_versions_and_the_gpus_in_the_container(head):
+def test_the_image_is_pulled_once_and_the_builds_line_has_the_digest_the_versions_and_the_gpus_in_the_container(head):
     line = built(head)
     assert f"pulling {IMAGE}" in line["said"]
     assert line["container"]["runtime"] == "containerd"
@@ -81,14 +81,14 @@ def test_the_image_is_pulled_once_and_the_line_has_its_digest_its_versions_and_t
     assert len(calls(head, "pull")) == 1
 
 
-def test_nccl_tests_are_built_in_the_image_and_the_line_names_the_images_mpi(head):
+def test_nccl_tests_are_built_in_the_image_and_the_builds_line_names_the_images_mpi(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program
     assert line["mpi_home"] == f"{head.home}/inside/mpi"
 
 
-def test_a_command_runs_as_this_user_with_every_gpu_and_its_arguments_unchanged(head):
+def test_a_command_in_the_container_runs_as_the_calling_user_with_every_gpu_and_with_unchanged_arguments(head):
     line = built(head)
     words = ["a b", "$HOME", "'", '"', "*"]
     start = [*line["container"]["start"], "sh", "-c", 'printf "%s\\n" "$LD_LIBRARY_PATH" "$HOME" "$TOKEN" "$@"', "sh", *words]

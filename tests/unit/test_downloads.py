@@ -60,12 +60,12 @@ def keys(tmp_path_factory):
 
 
 @pytest.mark.parametrize("sums", [(RIGHT,), (OTHER, RIGHT)])
-def test_a_file_with_one_of_the_checksums_is_used(tmp_path, sums):
+def test_a_file_with_one_of_the_given_checksums_is_used(tmp_path, sums):
     done = run(tmp_path, downloads.checked(PLACE, "archive", sums), CONTENT)
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_a_file_with_another_checksum_ends_the_step_and_both_checksums_are_shown(tmp_path):
+def test_a_file_with_an_unexpected_checksum_ends_the_step_and_both_checksums_are_shown(tmp_path):
     done = run(tmp_path, downloads.checked(PLACE, "archive", (OTHER,)), CONTENT)
     assert (done.returncode, done.stdout) == (1, f"busbar: sha256 {RIGHT} is not {OTHER} (from {PLACE})\n")
 
@@ -88,7 +88,7 @@ def test_the_vendors_key_is_recognised_by_its_primary_fingerprint(tmp_path, keys
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_another_key_ends_the_step_and_both_fingerprints_are_shown(tmp_path, keys):
+def test_a_key_with_an_unexpected_fingerprint_ends_the_step_and_both_fingerprints_are_shown(tmp_path, keys):
     (print_, _), (other, text) = keys["vendor"], keys["other"]
     done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
     assert (done.returncode, done.stdout) == (1, f"busbar: fingerprint {other} is not {print_} (from {PLACE})\n")
@@ -132,7 +132,7 @@ def test_no_first_boot_uses_a_download_without_a_check_of_its_checksum_or_key():
         others = [line.strip() for line in text.splitlines() if re.search(r"\bcurl -|\bwget\b|\bapt-key\b|rpm --import", line)]
         others += [line.strip() for line in text.splitlines() if re.search(r"\b(dnf|yum|apt-get) [^#]*https?://", line)]
         # Two uses of curl are allowed: `! curl` in the function `download`, and the download of nerdctl's archive, which is
-        # compared with SHA256SUMS. SHA256SUMS itself is checked before that.
+        # compared with SHA256SUMS. SHA256SUMS itself is checked before this comparison.
         archive = "curl -fsSL --retry 5 -o nerdctl-full-2.2.0-linux-amd64.tar.gz"
         assert all(one.startswith(("! curl -fsSL --connect-timeout", archive)) for one in others), path.name
         assert ("grep ' nerdctl-full-2.2.0-linux-amd64.tar.gz$' SHA256SUMS | sha256sum --check" in text) == (archive in text)

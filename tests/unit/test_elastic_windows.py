@@ -1,4 +1,4 @@
-"""Sets whose capacity is bought for a period, such as a Capacity Block: outside that period, their nodes are DOWN."""
+"""Sets of nodes whose capacity is bought for a period, such as a Capacity Block: outside that period, the nodes are DOWN."""
 
 from __future__ import annotations
 
