@@ -216,7 +216,7 @@ def test_the_slow_machine_is_left_out_and_another_machine_is_replaced_and_only_t
 
 @pytest.fixture
 def second(built) -> Iterator[dict[str, Any]]:
-    """Configuration of a second stack with the first stack's name, network and file systems, with an Elastic IP, without EFA."""
+    """Configuration of a second stack: the first stack's name, network and file systems, an Elastic IP, nodes without EFA."""
     stage = built[0]
     made = {each["urn"].rpartition("::")[2]: each.get("id") for each in stage.resources()}
     groups = {noun: made[f"cluster-groups-{noun}"] for noun in ("nodes", "login", "storage")}

@@ -997,7 +997,7 @@ def test_a_sound_stack_gets_no_finding_except_for_an_unset_client_key_on_ubuntu(
         ({"container": {"sha256": "1" * 64}}, "aws.container.image is not set, and it has no default: Image in enroot's form"),
     ],
 )
-def test_the_refusal_of_a_wrong_value_begins_with_the_path_of_its_key(changes, sentence):
+def test_a_wrong_value_is_refused_with_its_path(changes, sentence):
     with pytest.raises(pulumi.RunError) as found:
         read.parse(texts(merged(GIVEN, {"aws": changes})))
     said = [one for one in str(found.value).splitlines() if one.startswith(sentence)]

@@ -105,7 +105,7 @@ def test_a_wrong_setting_is_refused_in_one_sentence_that_begins_with_its_path(gi
     assert said.startswith(sentence)
 
 
-def test_every_rule_is_broken_by_a_case_of_this_file(given):
+def test_every_rule_is_broken_by_a_case(given):
     broken = given | {"nodes": {"default": "10.0.0.1", "b": "10.0.0.1", "c": "10.0.0.9"}, "slurm": {}}
     assert {rule for said in refused(broken) for rule in re.findall(r"\[([a-z-]+)\]$", said)} == set(RULES)
 

@@ -159,7 +159,7 @@ def test_an_image_may_be_pinned_by_its_digest_instead_of_a_tag(given):
     assert not judged(given | {"image": "registry.example:5000/a/b@sha256:" + "0" * 64})[1]
 
 
-def test_every_rule_is_broken_by_a_case_of_this_file(given, operator):
+def test_every_rule_is_broken_by_a_case(given, operator):
     cases = [changes for changes, _ in WRONG] + [{"gpuOperator": operator | {"sha256": "0" * 64}}]
     broken = {one.rule for changes in cases for one in findings(judged(given | changes)[0], None)}
     assert broken == set(RULES)

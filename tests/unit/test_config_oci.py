@@ -1,4 +1,4 @@
-"""A stack file of target oci: every rule is broken by a case; a stack that cannot be built is refused before anything exists."""
+"""A stack file of target oci: a case breaks every rule; a stack that cannot be built is refused before anything exists."""
 
 from __future__ import annotations
 
@@ -730,7 +730,7 @@ def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_count
     assert "limit" not in {one.rule for one in check(RULES, wanted(), staying)}
 
 
-def test_every_rule_is_broken_by_a_case_of_this_file():
+def test_every_rule_is_broken_by_a_case():
     assert set(CASES) | set(ASKED) == set(RULES)
 
 

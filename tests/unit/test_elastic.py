@@ -25,7 +25,7 @@ def head(tmp_path: Path) -> Controller:
     return Controller(tmp_path)
 
 
-def test_a_jobs_machines_start_with_one_call_and_become_nodes(head):
+def test_the_machines_of_a_job_start_with_one_call_and_become_nodes(head):
     head.slurm.start(("7", head.nodes(4)))
     head.run()
     assert head.cloud.calls.count("launch") == 1
@@ -81,7 +81,7 @@ def test_jobs_of_several_nodes_are_launched_separately_so_a_job_without_capacity
     assert set(head.slurm.reasons()) == set(head.nodes(6, first=3))
 
 
-def test_a_set_without_capacity_is_down_for_600_s_and_shows_the_reason(head):
+def test_the_nodes_of_a_set_without_capacity_are_down_for_600_s_and_show_the_reason(head):
     head.cloud.room = 0
     head.slurm.start(("7", head.nodes(2)))
     head.run()
@@ -114,7 +114,7 @@ def test_a_paused_set_affects_neither_the_other_set_nor_its_own_running_nodes(he
     assert len(head.cloud.running) == 3
 
 
-def test_a_job_over_two_sets_keeps_no_machine_if_the_cloud_has_too_few(head):
+def test_a_job_over_two_sets_keeps_no_machine_if_the_cloud_has_too_few_machines(head):
     head.cloud.room = 3
     head.slurm.start(("7", [*head.nodes(2), *head.nodes(2, "p4")]))
     head.run(3)
@@ -151,7 +151,7 @@ def test_a_throttled_launch_is_tried_again_with_the_same_token(head):
     assert not head.slurm.reasons()
 
 
-def test_a_launch_in_a_cloud_that_never_answers_fails_with_that_reason(head):
+def test_a_launch_in_a_cloud_that_never_answers_fails_with_the_reason_that_the_cloud_did_not_answer(head):
     head.cloud.busy = 10**9
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)
@@ -286,7 +286,7 @@ def test_a_node_that_a_person_drained_keeps_its_machine(head):
     assert head.cloud.running == ["i-0001"]
 
 
-def test_nothing_is_concluded_from_a_cloud_that_does_not_answer(head):
+def test_no_machine_is_given_up_while_the_cloud_does_not_answer(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.cloud.busy = 10**9
@@ -318,7 +318,7 @@ def test_slurmd_of_a_static_node_that_does_not_respond_is_started_again(head):
     assert head.joined == [STATIC] * 2
 
 
-def test_a_static_node_that_is_not_reached_shows_the_reason_until_it_is_reached(head):
+def test_a_static_node_that_is_not_reached_shows_the_reason_until_the_node_is_reached(head):
     head.slurm.nodes[STATIC] = NodeState(frozenset(("DOWN",)), "Not responding")
     head.silent = {STATIC}
     head.run()
@@ -337,7 +337,7 @@ def test_a_static_node_that_is_not_reached_shows_the_reason_until_it_is_reached(
         (("IDLE", "DRAIN"), "cable"),
     ],
 )
-def test_a_static_node_that_is_drained_or_down_for_another_reason_is_not_changed(head, flags, reason):
+def test_a_static_node_that_is_drained_or_down_for_another_reason_than_not_responding_is_not_changed(head, flags, reason):
     head.slurm.nodes[STATIC] = NodeState(frozenset(flags), reason)
     head.run(2)
     assert not head.joined
@@ -367,7 +367,7 @@ def play(head: Controller) -> int:
 
 
 def at_each_step(folder: Path) -> Iterator[Controller]:
-    """Yield two controllers for every step of the story: one is killed before the step, the other after it."""
+    """Yield two controllers for every step of the story: one is killed before the step, the other after the step."""
     (folder / "whole").mkdir()
     steps = play(Controller(folder / "whole"))
     for step in range(1, steps + 1):
@@ -446,7 +446,7 @@ def test_a_state_of_another_version_is_refused(tmp_path):
         *((name, "") for name in ("gpu-dy-p5-9", "gpu-dy-p5-0", "gpu-dy-p5-01", "gpu-st-p5-1", "gpu-dy-p5", "x")),
     ],
 )
-def test_the_set_of_a_node_follows_from_its_name(head, node, node_set):
+def test_the_set_of_a_node_follows_from_the_nodes_name(head, node, node_set):
     assert head.settings.set_of(node) == node_set
 
 
@@ -456,7 +456,7 @@ NodeName=gpu-st-p5-1 CoresPerSocket=1 State=DOWN*+DRAIN Weight=1 Reason=Not resp
 """
 
 
-def test_states_and_reasons_are_read_as_scontrol_shows_them():
+def test_states_and_reasons_of_nodes_are_read_from_scontrols_output():
     found = read(SHOWN)
     assert (found["gpu-dy-p5-1"].flags, found["gpu-dy-p5-1"].reason) == ({"DOWN", "CLOUD", "POWERED_DOWN"}, "no [one] here")
     assert found["gpu-dy-p5-2"].reason == ""
@@ -472,7 +472,7 @@ def test_a_sweep_terminates_all_machines_although_its_first_call_is_throttled(he
     assert "terminating 3 machines" in capsys.readouterr().out
 
 
-def test_a_machine_that_stopped_fails_its_node_and_is_terminated(head):
+def test_a_machine_that_stopped_is_terminated_and_its_node_fails(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run()
     its = head.cloud.machines["i-0001"]
@@ -504,7 +504,7 @@ def test_a_sweep_waits_a_minute_for_a_machine_that_the_cloud_never_lists(head):
     assert next(times) >= 60
 
 
-def test_a_sweep_that_cannot_terminate_machines_fails_and_says_so(head, capsys):
+def test_a_sweep_that_cannot_terminate_machines_fails_and_says_that_machines_still_run(head, capsys):
     head.slurm.start(("7", head.nodes(3)))
     head.run()
     head.cloud.busy = 10**9
@@ -551,7 +551,7 @@ def test_nodes_that_always_run_are_started_without_a_job_with_one_call_and_only_
     assert len(head.cloud.running) == 2
 
 
-def test_slurm_is_not_asked_twice_for_a_node_that_it_is_about_to_start(tmp_path):
+def test_slurm_is_not_asked_twice_for_a_node_that_slurm_is_about_to_start(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.slurm.delays = True
     head.run(4)
@@ -586,7 +586,7 @@ def test_a_node_that_always_runs_is_started_again_after_slurm_showed_why_its_mac
     assert head.cloud.running == ["i-0002", "i-0003"]
 
 
-def test_nodes_that_always_run_wait_for_the_pause_of_a_set_without_capacity(tmp_path):
+def test_nodes_that_always_run_wait_until_the_pause_of_a_set_without_capacity_ends(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.cloud.room = 0
     head.run(8)
@@ -629,7 +629,7 @@ def test_a_recreated_always_on_node_starts_in_the_network_of_the_remaining_node(
     assert {one.network for one in head.state().batches.values()} == {network}
 
 
-def test_a_network_without_room_for_a_recreated_node_fails_only_that_node(tmp_path):
+def test_if_a_network_has_no_capacity_for_a_recreated_node_only_that_node_fails(tmp_path):
     head = growing(tmp_path)
     head.cloud.die("i-0001", "hardware failure")
     head.cloud.room = -1

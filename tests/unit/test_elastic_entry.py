@@ -1,4 +1,4 @@
-"""New machines are tested in pairs before they become nodes: which join, why others do not, and what remains after a fault."""
+"""New machines are tested in pairs before they become nodes: which machines join, why other machines fail, and after faults."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_machines_join_only_after_their_test_and_slurms_comments_have_the_result
     assert not head.slurm.reasons()
 
 
-def test_the_test_waits_until_every_machine_of_the_launch_has_booted(head):
+def test_the_entry_test_waits_until_every_machine_of_the_launch_has_booted(head):
     head.silent = {head.nodes(2)[1]}
     head.slurm.start(("7", head.nodes(2)))
     head.run(3)
@@ -79,7 +79,7 @@ def test_if_one_machine_of_a_job_fails_its_test_the_whole_launch_is_terminated_a
     assert not head.slurm.reasons()
 
 
-def test_machines_of_several_one_node_jobs_are_tested_together_and_only_the_bad_one_is_terminated(head):
+def test_machines_of_several_one_node_jobs_are_tested_together_and_only_the_bad_machine_is_terminated(head):
     head.slurm.start(*((str(number), [node]) for number, node in enumerate(head.nodes(3))))
     head.run(2)
     answer(head, {head.nodes(1)[0]: "slow"})
@@ -88,7 +88,7 @@ def test_machines_of_several_one_node_jobs_are_tested_together_and_only_the_bad_
     assert len(head.cloud.running) == 2
 
 
-def test_a_node_that_the_result_does_not_mention_has_not_passed(head):
+def test_a_node_that_the_result_of_the_entry_test_does_not_mention_has_not_passed(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     ((token, _, _),) = head.desk.due()
@@ -98,14 +98,14 @@ def test_a_node_that_the_result_does_not_mention_has_not_passed(head):
     assert head.slurm.reasons()[head.nodes(2)[1]] == "entry test: no pair with this node was measured"
 
 
-def test_the_only_machine_of_a_launch_joins_untested_and_its_comment_says_so(head):
+def test_the_only_machine_of_a_launch_joins_untested_and_slurms_comment_says_that_no_test_ran(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(2)
     assert head.joined == head.nodes(1)
     assert head.slurm.comments[head.nodes(1)[0]] == ("entry test: not run, because no other machine was started with this one")
 
 
-def test_no_machine_joins_if_the_test_could_not_run(head):
+def test_no_machine_joins_if_the_entry_test_could_not_run(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     answer(head, failed="nccl-tests did not build")
@@ -115,7 +115,7 @@ def test_no_machine_joins_if_the_test_could_not_run(head):
     assert set(head.slurm.reasons().values()) == {"entry test: nccl-tests did not build"}
 
 
-def test_a_test_has_its_own_time_limit_which_may_be_longer_than_the_limit_of_a_start(tmp_path):
+def test_an_entry_test_has_a_time_limit_of_its_own_which_may_be_longer_than_the_limit_of_a_start(tmp_path):
     head = Controller(tmp_path, entry_s=3000)
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
@@ -137,7 +137,7 @@ def test_a_machine_that_never_boots_does_not_fail_the_other_machines_which_are_t
     assert sorted(node for node, _, _ in machines) == head.nodes(2)
 
 
-def test_a_terminated_launch_leaves_no_test_behind(head):
+def test_a_terminated_launch_leaves_no_pending_entry_test(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run(2)
     head.slurm.idle(*head.nodes(2))
@@ -254,7 +254,7 @@ def test_a_test_that_cannot_start_or_does_not_end_fails_with_the_reason(known, m
     assert raises(entry.subprocess.TimeoutExpired("ssh", 5)).failed == "it did not end within 5 s"
 
 
-def test_the_files_of_a_known_launch_are_kept_even_half_written_and_files_of_other_launches_are_removed(tmp_path):
+def test_files_of_a_known_launch_are_kept_even_if_half_written_and_files_of_other_launches_are_removed(tmp_path):
     desk = Desk(str(tmp_path / "entry"))
     for name in (".a1.outcome", "a1.asked", ".b2.outcome", "b2.asked"):
         (tmp_path / "entry" / name).touch()
@@ -262,7 +262,7 @@ def test_the_files_of_a_known_launch_are_kept_even_half_written_and_files_of_oth
     assert sorted(path.name for path in (tmp_path / "entry").iterdir()) == [".a1.outcome", "a1.asked"]
 
 
-def test_neither_program_fails_if_the_other_program_removes_or_renames_a_file_meanwhile(tmp_path, monkeypatch):
+def test_a_file_of_an_entry_test_that_another_program_removes_or_renames_meanwhile_causes_no_failure(tmp_path, monkeypatch):
     desk = Desk(str(tmp_path / "entry"))
     monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # the other program has renamed this file since
     desk.keep_only([])
@@ -271,5 +271,5 @@ def test_neither_program_fails_if_the_other_program_removes_or_renames_a_file_me
     assert desk.outcome("b2") is None
 
 
-def test_a_set_that_is_gone_is_not_tested(known):
+def test_machines_of_a_set_that_the_cluster_no_longer_has_are_not_tested(known):
     assert entry.over_ssh(known)("a1", "gpu/p4", MACHINES).failed == "the set of these machines is no longer in the cluster"

@@ -47,7 +47,7 @@ def leaves(head: Controller) -> dict[str, str]:
 
 
 def running(head: Controller, count: int = 4, runs: int = 13) -> None:
-    """Start `count` nodes; machines with odd numbers are below another switch than those with even numbers."""
+    """Start `count` nodes; machines with odd numbers are below another switch than machines with even numbers."""
     head.cloud.located = {f"i-{at:04}": ("nn-0", f"nn-{'ab'[at % 2]}") for at in range(1, 9)}
     head.slurm.start(("7", head.nodes(count)))
     head.run(runs)
@@ -67,7 +67,7 @@ def test_slurm_does_not_read_an_unchanged_topology_again(head):
     assert head.slurm.reconfigured == 0
 
 
-def test_new_nodes_are_placed_as_the_cloud_says_and_slurm_reads_the_file_once(head):
+def test_new_nodes_are_placed_in_topology_conf_as_the_cloud_says_and_slurm_reads_the_file_once(head):
     running(head, runs=1)
     assert leaves(head) == {
         "gpu-p4-dynamic": "gpu-dy-p4-[1-8]",
@@ -104,7 +104,7 @@ def test_slurm_does_not_read_topology_conf_while_nodes_start(head):
     assert head.slurm.reconfigured == told + 1
 
 
-def test_a_cloud_that_does_not_know_a_place_yet_is_asked_again_for_ten_minutes(head):
+def test_a_cloud_that_does_not_know_yet_where_a_machine_is_is_asked_again_for_ten_minutes(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(24)
     assert head.cloud.calls.count("places") == 2, "the cloud is asked once a minute"
@@ -118,7 +118,7 @@ def test_a_cloud_that_does_not_know_a_place_yet_is_asked_again_for_ten_minutes(h
 
 
 @pytest.mark.parametrize("error", [BusyError("Throttling", "wait"), CloudError("UnauthorizedOperation", "no right")])
-def test_a_cloud_that_refuses_leaves_the_file_as_it_is_and_the_log_says_why(head, error):
+def test_if_the_cloud_refuses_to_say_where_machines_are_topology_conf_stays_unchanged_and_the_log_says_why(head, error):
     def refuses(*_):
         raise error
 
@@ -130,7 +130,7 @@ def test_a_cloud_that_refuses_leaves_the_file_as_it_is_and_the_log_says_why(head
 
 
 @pytest.mark.parametrize("text", [None, "# mine\nSwitchName=s Nodes=ALL\n"])
-def test_topology_conf_is_written_only_if_busbar_wrote_it_before(head, text):
+def test_topology_conf_is_written_only_if_busbar_wrote_the_file_before(head, text):
     head.topology.unlink()
     if text:
         head.topology.write_text(text)
@@ -140,7 +140,7 @@ def test_topology_conf_is_written_only_if_busbar_wrote_it_before(head, text):
     assert (head.topology.read_text() if text else head.topology.exists()) == (text or False)
 
 
-def test_a_node_that_an_update_removed_is_not_in_the_file(head):
+def test_a_node_that_an_update_removed_is_not_in_topology_conf(head):
     running(head)
     sets = {key: one._replace(dynamic=2) for key, one in head.settings.sets.items()}
     head.settings = head.settings._replace(sets=sets)
@@ -154,7 +154,7 @@ def test_a_node_that_an_update_removed_is_not_in_the_file(head):
     }
 
 
-def test_a_run_that_is_killed_before_slurm_reads_the_file_is_continued(head):
+def test_a_run_that_is_killed_before_slurm_reads_topology_conf_is_continued(head):
     read = head.slurm.reconfigure
 
     def killed() -> None:

@@ -67,7 +67,7 @@ def calls(head: Head, verb: str) -> list[str]:
     return [line for line in (head.home / "enroot.calls").read_text().splitlines() if line.split()[0] == verb]
 
 
-def test_the_image_is_imported_to_the_shared_folder_and_the_line_has_its_checksum_and_versions(head):
+def test_the_image_is_imported_to_the_shared_folder_and_the_builds_line_has_the_images_checksum_and_versions(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "fsx/.busbar/images"
@@ -175,7 +175,7 @@ def test_a_node_that_does_not_have_the_image_is_named(head):
     assert "did not unpack it" in said
 
 
-def test_a_pinned_file_must_match_its_checksum(head):
+def test_a_pinned_image_file_must_match_its_checksum(head):
     (head.home / "a.sqsh").write_text("image\n")
     digest = hashlib.sha256(b"image\n").hexdigest()
     given = {"uri": "", "path": f"{head.home}/a.sqsh"}
@@ -232,7 +232,7 @@ def test_the_plan_lists_commands_that_a_person_can_type(head):
     assert "MPI_HOME=$MPI_HOME" in third
 
 
-def test_an_archive_is_unpacked_where_the_container_sees_it(head):
+def test_the_archive_of_nccl_tests_is_unpacked_in_a_folder_that_the_container_sees(head):
     data = archive("build:\n\tpwd > $(HOME)/where\n")
     asked = request(head)
     (head.home / "source.tar").write_bytes(data)

@@ -144,7 +144,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cluster:
     return Cluster(monkeypatch, tmp_path)
 
 
-def test_a_retest_refers_to_the_first_measurement_and_its_saved_result_is_not_measured_again(cluster):
+def test_a_retest_refers_to_the_first_measurement_and_a_retest_with_a_saved_result_is_not_measured_again(cluster):
     cluster.runs = {"all": run(row(1024, 3.0)), "looks": run(row(1024, 3.5))}
     request = cluster.request(DECIDING, LOOKS, evidence=Evidence("/first", "abc"))
     found = retest_run.retest(request, cluster.said.append)
@@ -188,7 +188,7 @@ def facts(sent: int | None, nvlink: int | None = None, **events: int | None) -> 
     return {"interfaces": {"eth0": {"tx_bytes": 1}}, "hca": {"m0": device(sent, **events)}, "nvlink_tx_bytes": nvlink}
 
 
-def test_the_bytes_moved_are_the_difference_of_counters_present_before_and_after():
+def test_moved_bytes_are_the_differences_of_counters_that_were_read_both_before_and_after_a_run():
     moved = traffic.between(NODES, [facts(10, 100), facts(None, None)], [facts(15, 160), facts(7, 5)], ["m0"])
     assert moved.tx_bytes == {"a": {"eth0": 0, "m0": 5}, "b": {"eth0": 0}}
     assert moved.counted_nodes == 1
@@ -205,7 +205,7 @@ def test_port_events_are_the_counters_that_grew_sorted_by_growth():
     assert found.counted_ports == 2
 
 
-def test_a_link_that_went_down_once_is_kept_beside_any_number_of_larger_counters():
+def test_a_link_that_went_down_once_is_reported_beside_any_number_of_larger_counters():
     names = [f"counter{number}" for number in range(40)]
     before = [facts(0, link_downed=0, **dict.fromkeys(names, 0))] * 3
     after = [facts(0, link_downed=1, **dict.fromkeys(names, 10**6))] * 3

@@ -1,4 +1,4 @@
-"""The step of a first boot that builds Pyxis: its shell really runs, with make and gcc; srun and curl are stand-ins."""
+"""The step of a first boot that builds Pyxis: the step's script really runs, with make and gcc; srun and curl are stand-ins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloudinit.pyxis import Pyxis, build
 
 pytestmark = pytest.mark.programs
 
-#: Stand-in for srun: prints the option of the plugin that its configuration names, or the reason why that plugin is not loaded.
+#: Stand-in for srun: prints the option of the plugin that srun's configuration names, or why srun does not load that plugin.
 SRUN = """#!/bin/sh
 [ -e "$SLURM_CONF" ] || { echo "srun: fatal: Could not establish a configuration source" >&2; exit 1; }
 [ "$1" != --version ] || { echo "slurm-wlm 22.05.8"; exit; }
@@ -86,7 +86,7 @@ def test_pyxis_is_built_and_enroots_hook_and_options_are_in_place_also_after_a_s
     assert not (machine.root / "var/tmp/busbar-pyxis").exists()
 
 
-def test_headers_of_another_slurm_fail_the_boot_before_anything_is_fetched(machine):
+def test_headers_of_another_slurm_version_than_the_machines_fail_the_boot_before_anything_is_downloaded(machine):
     machine.file("usr/include/slurm/slurm_version.h", "#define SLURM_VERSION_NUMBER 0x170b04\n")
     (machine.root / "bin/curl").unlink()
     done = machine.boot()
@@ -102,7 +102,7 @@ def test_a_plugin_that_srun_does_not_load_fails_the_boot_with_sruns_message(mach
     assert "srun does not load Pyxis 0.24.0, which was built for Slurm 22.05.8" in done.stdout
 
 
-def test_an_archive_with_another_checksum_is_not_built(machine):
+def test_an_archive_with_an_unexpected_checksum_is_not_built(machine):
     done = machine.boot("0" * 64)
     assert done.returncode != 0
     assert f"is not {'0' * 64} (from https://github.com/NVIDIA/pyxis/" in done.stdout

@@ -19,7 +19,7 @@ BASES = {base.name: base for base in bases()}
 HEALTHY = BASES["a real server"]
 
 
-def test_every_measurement_is_judged_correctly_before_it_is_damaged():
+def test_every_measurement_is_judged_correctly_before_the_measurement_is_damaged():
     for base in BASES.values():
         found = tried(base, [])
         assert (found.verdict == "pass", found.failure) == (base.healthy, ""), base.name
@@ -50,7 +50,7 @@ def test_numbers_that_became_too_large_can_be_damaged_again():
     assert any(made)
 
 
-def test_a_pass_that_its_numbers_do_not_support_is_noticed():
+def test_a_pass_that_the_numbers_of_the_run_do_not_support_is_noticed():
     """The independent check in tools/fuzz/plain_reading.py finds the damage, too.
 
     If the judge overlooked the damage, that check would report a false pass.

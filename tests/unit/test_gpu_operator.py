@@ -167,7 +167,7 @@ def test_a_definition_that_the_cluster_never_establishes_is_named(cluster, monke
         kubernetes_operator.main(ASK)
 
 
-def test_nothing_is_applied_to_a_cluster_other_than_the_one_in_the_stack_file(cluster):
+def test_nothing_is_applied_to_a_cluster_other_than_the_cluster_in_the_stack_file(cluster):
     with pytest.raises(SystemExit, match=r"^kubernetes\.server is https://10\.9\.9\.9:6443, but the kubeconfig on"):
         kubernetes_operator.main(ASK | {"server": "https://10.9.9.9:6443"})
     assert not cluster.objects

@@ -84,7 +84,7 @@ def test_the_run_id_orders_runs_started_in_the_same_second(folder):
 
 
 @pytest.mark.parametrize("field", ["target", "shape", "nodes", "collective", "size_bytes", "algorithm", "scale"])
-def test_runs_of_another_kind_are_not_compared(folder, field):
+def test_runs_that_differ_in_a_field_of_their_key_are_not_compared(folder, field):
     other = replace(KEY, **{field: 4 if isinstance(getattr(KEY, field), int) else "other"})
     append(folder, made(key=other))
     assert load(folder, KEY, made(9).order).records == ()
@@ -141,7 +141,7 @@ def test_an_unwritable_folder_is_reported_with_its_path_and_the_reason(tmp_path)
         append(str(tmp_path / "file"), made())
 
 
-def test_a_url_of_an_unknown_protocol_is_refused_with_its_protocol():
+def test_a_url_of_an_unknown_protocol_is_refused_and_the_refusal_names_the_protocol():
     with pytest.raises(HistoryError, match="cannot reach nosuch://bucket: Protocol not known: nosuch"):
         append("nosuch://bucket", made())
 
@@ -161,7 +161,7 @@ def test_a_local_folder_needs_no_driver(tmp_path, monkeypatch):
     assert load(str(tmp_path), KEY, made(9).order).records
 
 
-def test_concurrent_writers_of_one_record_write_it_once_and_leave_no_partial_file(tmp_path):
+def test_concurrent_writers_of_one_record_write_the_record_once_and_leave_no_partial_file(tmp_path):
     results = []
     threads = [threading.Thread(target=lambda: results.append(append(str(tmp_path), made()))) for _ in range(8)]
     for thread in threads:
@@ -202,7 +202,7 @@ def test_slow_decay_over_600_daily_runs_does_not_lower_the_limit_that_the_first_
     assert required(list(past.records)).busbw_gb_s == pytest.approx(390 * 0.96, rel=0.001)
 
 
-def test_five_passes_give_a_limit_and_four_do_not():
+def test_five_passes_give_a_limit_and_four_passes_give_no_limit():
     numbers = [90.0, 91.0, 89.0, 92.0, 88.0]
     records = [made(day + 1, number) for day, number in enumerate(numbers)]
     assert required(records[:4]) is None
@@ -303,7 +303,7 @@ def test_a_line_that_names_no_run_leaves_no_record():
     assert record(judged({}), "oci", "BM.GPU4.8", 2, {}) is None
 
 
-def test_a_fabric_that_loses_a_percent_a_run_is_caught_against_its_first_passes():
+def test_a_fabric_that_loses_a_percent_a_run_is_caught_by_comparison_with_its_first_passes():
     passed: list = []
     for day in range(1, 29):
         busbw = 390 * 0.99**day
@@ -361,7 +361,7 @@ def test_runs_of_another_plan_are_not_compared(plan):
     assert required([made(day) for day in range(1, 8)], plan=plan) is None
 
 
-def test_old_records_without_a_plan_are_compared_and_the_limit_says_so(folder):
+def test_old_records_without_a_plan_are_compared_and_the_limit_says_that_plans_are_missing(folder):
     for day in range(1, 6):
         document = made(day).document()
         del document["plan"]

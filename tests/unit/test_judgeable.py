@@ -20,7 +20,7 @@ def one_pool(shape: str) -> dict:
 
 
 @pytest.mark.parametrize("shape", ["BM.GPU.MI300X.8", "BM.GPU.MI355X.8", "BM.GPU.MI355X-v1.8"])
-def test_gpus_from_another_vendor_are_refused(shape):
+def test_gpus_from_another_vendor_than_nvidia_are_refused(shape):
     (sentence,) = refused(oci=one_pool(shape))
     assert sentence.startswith(f"oci.pools[0].shape is {shape}, which has AMD Instinct")
 

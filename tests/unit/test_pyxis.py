@@ -136,7 +136,7 @@ def test_a_file_that_is_no_image_is_refused_with_the_message_of_pyxis(head):
     assert "the image does not start on the first node: pyxis: failed to create container filesystem for image: " in said
 
 
-def test_a_pinned_file_must_match_its_checksum(head):
+def test_a_pinned_image_file_must_match_its_checksum(head):
     (head.home / "a.sqsh").write_text("image\n")
     given = {"uri": "", "path": f"{head.home}/a.sqsh"}
     assert "is pinned; nothing was started" in refused(head, container=given | {"sha256": "0" * 64})
