@@ -76,7 +76,7 @@ def test_an_image_without_kubectl_gets_the_kubectl_of_the_control_planes_host(cl
     assert [text for text in inside if "/busbar/kubectl.part" in text]
 
 
-def test_a_kubectl_that_the_image_cannot_run_is_named_with_what_to_do(cluster):
+def test_a_kubectl_that_the_image_cannot_run_is_named_and_the_sentence_says_what_to_do(cluster):
     cluster.inner.insert(0, ("kubectl version", Answer(126, "", "cannot execute binary file: Exec format error")))
     assert refused() == (
         "kubectl of the control plane's host (/bin/true) does not run in the image: cannot execute binary file: Exec format "
@@ -171,12 +171,12 @@ def test_pods_that_are_not_alike_are_refused(cluster, monkeypatch):
     assert refused() == "the pods are not alike: gpu1 has 1 x NVIDIA A30, and gpu0 has 1 x NVIDIA A100 80GB PCIe"
 
 
-def test_a_pod_that_was_replaced_during_the_update_is_named_with_what_to_do(cluster):
+def test_a_pod_that_was_replaced_during_the_update_is_named_and_the_sentence_says_what_to_do(cluster):
     cluster.pods[1]["status"]["podIP"] = "10.244.1.9"
     assert refused().startswith("the pod on gpu1 is not the pod that this update found first: that pod is gone; raise ")
 
 
-def test_a_pod_that_cannot_start_a_command_in_another_is_named(cluster):
+def test_a_pod_that_cannot_start_a_command_in_another_pod_is_named(cluster):
     cluster.inner.insert(0, ("in-pod 10.244.1.7", Answer(0, "10.244.1.7\n", 'pods "x" is forbidden\n')))
     assert refused().startswith('the pod on gpu0 cannot start a command in the pods on gpu1: pods "x" is forbidden')
 
@@ -212,7 +212,7 @@ REQUEST = {"run_id": "abc", "kind": "measure"}
 
 
 def one_pod(cluster: Cluster, words: tuple[str, ...], given: Any) -> Answer:
-    """Answer `get pods NAME` with that pod, and everything else as the cluster does."""
+    """Answer `get pods NAME` with the pod of that name, and every other request as the cluster does."""
     found = cluster.objects.get((words[0], words[1])) if len(words) > 1 else None
     return Answer(0, json.dumps(found), "") if found else Cluster._get(cluster, words, given)  # noqa: SLF001
 
@@ -267,7 +267,7 @@ def test_a_command_that_fails_in_a_running_pod_ends_the_program_with_the_exit_st
     assert found.value.code == 3
 
 
-def test_a_plain_program_fails_with_the_reason_if_its_pod_is_gone(cluster, monkeypatch):
+def test_a_program_without_a_json_request_fails_with_the_reason_if_its_pod_is_gone(cluster, monkeypatch):
     cluster.pods = []
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(b"print(1)\n")))
     with pytest.raises(SystemExit, match="the pod on gpu0 is gone"):

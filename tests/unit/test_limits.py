@@ -1,4 +1,4 @@
-"""Every limit is tested from both sides, one at a time; a measurement that lacks a judged part does not pass."""
+"""Every limit is tested from both sides, one limit at a time; a measurement that lacks a judged part does not pass."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def state(line: dict[str, Any], name: str, asked: Asked = ASKED) -> str:
 
 
 @pytest.mark.parametrize(("size_bytes", "share"), [(8, 0.31), (1 * MIB, 0.6), (64 * MIB, 1.0)])
-def test_a_users_limit_is_compared_with_the_row_of_its_own_size(size_bytes, share):
+def test_a_users_limit_is_compared_with_the_row_of_the_limits_own_message_size(size_bytes, share):
     line = document()
     (step,) = [one for one in line["steps"] if one["name"] == "all_reduce"]
     (reached,) = [packed[1][2] for packed in step["rows"] if packed[0] == size_bytes]
@@ -66,13 +66,13 @@ def test_the_gate_is_exactly_085_of_the_line_rate(share, verdict):
 
 
 @pytest.mark.parametrize(("mib", "share"), [(4096, 0.85), (4095, 0.80), (1024, 0.80), (1023, 0.70), (512, 0.70), (511, None)])
-def test_the_fraction_of_the_rails_follows_the_message_size(mib, share):
+def test_the_fraction_of_the_rails_rate_that_the_gate_requires_follows_the_message_size(mib, share):
     found = gate(a_plan(end_bytes=mib * MIB, begin_bytes=mib * MIB), GPU4, 4).limit_gb_s
     assert found == (share and pytest.approx(share * 200))
 
 
 @pytest.mark.parametrize(("mib", "share"), [(4096, 0.72), (4095, 0.68), (1024, 0.68), (1023, 0.61), (256, 0.61), (255, None)])
-def test_the_fraction_of_nvlink_follows_the_message_size(mib, share):
+def test_the_fraction_of_nvlinks_rate_that_the_gate_requires_follows_the_message_size(mib, share):
     found = gate(a_plan(end_bytes=mib * MIB, begin_bytes=mib * MIB), H200, 1).limit_gb_s
     assert found == (share and pytest.approx(share * 450))
 
@@ -222,8 +222,8 @@ SHOWN = (
     r"steps\.spread\.(rows|ranks|hosts|problems|program)\b.*",
     r"transport\.(hcas|netdevs|events|network)\b.*",
 )
-#: Parts whose absence does not weaken a pass: byte counters prove the transport without NCCL's log, and the log proves it
-#: without counters; an interface that is not a rail proves nothing; a run without a scale ran on real machines.
+#: Parts whose absence does not weaken a pass: byte counters prove the transport without NCCL's log, and the log proves the
+#: transport without counters; an interface that is not a rail proves nothing; a run without a scale ran on real machines.
 ELSE_PROVEN = {
     "two nodes": (r"transport\.(said|nvlink_tx_bytes)\b.*", r"transport\.tx_bytes\.inst-\d\.eth0"),
     "one server": (r"rehearsal", r"transport\.(tx_bytes|said|nvlink_tx_bytes)\b.*"),

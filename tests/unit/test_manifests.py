@@ -59,7 +59,7 @@ def pod(name: str) -> dict[str, Any]:
     return dict(one(name, "Job")["spec"]["template"]["spec"])
 
 
-def test_the_variable_of_the_remote_shell_has_the_same_name_everywhere():
+def test_the_variable_of_the_remote_shell_has_one_name_in_all_packages():
     # Three packages that must not import each other write this name: benchmarks, components.remote_scripts and manifests.
     (container,) = one("privileged", "Job")["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each["value"] for each in container["env"]}
@@ -160,7 +160,7 @@ def test_every_rail_moves_its_interface_and_if_a_pci_address_is_given_its_rdma_d
     assert [plugin["type"] for plugin in privileged["plugins"]] == ["host-device"]
 
 
-def test_no_gid_index_is_pinned_because_it_differs_from_pod_to_pod():
+def test_no_gid_index_is_pinned_because_the_index_differs_from_pod_to_pod():
     assert "GID" not in "".join(objects.text(made(name)) for name in TEXTS)
 
 

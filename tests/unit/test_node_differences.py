@@ -94,7 +94,7 @@ def test_a_rail_whose_pcie_link_was_trained_narrower_is_named(found):
     assert differences(found) == ["n3: mlx5_0 has PCIe link 16.0 GT/s x8, but 16.0 GT/s x16 is usual"]
 
 
-def test_a_device_that_is_not_a_rail_is_compared_only_with_its_counterparts(found):
+def test_a_device_that_is_not_a_rail_is_compared_only_with_its_counterparts_on_other_nodes(found):
     for each in found:
         each["hca"]["mlx5_4"] = dict(each["hca"]["mlx5_0"], rate="50 Gb/sec")
     assert differences(found) == []
@@ -102,7 +102,7 @@ def test_a_device_that_is_not_a_rail_is_compared_only_with_its_counterparts(foun
     assert differences(found) == ["n1: mlx5_4 has link rate 25 Gb/sec, but 50 Gb/sec is usual"]
 
 
-def test_an_interface_with_another_mtu_is_named(found):
+def test_an_interface_with_an_unusual_mtu_is_named(found):
     found[0]["interfaces"]["eth0"]["mtu"] = 1500
     assert differences(found) == ["n0: eth0 has MTU 1500, but 9000 is usual"]
 
@@ -120,7 +120,7 @@ def test_two_nodes_that_differ_are_reported_although_neither_value_is_usual(foun
         ]
 
 
-def test_a_clock_that_is_off_is_reported_with_its_offset(found):
+def test_a_node_whose_clock_is_off_is_reported_with_the_offset(found):
     found[2]["clock"] = 940.0
     assert differences(found) == ["n2: its clock differs by 59 s from the head node's"]
 
@@ -135,7 +135,7 @@ def test_at_most_32_differences_are_listed_and_the_others_are_counted():
     assert sentences[-1] == "and 68 more differences"
 
 
-def test_counters_that_do_not_exist_are_absent_and_not_zero(found):
+def test_counters_that_do_not_exist_are_absent_from_the_result_and_not_zero(found):
     before, after = found[:2], copy.deepcopy(found[:2])
     before[0]["hca"]["mlx5_0"]["tx_bytes"] = None
     after[0]["hca"]["mlx5_1"]["tx_bytes"] = 160
@@ -163,7 +163,7 @@ def test_of_more_than_sixteen_nodes_only_the_nodes_that_sent_least_are_listed():
     assert next(iter(moved.tx_bytes)) == "n31"
 
 
-def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_they_are():
+def test_a_line_that_is_too_long_keeps_the_nodes_that_sent_least_wherever_these_nodes_are_listed():
     rails = [f"rdmap{number}" for number in range(32)]
     sent = {f"n{number}": dict.fromkeys(rails, 1000) for number in range(16)}
     sent["n7"]["rdmap3"] = 1  # one rail of this node was hardly used
@@ -191,7 +191,7 @@ def test_rails_that_all_run_at_half_their_rate_are_named(found):
     assert not node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 100)
 
 
-def test_gpus_of_another_model_are_named_even_if_every_node_has_them(found):
+def test_gpus_of_another_model_than_the_shapes_are_named_even_if_every_node_has_such_gpus(found):
     for one in found:
         one["gpus"] = ["NVIDIA A100-SXM4-80GB"] * 8
     said = node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA H100 80GB HBM3")

@@ -216,7 +216,7 @@ def test_the_ssh_configuration_trusts_only_known_host_keys_and_offers_only_the_a
 
 
 @pytest.mark.parametrize(("err", "last"), [("one\ntwo\n\n", "two"), ("", "no output"), (" \n", "no output")])
-def test_an_errors_message_is_its_last_line(err, last):
+def test_the_message_of_a_failed_command_is_the_last_line_of_its_error_output(err, last):
     assert ssh_way.words(err) == last
 
 

@@ -1,4 +1,4 @@
-"""The limit for equal parts: for two, a share of the better part; for more, the median minus a multiple of the spread."""
+"""The limit for equal parts: for two parts, a share of the better; for more parts, the median minus a multiple of the spread."""
 
 from __future__ import annotations
 
@@ -42,5 +42,5 @@ def test_a_summary_of_groups_with_an_invalid_list_of_the_slowest_groups_is_not_r
 @pytest.mark.parametrize(
     "found", [None, [], [4, 2.0], [4, 2.0, None], [4, 2.0, float("nan")], MANY, MANY | {"count": 3}, MANY | {"mad": None}]
 )
-def test_groups_that_are_incomplete_or_whose_number_is_not_the_expected_one_are_not_read(found: Any):
+def test_groups_that_are_incomplete_or_whose_number_is_not_the_expected_number_are_not_read(found: Any):
     assert groups(found, 3) is None

@@ -35,7 +35,7 @@ def test_a_prediction_of_several_lines_is_shown_as_it_was_written():
     assert "```\n2 x BM.GPU4.8:\n  gate: 170\n```" in comment(PREVIEW | {"diagnostics": [told]})
 
 
-def test_without_a_prediction_the_comment_says_so_and_an_error_is_shown():
+def test_without_a_prediction_the_comment_says_that_no_bandwidth_could_be_predicted_and_shows_the_error():
     failed = {"diagnostics": [{"urn": ACCEPTANCE, "message": "nodes is 1\n", "severity": "error"}], "steps": []}
     assert "No bandwidth could be predicted." in comment(failed)
     assert "**Error:** nodes is 1" in comment(failed)

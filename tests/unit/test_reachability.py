@@ -1,4 +1,4 @@
-"""Every node connects to some others on ports that no firewall rule names; unreachable or silent nodes are named."""
+"""Every node connects to some other nodes on ports that no firewall rule names; unreachable or silent nodes are named."""
 
 from __future__ import annotations
 

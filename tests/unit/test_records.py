@@ -1,4 +1,4 @@
-"""Records beside the stack: each run is kept once, compared with earlier ones, signed if it passed, and drawn.
+"""Records beside the stack: each run is kept once, compared with earlier runs, signed if the run passed, and drawn.
 
 A failure to read, write, sign or draw is a warning, and does not change the verdict.
 """
@@ -74,7 +74,7 @@ def stages(text: str, keeping: Keeping, searched: dict | None = None, asked: Ask
 
 @pytest.fixture
 def drawing(keeping, tmp_path):
-    """Return `keeping` with a report. Drawing the report takes most of a test's time, so only some tests draw one."""
+    """Return `keeping` with a report. Drawing a report takes most of a test's time, so only some tests draw a report."""
     return replace(keeping, records=keeping.records.model_copy(update={"report": str(tmp_path / "report")}))
 
 
@@ -86,7 +86,7 @@ def dated(number: int, share: float = 0.98) -> dict:
     return document(share=share) | {"run_id": f"run{number}", "started": f"2026-01-{number:02}T00:00:00Z"}
 
 
-def test_a_run_slower_than_its_history_is_short_although_it_reaches_the_gate(keeping):
+def test_a_run_slower_than_its_history_is_short_although_the_run_reaches_the_gate(keeping):
     for number in range(1, 7):
         assert run(keeping, number).judged.verdict == "pass"
     fallen = run(keeping, 9, share=0.9)
@@ -97,7 +97,7 @@ def test_a_run_slower_than_its_history_is_short_although_it_reaches_the_gate(kee
 NEW_NCCL = {"nccl": "2.31.2", "nccl_tests": "2.19.6", "driver": "535.1", "os": "Linux", "kernel": "6"}
 
 
-def test_a_drop_after_an_upgrade_is_named_and_neither_passes_nor_is_measured_again(keeping):
+def test_a_drop_of_busbw_after_an_upgrade_is_named_and_neither_passes_nor_is_measured_again(keeping):
     for number in range(1, 7):
         run(keeping, number)
     fallen = run(keeping, 9, share=0.9, versions=NEW_NCCL).judged
@@ -122,7 +122,7 @@ def test_an_upgrade_without_a_loss_passes_and_names_both_versions(keeping):
     ("changes", "where"),
     [({"iterations": 5}, {}), ({"exports": {"NCCL_PROTO": "LL"}}, {}), ({"cycles": 3}, {}), ({}, {"queue": "gpu"})],
 )
-def test_a_run_of_another_plan_or_launcher_is_not_compared(keeping, changes, where):
+def test_a_run_of_another_plan_or_launcher_is_not_compared_with_earlier_runs(keeping, changes, where):
     for number in range(1, 7):
         run(keeping, number)
     asked = replace(ASKED, plan=a_plan(**changes))
@@ -267,7 +267,7 @@ def test_a_key_that_cannot_sign_is_a_warning(keeping, tmp_path):
     assert any("no certificate was made" in warning for warning in found.kept.warnings)
 
 
-def test_a_report_is_drawn_once_and_again_only_when_something_is_different(drawing, tmp_path):
+def test_a_report_is_drawn_again_only_if_its_data_changed_or_the_page_was_deleted(drawing, tmp_path):
     page = tmp_path / "report" / "dev" / "report.html"
     assert run(drawing, 1).kept.report == str(page)
     first = page.stat().st_mtime_ns
@@ -296,7 +296,7 @@ def test_an_invalid_answer_of_the_history_is_a_warning_and_changes_no_verdict(sa
     assert requests.kept(said).warnings
 
 
-def test_the_program_answers_a_request_of_a_stack(keeping):
+def test_the_records_program_answers_a_request_of_a_stack(keeping):
     request = requests.look_up(judge(line(), ASKED), ASKED, keeping, place(ASKED))
     words = [sys.executable, "-m", "benchmarks.records"]
     found = subprocess.run(words, input=request, capture_output=True, text=True, cwd=ROOT, check=True)

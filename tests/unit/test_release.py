@@ -76,7 +76,7 @@ TARGET = NETWORK | {"type": "oci:FileStorage/mountTarget:MountTarget"}
         ),
     ],
 )
-def test_resources_billed_by_the_hour_are_shown_with_a_price_and_free_resources_without_one(one, says):
+def test_resources_billed_by_the_hour_are_shown_with_a_price_and_free_resources_without_a_price(one, says):
     assert release.lines(state(one))[1] == f"  {one['urn'].rpartition('::')[2]} ({one['type'].rpartition(':')[2]}): vpc-1{says}"
 
 
@@ -91,12 +91,12 @@ def test_resources_billed_by_the_hour_are_shown_with_a_price_and_free_resources_
         ),
     ],
 )
-def test_the_prices_of_all_that_is_left_are_added_up(found, says):
+def test_the_prices_of_all_resources_that_are_left_are_added_up(found, says):
     assert release.lines(state(*found))[-2] == says
 
 
 @pytest.mark.parametrize("exported", [state(), {"deployment": {}}])
-def test_a_stack_with_nothing_left_says_so(exported):
+def test_for_a_stack_without_resources_the_tool_says_that_nothing_is_left(exported):
     assert release.lines(exported) == ["nothing is left in this stack"]
 
 

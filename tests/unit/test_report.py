@@ -77,7 +77,7 @@ def test_markup_in_the_data_is_shown_and_never_interpreted():
     assert "&lt;script&gt;" in text
 
 
-def test_the_same_numbers_give_the_same_bytes():
+def test_a_page_and_a_picture_that_are_drawn_twice_from_the_same_numbers_have_the_same_bytes():
     past = {"rows": PASSED["results"]["all_reduce"]}
     assert web_page.html(PASSED, past) == web_page.html(PASSED, past)
     assert plot.png(plot.curves(PASSED, past)) == plot.png(plot.curves(PASSED, past))
@@ -90,7 +90,7 @@ def drawn(outputs, label: str) -> tuple[list[float], list[float]]:
     return list(line.get_xdata()), list(line.get_ydata())
 
 
-def test_a_picture_shows_every_size_of_a_collective_at_its_own_number():
+def test_a_picture_shows_every_message_size_of_a_collective_with_its_busbw():
     sizes, numbers = drawn(PASSED, "all_reduce")
     assert sizes == [found["size_bytes"] for found in PASSED["results"]["all_reduce"]]
     assert numbers == [found["out_of_place"]["busbw_gb_s"] for found in PASSED["results"]["all_reduce"]]
@@ -131,7 +131,7 @@ def test_for_a_stack_that_measured_nothing_the_command_says_why_there_is_no_page
     assert not (tmp_path / "out").exists()
 
 
-def test_the_previous_run_is_drawn_if_there_is_one(tmp_path):
+def test_the_previous_run_is_drawn_if_there_is_a_previous_run(tmp_path):
     stack = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in ASKED.plan.sizes_bytes]))
     before = [{"size_bytes": size, "out_of_place": {"busbw_gb_s": 0.01}} for size in ASKED.plan.sizes_bytes]
     (tmp_path / "now").write_text(json.dumps(stack))
@@ -143,7 +143,7 @@ def test_the_previous_run_is_drawn_if_there_is_one(tmp_path):
     assert ("last run" in single, "last run" in compared) == (False, True)
 
 
-def test_the_page_begins_with_its_stack_run_cluster_nodes_and_price():
+def test_the_page_begins_with_the_stack_the_run_the_cluster_the_nodes_and_the_price():
     known = PASSED | {"stack": "organization/busbar/prod"}
     assert dict(cards.identity(known)) == {
         "stack": "organization/busbar/prod",
@@ -168,7 +168,7 @@ def test_the_page_ends_with_versions_and_the_transcripts_location():
     assert "transcript" not in web_page.html(PASSED | {"evidence": None})
 
 
-def test_the_culprit_card_shows_its_bandwidth_each_rail_and_the_next_command():
+def test_a_culprits_card_shows_the_culprits_bandwidth_and_each_rail_and_the_next_command():
     two = [("mlx5_2", 0.002), ("mlx5_3", 0.001)]
     evidence = [
         {"nodes": ["inst-a", "inst-b"], "rails": [rail], "busbw_gb_s": busbw_gb_s, "why": ""} for rail, busbw_gb_s in two
@@ -185,7 +185,7 @@ def test_the_culprit_card_shows_its_bandwidth_each_rail_and_the_next_command():
     ("kind", "rails", "widths"),
     [("node", [], [50.0, 40.0]), ("rail", ["mlx5_3"], [50.0, 100.0]), ("link", [], [50.0, 40.0])],
 )
-def test_a_bar_is_full_for_a_healthy_number_and_half_for_half_of_it(kind, rails, widths):
+def test_a_bar_is_full_for_a_healthy_busbw_and_half_full_for_half_of_that_busbw(kind, rails, widths):
     """This also holds if every attempt was slow or returned no result."""
     tried = [(rails, 0.5), (["mlx5_2"] if rails else [], 1.0 if rails else 0.4), (rails, None)]
     evidence = [{"nodes": ["a", "b"], "rails": on, "busbw_gb_s": number, "why": ""} for on, number in tried]
@@ -330,7 +330,7 @@ def test_message_sizes_have_their_units_below_the_plot():
 
 
 @pytest.mark.parametrize("sizes", [3, 18])
-def test_the_time_axis_is_labelled_for_few_sizes_and_not_crowded_for_many(sizes):
+def test_the_time_axis_is_labelled_for_few_sizes_and_not_crowded_for_many_sizes(sizes):
     rows = PASSED["results"]["all_reduce"]
     assert len(rows) >= sizes
     _bandwidth, time = plot.curves(PASSED | {"results": {"all_reduce": rows[-sizes:]}}).axes

@@ -1,4 +1,4 @@
-"""A short number is measured once more: what the retest may retract, and what it never retracts."""
+"""A number below its limit is measured once more: what the retest may retract, and what the retest never retracts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _after(step: dict, flag: str) -> str:
 @pytest.mark.parametrize(
     ("step", "step_check"), [("all_reduce", "bandwidth"), ("rails", "rails"), ("node", "node"), ("spread", "spread")]
 )
-def test_a_result_that_was_short_only_once_is_a_pass_that_says_so(step, step_check):
+def test_a_result_that_was_short_only_once_is_a_pass_and_the_check_says_that_there_was_a_retest(step, step_check):
     first = damaged(step)
     assert judge(json.dumps(first), ASKED).verdict == "short"
     found = look(first, document())
@@ -89,7 +89,7 @@ def test_a_result_that_is_short_twice_keeps_its_first_busbw_and_shows_both_resul
     assert any(one.startswith("bandwidth in the retest: short, all_reduce reached 0.025 GB/s") for one in found.reasons)
 
 
-def test_the_limit_of_a_searched_pair_is_what_two_nodes_reach_at_the_size_of_the_trials():
+def test_the_limit_of_a_pair_in_a_search_is_the_busbw_that_two_nodes_reach_at_the_message_size_of_the_trials():
     asked = asked_again(damaged("all_reduce"))["trials"]
     whole = ceiling.ring_gb_s(ASKED.shape, 2, 4000)
     share = fractions.fraction(asked["size_bytes"], fractions.ALL_REDUCE, 4000)
@@ -139,7 +139,7 @@ def test_a_retest_whose_bytes_took_another_path_is_not_a_pass():
     assert any(reason.startswith("transport in the retest: short") for reason in found.reasons)
 
 
-def test_byte_counters_of_a_retest_are_compared_only_with_its_own_steps():
+def test_byte_counters_of_a_retest_are_compared_only_with_the_steps_of_that_retest():
     plan, shape, nodes = ASKED.plan, ASKED.shape, ASKED.nodes
     single = transport.least_bytes(plan, shape, nodes, frozenset({"all_reduce"}))
     assert 0 < single < transport.least_bytes(plan, shape, nodes)
@@ -163,7 +163,7 @@ def test_without_a_retest_a_short_result_stays_short():
     assert (found.verdict, found.reasons[-1]) == ("short", "the retest returned no result: no answer")
 
 
-def test_a_retest_with_wrong_values_or_other_ranks_retracts_nothing():
+def test_a_retest_with_wrong_values_or_another_number_of_ranks_retracts_nothing():
     wrong, fewer = document(), document()
     for step in wrong["steps"]:
         step["rows"][-1][1][3] = 7

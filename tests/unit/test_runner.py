@@ -40,7 +40,7 @@ def head(tmp_path):
     return Head(tmp_path)
 
 
-def test_a_build_takes_the_newest_mpi_and_lists_the_programs_it_built(head):
+def test_a_build_takes_the_newest_mpi_and_lists_the_built_programs(head):
     status, out, err = head.run(build_request(head))
     assert status == 0, err
     line = json.loads(out)
@@ -135,8 +135,8 @@ def kept(head: Head) -> bytes:
     return b"".join(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes() for path in files)
 
 
-def test_no_environment_leaves_the_node_or_stays_in_its_evidence(head):
-    """The head node's environment has a planted token, and the JSON file that nccl-tests wrote has another one."""
+def test_no_value_of_the_environment_leaves_the_node_or_stays_in_the_evidence(head):
+    """The head node's environment has a planted token, and the JSON file that nccl-tests wrote has another token."""
     planted = head.environment["PLANTED_TOKEN"]
     assert "HYPOTHETICAL_TOKEN" in (GOLDEN / "h200x2.json").read_text()
     _, out, err = head.run(measure_request(head, REAL_RUN))
@@ -282,7 +282,7 @@ def test_a_step_that_hangs_is_stopped_before_it_uses_up_the_time_of_the_other_st
     assert line["steps"][1]["rows"]
 
 
-def test_a_run_that_states_a_rehearsals_scale_may_be_silent_for_longer(head):
+def test_a_run_that_states_a_rehearsals_scale_may_be_silent_for_longer_than_the_limit(head):
     banner = "# busbar rehearsal: line rates scaled by 1/4000"
     request = measure_request(head, f"echo '{banner}'; sleep 2\n{REAL_RUN}")
     request["steps"][0] |= {"silence_s": 0.5}
@@ -360,7 +360,7 @@ def test_a_step_that_does_not_decide_may_fail_and_is_named(head):
     assert "the run spread exited with status 4: error: no GPU" in json.loads(out)["steps"][1]["failed"]
 
 
-def test_nccls_transport_lines_are_counted_and_its_log_files_are_removed(head):
+def test_nccls_transport_lines_are_counted_and_nccls_log_files_are_removed(head):
     said = (
         "printf 'h:1:1 [0] NCCL INFO NET/Socket : Using [0]fab0:10.9.0.1<0>\\n"
         "h:1:1 [0] NCCL INFO Using network Socket\\n"
@@ -455,7 +455,7 @@ def test_an_invalid_request_by_the_engine_gives_a_line_with_the_reason(head, tex
     assert found["failed"].startswith(why)
 
 
-def test_a_measurement_refused_to_the_engine_is_a_line_and_the_next_attempt_measures(head):
+def test_the_refusal_of_a_measurement_for_the_engine_is_a_line_and_the_next_attempt_measures(head):
     with_smi(head, "77, python3, 30\\n", "0, 600, 3")
     request = json.dumps(measure_request(head, REAL_RUN))
     found = asked(head, request)
@@ -530,7 +530,7 @@ def test_one_connection_to_every_other_node_is_opened_first_and_later_calls_may_
 @pytest.mark.parametrize(
     ("said", "setting"), [("9.0", "NVCC_GENCODE=-gencode=arch=compute_90,code=sm_90"), ("Unknown field", "")]
 )
-def test_the_build_is_only_for_this_nodes_gpu_if_its_architecture_is_known(near, said, setting):
+def test_the_build_is_only_for_the_head_nodes_gpu_if_the_gpus_architecture_is_known(near, said, setting):
     near.tool("nvidia-smi", f"echo '{said}'\n")
     status, _, err = near.run(build_request(near))
     assert status == 0, err
@@ -548,7 +548,7 @@ def test_programs_are_not_written_again_to_a_node_that_shares_its_home_with_the_
 
 
 def test_a_node_without_the_programs_gets_all_programs_and_nothing_else_is_left_on_that_node(near):
-    """Only the far node uses a home of its own."""
+    """The node `other` has its own home folder; the head node keeps the test's home folder."""
     far = near.home / "far"
     near.tool("ssh", f'for last; do :; done; exec sh -c "$(echo "$last" | sed s,{near.home},{far},g)"\n')
     far.mkdir()

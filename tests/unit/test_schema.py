@@ -21,7 +21,7 @@ def test_the_schema_file_matches_the_models():
 
 
 @pytest.mark.parametrize("name", schema.PAGES)
-def test_a_pages_tables_match_the_models(name):
+def test_the_tables_of_a_page_in_docs_match_the_models(name):
     text = (ROOT / "docs" / name).read_text()
     assert text == schema.page(text, name), "python -m config.schema writes the tables anew"
     assert all(f"<!-- keys of {group}, by python -m config.schema -->\n| key |" in text for group in schema.PAGES[name])
