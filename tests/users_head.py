@@ -182,7 +182,7 @@ def until(question: Callable[[], Any], what: str, seconds: float = 30) -> Any:
 
 
 class World:
-    """The controller, its nodes, and the person who administers them."""
+    """The controller, its nodes, and the person who administers the cluster."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -215,7 +215,7 @@ class World:
         return self.head.sh("python3 -IS /run/programs.pyz install", json.dumps(document).encode()).stderr
 
     def join(self, name: str) -> subprocess.CompletedProcess[str]:
-        """Make a machine a node with the files that the controller's own program would send there."""
+        """Turn a machine into a node, with the files that the controller's own program would send to the machine."""
         machine = self.nodes.get(name) or Machine(self.folder, name, NODES[name])
         self.nodes[name] = machine
         ask = f"import sys; sys.path.insert(0, {programs.ARCHIVE!r}); from scheduler.elastic import join\n"
@@ -313,7 +313,7 @@ def what_is_refused(world: World) -> None:
         nothing=says("user"),
     )
     tell(same=world.head.sh("cat /home/.busbar-users/directory.ldif; ls -A /home | grep -v former").stdout == before)
-    # Numbers of users whose home still exists are not reused; a user who returns gets the home back.
+    # The uid of a user whose home still exists is not given to another user; a user who returns gets the home back.
     tell(next=says("user", "add", "bob"), back=says("user", "add", "former", "--uid", "10077"))
     tell(returned=world.head.sh("ls -A /home/former").stdout.split())
 

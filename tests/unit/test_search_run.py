@@ -79,7 +79,7 @@ class Fabric(Head):
         return json.loads(out)
 
     def measured_again(self, culprit):
-        """Run the script of the culprit's next command; return each trial that it prints, with its number."""
+        """Run the script of the culprit's next command; return each trial that the script prints, with the trial's busbw."""
         script = culprit["next"].rpartition("; ")[2]
         found = subprocess.run(["sh", script], env=self.environment, capture_output=True, text=True, check=True)
         return [(what, float(number.partition(" ")[0])) for what, number in re.findall(r"(.+): (\S+ GB/s)", found.stdout)]
@@ -122,7 +122,7 @@ def test_a_culprit_whose_script_cannot_be_written_is_named_nevertheless(fabric):
     assert "again1.sh" not in culprit["next"]
 
 
-def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_these_devices_are_named(tmp_path):
+def test_with_a_network_plugin_a_gpu_represents_the_devices_near_the_gpu_and_all_these_devices_are_named(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
@@ -133,7 +133,7 @@ def test_with_a_network_plugin_a_gpu_represents_the_devices_near_it_and_all_thes
     assert f"is slow on {', '.join(near[2])}" in culprit_sentence(culprit)
 
 
-def test_a_round_is_one_run_however_many_pairs_it_has(fabric):
+def test_a_round_is_one_run_however_many_pairs_the_round_has(fabric):
     fabric.search(["node", [3], [], 0.5])
     runs = [path.name for path in (fabric.home / ".busbar" / "runs" / "search1").glob("round1_*.txt")]
     assert runs == ["round1_0.txt"]
@@ -158,7 +158,7 @@ def test_a_node_that_breaks_every_run_is_found_by_running_the_trials_of_its_roun
     assert "was lost" in culprit["evidence"][0]["why"]
 
 
-def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_its_nodes(tmp_path):
+def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_the_pairs_nodes(tmp_path):
     three = Fabric(tmp_path, 3)
     line = three.search(["node", [1], [3], 0.4])
     assert line["failed"] is None
@@ -192,7 +192,7 @@ def test_a_run_that_cannot_be_read_blames_no_node(fabric):
     assert not line["complete"]
 
 
-def test_a_search_that_used_up_its_time_limit_says_so_and_keeps_its_findings(fabric):
+def test_a_search_that_used_up_its_time_limit_says_that_the_time_is_used_up_and_keeps_its_findings(fabric):
     line = fabric.search(["node", [3], [], 0.5], budget_s=0)
     assert line["failed"] == "the budget of 0 s was used up after 0 rounds"
     assert not line["complete"]
@@ -224,7 +224,7 @@ def test_a_short_result_is_measured_again_and_the_evidence_names_the_first_run(t
     assert "no such device" in Path(re.findall(r"its output is (\S+) ", failed["failed"])[0]).read_text()
 
 
-def test_another_search_finds_the_retest_that_was_made(two):
+def test_another_search_finds_the_retest_that_an_earlier_search_made(two):
     once = "test ! -e $HOME/ran || exit 1; touch $HOME/ran\n" + REAL_RUN
     first = two.search(again=again(two, all_reduce=once))
     second = two.search(again=again(two, all_reduce=once), run_id="search2", budget_s=30)
@@ -247,7 +247,7 @@ def test_a_retest_that_cannot_run_is_reported_and_the_search_continues(two):
     assert line["rounds"]
 
 
-def test_a_full_ring_that_is_fine_on_a_retest_clears_every_group(fabric):
+def test_a_full_ring_that_is_fast_in_the_retest_clears_every_group_of_nodes(fabric):
     single = fabric.search(whole_gb_s=4.0)
     assert single["rounds"] > 2
     line = fabric.search(whole_gb_s=4.0, again=again(fabric, all_reduce=REAL_RUN), run_id="search2")
@@ -276,7 +276,7 @@ def test_a_line_that_would_be_too_long_drops_pairs_but_not_the_culprits(two):
 
 
 @pytest.mark.parametrize(("more", "pairs"), [(0, 2), (1, 1)])
-def test_a_line_of_exactly_the_limit_keeps_everything_and_a_longer_line_drops_pairs(two, more, pairs):
+def test_a_line_of_exactly_the_largest_size_keeps_everything_and_a_longer_line_drops_pairs(two, more, pairs):
     line = {"pairs": [[1, 2, 0.5]] * 2, "filling": ""}
     line["filling"] = "x" * (jobs.LINE_LIMIT_BYTES - len(json.dumps(line)) + more)
     assert len(fitting(two, line)["pairs"]) == pairs

@@ -34,7 +34,7 @@ def run(checkout: Path, *words: str, **environment: str) -> subprocess.Completed
     )
 
 
-def test_offline_the_missing_engine_is_named_with_the_place_for_it(checkout):
+def test_offline_the_missing_engine_is_named_and_the_sentence_says_where_to_put_the_engine(checkout):
     found = run(checkout, "--offline", "engine")
     assert found.returncode == 1
     assert "offline, so the engine cannot be fetched: put pulumi 3.259.0 or later on PATH, or into" in found.stderr
@@ -121,7 +121,7 @@ def test_a_setup_that_lacks_something_waits_for_another_setup_and_checks_again(c
     assert (waiting.returncode, said) == (0, f"setup: engine: {tmp_path}/pulumi (v3.259.0)\n")
 
 
-def test_a_setup_that_lacks_nothing_does_not_wait_for_another(tmp_path):
+def test_a_setup_that_lacks_nothing_does_not_wait_for_another_setup(tmp_path):
     (tmp_path / "busbar").mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BUSBAR_")}
     with (tmp_path / "busbar" / "setup.lock").open("w") as lock:
@@ -150,7 +150,7 @@ def test_packing_the_archive_of_the_rehearsal_twice_gives_the_same_bytes(tmp_pat
     assert targets[0].read_bytes() == targets[1].read_bytes()
 
 
-def test_a_reader_of_the_old_archive_gets_all_of_it_although_a_new_archive_replaces_it(tmp_path):
+def test_a_reader_of_the_old_archive_gets_the_complete_old_archive_although_a_new_archive_replaces_the_file(tmp_path):
     target = tmp_path / "nccl-tests.tar"
     target.write_bytes(b"old")
     with target.open("rb") as reader:
@@ -176,7 +176,7 @@ def test_mypy_follows_every_package_of_the_clouds_sdks_that_is_imported():
     assert packages <= {name.removesuffix(".*") for name in followed}
 
 
-def test_every_test_file_is_in_a_folder_that_says_what_it_needs():
+def test_every_test_file_is_in_a_folder_that_says_what_its_tests_need():
     """The tests in `unit` call functions, and the tests in `program` run the program on a recording engine.
 
     The tests in `rehearsed` run whole stacks, and the tests in `rehearsal` test the rehearsal itself.

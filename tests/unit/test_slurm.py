@@ -1,4 +1,4 @@
-"""Slurm on a cluster's machines: names, files, what keeps a node out, and Slurm's reports on its nodes."""
+"""Slurm on a cluster's machines: names, files, why a node cannot join the cluster, and Slurm's reports on its nodes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FACTS: dict[str, Any] = {
 
 
 def answers(**changes: Any) -> list[dict[str, Any]]:
-    """Return two nodes' answers; the second one with `changes`."""
+    """Return two nodes' answers; the second answer has `changes`."""
     return [FACTS, FACTS | {"hostname": "b"} | changes]
 
 

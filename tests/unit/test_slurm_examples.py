@@ -113,7 +113,7 @@ def build(home: Path) -> Path:
     return home / "build"
 
 
-def test_the_image_is_imported_once_and_eight_collectives_run_in_it(home, build):
+def test_the_image_is_imported_once_and_eight_collectives_run_in_the_image(home, build):
     done = collectives(home)
     assert (done.returncode, done.stderr) == (0, "")
     rows = done.stdout.partition("== busbw, out of place\n")[2].splitlines()

@@ -31,7 +31,7 @@ def test_every_test_named_for_a_statement_exists(node):
     assert name in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
 
 
-def test_statements_that_are_not_run_are_counted_and_say_why(capsys):
+def test_statements_that_no_test_runs_are_counted_and_each_has_a_reason(capsys):
     statements.main()
     count, *shown = capsys.readouterr().out.splitlines()
     assert count.startswith(f"{len(FOUND)} statements: {len(LISTS.run)} run by a test, ")

@@ -48,7 +48,7 @@ def asked() -> Asked:
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory, asked) -> tuple[str, str]:
-    """Return the runner's output for a cluster with one node that is slow by itself and one whose rails carried nothing."""
+    """Return the runner's output for a cluster with one node that is slow inside and one node whose rails carried nothing."""
     head = Head(tmp_path_factory.mktemp("head"))
     facts(head, asked)
     mpirun = head.home / "mpi" / "bin" / "mpirun"
@@ -115,7 +115,7 @@ def test_the_line_of_a_thousand_nodes_fits_and_contains_every_step(measured, ask
     assert {*asked.plan.collectives, "node", "rails", "spread"} <= {step["name"] for step in line["steps"]}
 
 
-def test_a_thousand_nodes_are_judged_and_the_worst_are_named(measured, asked):
+def test_a_thousand_nodes_are_judged_and_the_worst_nodes_are_named(measured, asked):
     judged = judge(measured[0], asked)
     assert judged.verdict == "short"
     said = {one.name: " ".join(one.why) for one in judged.checks if one.state == "short"}

@@ -24,7 +24,7 @@ SHELL = "ssh -J opc@203.0.113.5 opc@10.0.1.2"
 
 
 class Head:
-    """A head node with transcripts by path; `reads` lists what was read from it, and how."""
+    """A head node with transcripts by path; `reads` lists the command, the known hosts and the path of every read."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}

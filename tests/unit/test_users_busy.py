@@ -13,7 +13,7 @@ from scheduler.users.refusal import RefusalError
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Make an empty folder the only one on PATH; return it."""
+    """Make an empty folder the only folder on PATH; return this folder."""
     monkeypatch.setenv("PATH", str(tmp_path))
     return tmp_path
 
@@ -53,7 +53,7 @@ def test_processes_of_a_uid_are_listed_with_their_names(tmp_path, monkeypatch):
     assert any(one.startswith(f"{os.getpid()} (") for one in busy.processes(os.getuid()))
     for number in ("7", "12", "self"):
         (tmp_path / number).mkdir()
-    (tmp_path / "12/comm").write_text("bash\n")  # 7 has just exited
+    (tmp_path / "12/comm").write_text("bash\n")  # process 7 has just exited
     monkeypatch.setattr(busy, "_PROC", str(tmp_path))
     assert busy.processes(os.getuid()) == ["12 (bash)"]
     assert busy.processes(os.getuid() + 1) == []

@@ -1,4 +1,4 @@
-"""A rehearsal whose ranks waited for processors is unknown if waiting may explain the loss; real hardware is never excused."""
+"""A rehearsal whose ranks waited for processors is judged unknown if waiting may explain the loss; real hardware never is."""
 
 from __future__ import annotations
 
