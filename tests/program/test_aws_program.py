@@ -404,7 +404,7 @@ def test_the_private_subnet_waits_for_its_address_range_and_machines_wait_for_th
         assert cloud.position(noun) < cloud.position("LaunchTemplate")
 
 
-def test_a_second_private_subnet_is_created_only_if_a_file_system_needs_one(cloud):
+def test_a_second_private_subnet_is_created_only_if_a_file_system_needs_two_subnets(cloud):
     assert "cluster-network-second" not in {name for _, name, _ in cloud.made}
     found, _ = program({"secondZone": OTHER} | storage(home={"deployment": "MULTI_AZ_1"}))
     second = found.named("cluster-network-second")
@@ -564,7 +564,7 @@ BASE_IN = {(NODES, NODES, ALL), (NODES, LOGIN, ALL), (LOGIN, NODES, ALL), (LOGIN
 BASE_OUT = {(NODES, NODES, ALL), (NODES, "0.0.0.0/0", ALL), (LOGIN, "0.0.0.0/0", ALL)}
 
 
-def test_security_groups_allow_only_traffic_in_the_cluster_outgoing_traffic_and_ssh_from_the_operators_network(cloud):
+def test_security_groups_allow_only_ssh_from_the_operators_network_and_outgoing_traffic_and_traffic_in_the_cluster(cloud):
     lustre_in = {(STORAGE, peer, ports) for peer in (NODES, LOGIN, STORAGE) for ports in LUSTRE}
     to_clients = {(peer, STORAGE, ports) for peer in (NODES, LOGIN) for ports in LUSTRE}
     zfs = {(STORAGE, peer, ports) for peer in (NODES, LOGIN) for ports in ZFS}
@@ -765,7 +765,7 @@ def test_with_a_shared_profile_a_scheduler_terminates_only_machines_of_its_stack
     assert [its[tag[0].removeprefix("ec2:ResourceTag/")] for its in launched] == [tag[1]]
 
 
-def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that_it_launches():
+def test_with_a_shared_profile_slurms_controller_may_terminate_the_machines_that_the_controller_launches():
     """The tags of a RunInstances call replace the tags of the launch template (EC2 API)."""
     families = {"imageFamily": "ubuntu2404", "login": {"imageFamily": "ubuntu2404"}, "slurm": {}, "storage": {"home": {}}}
     wanted = families | {"profiles": {"existing": {"nodes": "gpu-nodes"}}} | nodes(dynamic=4, static=0)
@@ -831,7 +831,7 @@ def test_an_elastic_address_beyond_the_quota_is_refused_and_the_stacks_own_addre
     assert "getEips" not in {token.rpartition(":")[2] for token, _ in ask().asked}
 
 
-def test_the_login_nodes_host_key_is_pinned_from_its_parameter_before_anything_connects(cloud):
+def test_the_login_nodes_host_key_is_read_from_its_parameter_and_pinned_before_anything_connects(cloud):
     kinds = [kind.rpartition(":")[2] for kind, _, _ in cloud.made]
     assert kinds.index("Parameter") < kinds.index("Instance") < kinds.index("Command")
     assert cloud.one("Parameter")["insecureValue"] == "not written yet"
@@ -888,7 +888,7 @@ def test_resources_that_aws_creates_slowly_have_long_timeouts(patience):
     }
 
 
-def test_if_a_file_system_is_retained_only_those_parts_of_its_network_are_retained_that_cost_nothing(protection):
+def test_of_the_network_of_a_retained_file_system_only_the_parts_that_cost_nothing_are_retained(protection):
     program(storage(home={"onDestroy": "retain"}))
     left = {name for name, (_, kept) in protection.items() if kept} - {"cluster-storage-home"}
     ports = {f"cluster-groups-storage-{way}-itself-tcp-{port}" for way in ("from", "to") for port in (988, 1018)}

@@ -145,7 +145,7 @@ def test_the_build_gets_the_image_and_the_nodes_install_enroot(monkeypatch):
     assert f"/v{ENROOT}/" in boot
 
 
-def test_without_a_container_no_image_is_requested_and_no_enroot_installed(monkeypatch):
+def test_without_a_container_no_image_is_requested_and_enroot_is_not_installed(monkeypatch):
     seen = run(monkeypatch)
     request = json.loads(seen.cloud.named("acceptance-build")["stdin"])
     assert request["container"] is None

@@ -267,7 +267,7 @@ def test_the_runner_and_the_source_are_copied_again_if_the_machines_change(dev):
     assert all(old != new for old, new in zip(triggers(dev), triggers(three), strict=True))
 
 
-def test_build_measurement_and_search_run_again_only_if_the_machines_change(dev):
+def test_the_build_and_the_measurement_and_the_search_run_again_only_if_the_machines_change(dev):
     def triggers(engine) -> dict[str, list]:
         return {
             name: inputs["triggers"]
@@ -464,7 +464,7 @@ def test_the_host_key_of_the_latest_boot_is_used():
     assert login_node._host_key("login", "".join(told)) == HOST_KEY  # noqa: SLF001 - the one place where a key is trusted
 
 
-def test_timeouts_of_lustre_and_cluster_networks_are_at_least_those_of_the_vendors_provider(monkeypatch):
+def test_timeouts_of_lustre_and_cluster_networks_are_at_least_the_timeouts_of_the_vendors_provider(monkeypatch):
     """terraform-provider-oci 8.28.0: two hours for each operation on Lustre, 75 minutes to terminate a single instance."""
     given = {}
 

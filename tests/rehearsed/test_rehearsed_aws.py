@@ -105,7 +105,7 @@ def test_an_unchanged_update_changes_nothing(built):
     assert "unchanged" in found.text
 
 
-def test_no_private_key_and_no_environment_is_in_state_or_outputs(built):
+def test_no_private_key_and_no_path_of_an_ssh_agent_is_in_the_state_or_in_the_printed_output(built):
     stage = built[0]
     text = json.dumps(stage.resources()) + built[1].text
     for secret in ("PRIVATE KEY", "SSH_AUTH_SOCK", '-agent"'):

@@ -176,7 +176,7 @@ def test_fstab_lines_wait_for_the_network_at_every_later_boot():
         ("node-ubuntu2204-homes-lustre", "install -y nfs-common; }"),
     ],
 )
-def test_the_nfs_client_is_installed_with_the_images_own_package_manager_where_it_is_missing(name, command):
+def test_the_nfs_client_is_installed_with_the_images_own_package_manager_if_the_image_lacks_the_client(name, command):
     (line,) = [line for line in script(name).splitlines() if "mount.nfs" in line]
     assert line.startswith("command -v mount.nfs > /dev/null || ")
     assert line.endswith(command)

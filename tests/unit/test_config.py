@@ -319,7 +319,7 @@ def test_a_missing_required_key_is_named_with_its_description(key):
     assert said.startswith(f"oci.{key} is not set, and it has no default: ")
 
 
-def test_an_absent_key_means_the_default_and_null_means_none():
+def test_an_absent_key_means_the_default_and_null_means_no_value():
     assert parsed().records.history == ".busbar/history"
     assert parsed(records={"history": None}).records.history is None
 
@@ -396,7 +396,7 @@ def test_parsing_a_stack_imports_only_the_models_and_rules_of_its_target():
     assert found.stdout.split() == ["config.model", "config.oci.model", "config.oci.rules", "config.rules"]
 
 
-def test_a_first_stack_on_oci_needs_two_values():
+def test_a_first_stack_on_oci_needs_two_values_from_the_user():
     """A user fills in only two values of Pulumi.oci.yaml; the other values are set, looked up or have defaults."""
     groups = yaml.safe_load((ROOT / "Pulumi.oci.yaml").read_text())["config"]
     open_values = re.findall(r"<[^>]*>", json.dumps(groups))
@@ -406,7 +406,7 @@ def test_a_first_stack_on_oci_needs_two_values():
     assert read.parse({"target": "oci", "oci": json.dumps(filled)}).pool == "gpu"
 
 
-def test_a_first_stack_on_aws_needs_one_value():
+def test_a_first_stack_on_aws_needs_one_value_from_the_user():
     """A user fills in only one value of Pulumi.aws.yaml. The environment sets the region; zone and images are looked up."""
     groups = yaml.safe_load((ROOT / "Pulumi.aws.yaml").read_text())["config"]
     assert re.findall(r"<[^>]*>", json.dumps(groups)) == ["<your network in CIDR notation>"]
@@ -430,5 +430,5 @@ def test_a_first_stack_on_aws_needs_one_value():
         ("/srv/nccl-tests-2.13.6.tar", False),
     ],
 )
-def test_only_nvidias_own_archives_below_2_19_2_are_known_to_be_too_old(source, is_old):
+def test_only_nvidias_own_archives_of_nccl_tests_below_2_19_2_are_known_to_be_too_old(source, is_old):
     assert too_old(source) is is_old

@@ -28,7 +28,7 @@ def read_log(monkeypatch) -> ModuleType:
     return found
 
 
-def test_accuracies_epoch_time_and_network_are_read_from_the_articles_log(read_log):
+def test_accuracies_and_epoch_time_and_network_are_read_from_the_articles_log(read_log):
     found = read_log.read(ARTICLE)
     assert found.accuracies == {10: 0.8046, 200: 0.856} == read_log.ARTICLE
     assert found.epoch_s == pytest.approx(4.43, abs=0.01)

@@ -104,7 +104,7 @@ def test_slurm_does_not_read_topology_conf_while_nodes_start(head):
     assert head.slurm.reconfigured == told + 1
 
 
-def test_a_cloud_that_does_not_know_yet_where_a_machine_is_is_asked_again_for_ten_minutes(head):
+def test_a_cloud_that_does_not_know_the_place_of_a_machine_yet_is_asked_again_for_ten_minutes(head):
     head.slurm.start(("7", head.nodes(1)))
     head.run(24)
     assert head.cloud.calls.count("places") == 2, "the cloud is asked once a minute"

@@ -122,7 +122,7 @@ def test_connections_are_shared_only_if_the_path_of_their_sockets_fits(monkeypat
         ((1, b"", b""), True, 0),
     ],
 )
-def test_a_file_is_copied_only_to_nodes_that_lack_it(programs, tmp_path, checked, copies, status):
+def test_a_file_is_copied_only_to_nodes_that_lack_the_file(programs, tmp_path, checked, copies, status):
     path = tmp_path / "image file"
     path.write_text("image")
     programs.ends = {"10.0.0.2": [checked, (0, b"", b"")]}
@@ -197,7 +197,7 @@ def test_moved_bytes_are_the_differences_of_counters_that_were_read_both_before_
     assert traffic.between(NODES, [facts(1)] * 2, [facts(2)] * 2, []).nvlink_tx_bytes is None
 
 
-def test_port_events_are_the_counters_that_grew_sorted_by_growth():
+def test_port_events_are_the_counters_that_grew_and_are_sorted_by_their_growth():
     before = [facts(0, discards=1, cnp=5, resets=None), facts(0, discards=1)]
     after = [facts(0, discards=3, cnp=5, resets=9, new=4), facts(0, discards=8)]
     found = traffic.between(NODES, before, after, ["m0"])

@@ -288,7 +288,7 @@ def test_without_ssh_a_file_is_copied_into_the_pod_from_the_users_cache(cluster,
     assert given[-1] == b"kept"
 
 
-def test_a_file_is_copied_into_the_pod_only_if_the_pod_lacks_it(cluster, monkeypatch, tmp_path):
+def test_a_file_is_copied_into_the_pod_only_if_the_pod_lacks_the_file(cluster, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "runner.pyz").write_bytes(b"x")
     cluster.inner.insert(0, ("test -s /busbar/runner.pyz", Answer(1, "", "")))

@@ -55,7 +55,7 @@ def test_a_page_needs_no_other_file(kind):
     assert links.found == []
 
 
-def test_a_page_shows_the_verdict_the_busbw_its_share_of_the_ceiling_and_every_check():
+def test_a_page_shows_the_verdict_and_the_busbw_and_its_share_of_the_ceiling_and_every_check():
     text = page_of("pass")
     for expected in ("0.049 GB/s of bus bandwidth at 64 MiB", "98.0%", ">pass<", *(one["name"] for one in PASSED["checks"])):
         assert expected in text

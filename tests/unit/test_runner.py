@@ -449,7 +449,7 @@ def asked(head: Head, text: str) -> dict:
         ('{"schema": 1, "kind": "measure", "run_id": "x"}', "measure", "the request is invalid: schema is 1; it must be 2"),
     ],
 )
-def test_an_invalid_request_by_the_engine_gives_a_line_with_the_reason(head, text, kind, why):
+def test_an_invalid_request_from_the_engine_gives_a_line_with_the_reason(head, text, kind, why):
     found = asked(head, text)
     assert (found["kind"], found["schema"]) == (kind, 2)
     assert found["failed"].startswith(why)

@@ -25,7 +25,7 @@ OUTPUTS = '\nOutputs:\n{}\n    target: "oci"\n\nResources:\n    38 unchanged\n'
         OUTPUTS.format('  - readme     : "# verdict"'),
     ],
 )
-def test_a_changed_resource_and_a_changed_output_are_changes(text):
+def test_a_changed_resource_and_a_changed_output_count_as_changes(text):
     assert len(Finished(0, text, 1.0).changes()) == 1
 
 
@@ -37,7 +37,7 @@ def test_a_changed_resource_and_a_changed_output_are_changes(text):
         "Resources:\n    96 unchanged\n",
     ],
 )
-def test_lines_of_the_report_and_lines_about_unchanged_things_are_not_changes(text):
+def test_lines_of_the_report_and_lines_about_unchanged_resources_and_outputs_do_not_count_as_changes(text):
     assert Finished(0, text, 1.0).changes() == []
 
 

@@ -25,7 +25,7 @@ def test_every_statement_is_in_one_list_and_the_lists_contain_only_statements_fr
 
 
 @pytest.mark.parametrize("node", sorted({*LISTS.run.values(), *LISTS.recorded.values()}))
-def test_every_test_named_for_a_statement_exists(node):
+def test_every_test_that_is_listed_for_a_statement_exists(node):
     file, _, name = node.partition("::")
     tree = ast.parse((ROOT / file).read_text())
     assert name in {one.name for one in ast.walk(tree) if isinstance(one, ast.FunctionDef)}
@@ -52,7 +52,7 @@ def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
     assert parsed.target == stack.partition("-")[0]
 
 
-def test_commands_are_found_in_blocks_and_in_text_and_shown_output_is_not():
+def test_commands_are_found_in_blocks_and_in_text_and_shown_output_is_not_taken_for_commands():
     page = "Type `make up` or\n`pulumi stack export \\| x\ny`, see `make`.\n```\npulumi up\nverdict PASS: 1\n```\n"
     assert list(statements.statements(page)) == ["make up", "pulumi stack export | x y", "pulumi up"]
     with pytest.raises(ValueError, match="a block of rust"):

@@ -58,7 +58,7 @@ def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
     with started([str(engine), "60"]) as running:
-        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # named a moment after its start
+        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # the process gets this name a moment later
             time.sleep(0.01)
         backend, ran = locked(running.pid)
         with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):
