@@ -1,4 +1,4 @@
-"""A fake cloud, Slurm and clock for the programs that start and terminate nodes; each fake behaves as the real one does."""
+"""A fake cloud, Slurm and clock for the programs that start and terminate nodes; each fake behaves as its original does."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class FakeCloud(Cloud):
 
 
 class FakeSlurm(Slurm):
-    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py runs the real one).
+    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsal/test_rehearsal_elastic.py runs it).
 
     Attributes:
         delays: whether nodes start only at the next `power_save`, because Slurm checks every 30 s.

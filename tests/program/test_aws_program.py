@@ -46,7 +46,7 @@ from config.aws.model import Aws
 from tools.stack_changes import merged, settled
 from tools.stage import ROOT
 
-# The SDK warns of its own older classes when it is imported.
+# On import, the SDK warns about its own deprecated classes.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 

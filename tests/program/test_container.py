@@ -24,7 +24,7 @@ from catalogue.aws.versions import Stack
 from catalogue.containers import ENROOT, HOMES_INSIDE, Reference, read, told
 from config import read as stack_file
 
-# The SDK warns of its own older classes when it is imported.
+# On import, the SDK warns about its own deprecated classes.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 DIGEST = "sha256:" + "a" * 64
 START = ["enroot", "start", "--conf", "/home/ubuntu/.busbar/tests/b/container.conf", "busbar-0123456789abcdef"]

@@ -1,4 +1,4 @@
-"""The program looks up the account's facts before anything is created; if something is missing, one sentence says what."""
+"""The program looks up the account's facts before anything is created; one sentence says what the account lacks."""
 
 from __future__ import annotations
 

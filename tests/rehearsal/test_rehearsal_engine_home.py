@@ -13,7 +13,7 @@ from rehearsal.world.world import World
 
 @pytest.fixture
 def own(tmp_path, monkeypatch) -> Path:
-    """A user's own Pulumi home with two installed plugins, a third one that is half installed, and credentials."""
+    """A user's own Pulumi home with two installed plugins, a third plugin that is half installed, and credentials."""
     made = tmp_path / "own"
     for name in ("resource-oci-v5.5.0", "resource-command-v1.2.1", "resource-random-v4.0.0"):
         (made / "plugins" / name).mkdir(parents=True)

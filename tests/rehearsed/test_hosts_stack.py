@@ -1,6 +1,6 @@
 """A whole stack of existing machines: the machines exist before the program runs, and the program creates no machine.
 
-The tests build on each other: each continues where the previous one ended.
+The tests build on each other: each test continues where the previous test ended.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Slurm clusters on OCI and AWS whose nodes start when jobs need them: real Slurm, machines launched over the cloud's own API.
 
-Both clouds run the same tests. Idle nodes are terminated on OCI; on AWS they still run when the stack is destroyed. The test
-job's ranks run directly on the nodes on OCI, and in a container image on AWS. The tests build on each other: each continues
-where the previous one ended.
+The tests of both clouds are the same. Idle nodes are terminated on OCI; on AWS the nodes still run when the stack is
+destroyed. The test job's ranks run directly on the nodes on OCI, and in a container image on AWS. The tests build on each
+other: each test continues where the previous test ended.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CLOUDS = {"oci": "compute*,idle~,4", "aws": "gpu*,idle~,4"}
 NODES = {"oci": "compute-dy-gpu-[1-2]", "aws": "gpu-dy-p5-[1-2]"}
 #: Beginnings of topology.conf's lines for switches whose nodes the cloud has placed.
 PLACES = {"oci": "SwitchName=cluster-network_", "aws": "SwitchName=cluster-nn_"}
-#: Images of the rehearsed registries as Pyxis takes them, and a folder that each contains.
+#: Images of the rehearsed registries, named as Pyxis expects, and a folder that each image contains.
 IMAGES = {
     "oci": ("nvcr.io#nvidia/tensorflow:25.02-tf2-py3", "/usr/local/mpi"),
     "aws": (STACK.container.removeprefix("docker://"), "/opt/nccl"),

@@ -1,4 +1,4 @@
-"""New machines are tested in pairs before they become nodes: which machines join, why other machines fail, and after faults."""
+"""New machines are tested in pairs before they become nodes: which machines join, why machines fail, and what faults leave."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool that times older commits against this one: the environment that they get, their order, and the table of times."""
+"""The tool that times older commits against this commit: the older commits' environment, the order, the table of times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report of NCCL's RAS service on a hung run is parsed from its JSON, or from its text if it has no JSON."""
+"""The report of NCCL's RAS service on a hung run is parsed from its JSON, or from its text if there is no JSON."""
 
 from __future__ import annotations
 

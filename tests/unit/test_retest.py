@@ -221,7 +221,7 @@ def test_wrong_values_are_never_retracted(first):
 
 
 def test_only_failed_checks_of_a_busbw_or_a_time_can_be_retracted():
-    """Of all checks of a line, only those of a busbw or a time lead to a retest of their steps."""
+    """Of all checks of a line, only the checks of a busbw or a time lead to a retest of their steps."""
     names = {one.name for one in judge(json.dumps(document()), ASKED).checks}
     looked_at_again = {"bandwidth", "spread", "node", "rails", "curve all_reduce", "looks"}
     assert names > looked_at_again
