@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import os
 import shutil
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from rehearsal.host import authority, cables, cgroups, images, metadata, rdma_devices, sites
+from rehearsal.host import authority, cables, cgroups, images, metadata, programs, rdma_devices, sites
 from rehearsal.host.spec import HostSpec, Rail, alive, keep, namespace
 from rehearsal.net import network, wires
 from rehearsal.world.faults import HostFaults
@@ -23,8 +22,6 @@ __all__ = ["HostSpec", "Rail", "alive", "boot", "console", "enter", "namespace",
 BOOT_SECONDS = 60
 #: Size of a host's root disk. The disk takes memory only for data that are written, so the size is a limit, not a reservation.
 DISK_BYTES = 2 << 30
-#: Folder with the programs of rehearsed hosts, compiled once for all worlds of this checkout.
-_KEPT = Path(__file__).parents[2] / ".busbar" / "build" / "programs"
 
 
 def boot(world: World, spec: HostSpec) -> None:
@@ -45,7 +42,7 @@ def boot(world: World, spec: HostSpec) -> None:
     keep(world, spec)
     (folder / "root").mkdir()
     os.mkfifo(folder / "console.fifo")
-    built = _build(world, spec.image)
+    built = programs.built(world, spec.image)
     calls = world.folder("calls") / f"{spec.id}.log"
     calls.touch()
     calls.chmod(0o666)
@@ -78,44 +75,6 @@ def _await_start(world: World, host_id: str, folder: Path) -> None:
             stop(world, host_id)
             raise RuntimeError(f"host {host_id} did not start; last log line: {said.splitlines()[-1] if said else 'none'}")
         time.sleep(0.02)
-
-
-def _build(world: World, image: images.Image) -> Path:
-    """Compile the programs and libraries for hosts of an image into the world's build folder; return the folder."""
-    with wires.locked(world, "build"):
-        built = world.folder("build")
-        sources = Path(__file__).parent
-        gcc = ["gcc", "-O2", "-Wall", "-Werror", "-s"]
-        made = {name: ["-static", str(sources / f"{name}.c")] for name in ("init", "counters")}
-        made["supplicant"] = ["-static", str(images.IMAGE_FOLDER / "system/supplicant.c")]
-        made["libshape.so"] = ["-shared", "-fPIC", str(images.IMAGE_FOLDER / "system/shape.c")]
-        made |= {name: list(words) for name, words in image.builds.items()}
-        folder = world.folder("build", f"nccl-{image.nccl}")
-        write_whole(folder / "nccl.h", images.nccl_header(image.nccl))
-        library = ["-shared", "-fPIC", "-Wl,-soname,libnccl.so.2", f"-I{folder}", str(images.IMAGE_FOLDER / "system/nccl.c")]
-        made[f"{folder.name}/libnccl.so.2"] = library
-        for name, words in made.items():
-            if not (built / name).exists():
-                kept = _compiled(gcc, words, (folder / "nccl.h").read_bytes())
-                shutil.copyfile(kept, built / f"{name}.new")
-                (built / f"{name}.new").rename(built / name)
-        return built
-
-
-def _compiled(gcc: list[str], words: list[str], header: bytes) -> Path:
-    """Return the file that gcc makes from these arguments; compile only if a source, an argument or the compiler is new."""
-    compiler = Path(shutil.which("gcc") or "gcc").stat()
-    said = hashlib.sha256(f"{compiler.st_mtime_ns} {gcc} {[word for word in words if not word.startswith('-I')]}".encode())
-    for source in [word for word in words if word.endswith(".c")]:
-        said.update(Path(source).read_bytes())
-    said.update(header)
-    kept = _KEPT / said.hexdigest()
-    if not kept.exists():
-        _KEPT.mkdir(parents=True, exist_ok=True)
-        fresh = kept.with_suffix(f".{os.getpid()}")
-        wires.call([*gcc, "-o", str(fresh), *words])
-        fresh.rename(kept)
-    return kept
 
 
 def _plan(world: World, spec: HostSpec, faults: HostFaults, built: Path) -> dict[str, Any]:

@@ -119,6 +119,18 @@ def absent(one: Image) -> list[str]:
     return [*(f"usr/{folder}/{name}" for name in gone for folder in ("bin", "sbin")), *BY_DEVELOPMENT_PACKAGE]
 
 
+def machine_mpi() -> Path:
+    """Return the folder of this machine's Open MPI, from which an image's MPI is made.
+
+    Raises:
+        RuntimeError: the machine lacks Open MPI's headers.
+    """
+    installed = sorted(Path("/usr/lib").glob("*/openmpi/include/mpi.h"))
+    if not installed:
+        raise RuntimeError("the machine lacks libopenmpi-dev, which the image's MPI is made from.")
+    return installed[0].parent.parent
+
+
 def links(one: Image) -> dict[str, str]:
     """Return the image's symbolic links, among them MPI and CUDA in the vendor's folders.
 
@@ -128,10 +140,7 @@ def links(one: Image) -> dict[str, str]:
     made = {"etc/localtime": "/usr/share/zoneinfo/Etc/UTC", "usr/libexec/cloud-init": "/usr/lib/cloud-init"}
     if one.mpi:
         root = one.mpi.lstrip("/")
-        installed = sorted(Path("/usr/lib").glob("*/openmpi/include/mpi.h"))
-        if not installed:
-            raise RuntimeError("the machine lacks libopenmpi-dev, which the image's MPI is made from.")
-        libraries = installed[0].parent.parent
+        libraries = machine_mpi()
         made |= {f"{root}/include": str(libraries / "include")}
         made |= {f"{root}/{name}": str(libraries / "lib") for name in ("lib64", "lib")}
         made |= {f"{root}/bin/{name}": f"/usr/bin/{name}.openmpi" for name in ("mpicc", "mpicxx", "mpiexec")}
@@ -148,6 +157,7 @@ def copies(one: Image, built: Path) -> dict[str, str]:
     made |= {f"usr/lib/rehearsal/{name}": str(nccl / name) for name in ("libnccl.so.2", "nccl.h")}
     if one.mpi:
         made[f"{one.mpi.lstrip('/')}/bin/mpirun"] = str(IMAGE_FOLDER / "bin/mpirun")
+        made |= {f"usr/lib/rehearsal/{path.name}": str(path) for path in nccl.glob("nccl-tests-*.a")}
     if one.lustre:
         made["usr/sbin/mount.lustre"] = str(IMAGE_FOLDER / "system/mount.shared")
     for path, source in one.own_copies.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import os
 import re
 import signal
@@ -19,6 +21,7 @@ from rehearsal.host import hosts, sites
 from rehearsal.net import network, wires
 from rehearsal.oci import host_images
 from rehearsal.world.world import World
+from tools.nccl_tests_archive import archive
 
 pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("booted")]
 ENTER = Path(__file__).parents[2] / "rehearsal/enter"
@@ -94,6 +97,19 @@ def test_a_host_sees_nothing_of_the_machine_that_it_runs_on(stage):
     assert stage.inside("gpu0", "echo 1 > /proc/sys/vm/overcommit_memory").returncode != 0
     keys = {name: stage.inside(name, "cat /etc/ssh/ssh_host_ed25519_key.pub").stdout for name in ("gpu0", "gpu1", "bastion")}
     assert len(set(keys.values())) == 3
+
+
+def test_a_host_links_the_kept_objects_of_nccl_tests_and_compiles_only_after_a_change_of_a_source(stage):
+    packed = base64.b64encode(gzip.compress(archive())).decode()
+    stage.inside("gpu0", f"cd && base64 -d <<< {packed} | tar -xzf -")
+    make = "cd ~/nccl-tests && make MPI=1 MPI_HOME=/usr/mpi/gcc/openmpi-4.1.2a1 CUDA_HOME=/usr/local/cuda NCCL_HOME=/usr"
+    unchanged = stage.inside("gpu0", make)
+    assert unchanged.returncode == 0, unchanged.stderr
+    assert "Linking" in unchanged.stdout
+    assert "Compiling" not in unchanged.stdout
+    assert stage.inside("gpu0", "~/nccl-tests/build/all_reduce_perf --help").stdout.startswith("USAGE")
+    changed = stage.inside("gpu0", f"{make} clean && echo >> src/ring.c && {make.partition('&& ')[2]}")
+    assert "Compiling  src/ring.c" in changed.stdout, changed.stderr
 
 
 def test_a_rail_carries_its_scaled_line_rate_and_its_byte_counter_shows_the_traffic(stage):
