@@ -3,7 +3,7 @@ SHELL := /bin/bash
 STACK ?= dev
 RUN   := . tools/env && tools/in-stack $(STACK)
 
-.PHONY: help kubernetes on-demand setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare older
+.PHONY: help kubernetes on-demand rehearsal setup up measure status replace exclude unlock release config monitoring logs clear preview down ssh outputs test pure golden check figures compare older
 
 help: ## show this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*##/\t/' | expand -t 12
@@ -56,10 +56,13 @@ outputs: setup ## print the stack's outputs as JSON
 ssh: setup ## open a shell on the head node
 	@$(RUN) shell
 
-test: setup ## run all checks, and all tests except on-demand and Kubernetes; needs root, 10 minutes on 2 cores; KUBERNETES=1 adds Kubernetes
-	@tools/setup checks $(if $(KUBERNETES),kubernetes)
+test: setup ## run the checks, and the tests of the product except those of the next three targets; needs root, 10 minutes on 2 cores
+	@tools/setup checks
 	@tools/test
-	@$(if $(KUBERNETES),tools/test kubernetes)
+
+rehearsal: setup ## run the tests of the rehearsal itself: its networks, hosts, clouds and test programs; 4 minutes
+	@tools/setup checks
+	@tools/test rehearsal
 
 on-demand: setup ## run the tests of clusters whose nodes Slurm starts, on OCI and on AWS; 6 minutes
 	@tools/setup checks

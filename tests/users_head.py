@@ -1,6 +1,6 @@
 """A controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in namespaces; prints JSON lines.
 
-tests/rehearsal/test_rehearsal_users.py runs `users_head.py FOLDER` in separate namespaces. Only systemd is not real.
+tests/rehearsed/test_rehearsed_users.py runs `users_head.py FOLDER` in separate namespaces. Only systemd is not real.
 """
 
 from __future__ import annotations
