@@ -22,7 +22,7 @@ _CGROUPS_2 = (22, 5)
 
 
 def facts() -> Dict[str, Any]:
-    """Return the facts; for a node without Slurm, only what is missing."""
+    """Return the facts; if the node lacks a program that Slurm needs, return only the names of the missing programs."""
     lacks = [name for name in ("slurmd", "srun", "munged", "systemctl") if not shutil.which(name, path=_PATH)]
     if lacks:
         return {"lacks": lacks}

@@ -51,7 +51,7 @@ _DEV_PLAN: dict[str, Any] = {
     },
     "accept": {"allowSkipped": DEFAULT},
 }
-#: One large size: it hides the short bursts that traffic shaping lets through.
+#: A plan with one large size: in a long transfer, the short bursts that traffic shaping lets through hardly change the busbw.
 _LARGE_PLAN: dict[str, Any] = {
     "measure": {"sizes": {"from": "64M", "to": "64M", "othersTo": None}, "iterations": 1, "warmup": 0},
 }
@@ -85,7 +85,7 @@ _FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [5, 6], "factor": 0.3}, ("link", (5, 6), None)),
     ({"kind": "slow_link", "hosts": [0, 7], "factor": 0.5}, ("link", (0, 7), None)),
 )
-#: Faults on two hosts, where the search cannot tell which end is at fault.
+#: Faults in a cluster of two hosts, where the search cannot tell which of the two hosts is at fault.
 _PAIR = (0, 1)
 _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "rail_rate", "host": 0, "rail": 0, "factor": 0.4}, ("link", _PAIR, 0)),
@@ -99,7 +99,8 @@ _PAIR_FAULTS: tuple[_Planted, ...] = (
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.4}, ("link", _PAIR, None)),
     ({"kind": "slow_link", "hosts": [0, 1], "factor": 0.6}, ("link", _PAIR, None)),
 )
-#: The `next` command of a culprit shows the fault if the culprit's number is below this share of the healthy number beside it.
+#: A culprit's `next` command shows the fault if the culprit's number is below this share of the healthy number that the
+#: command prints beside the culprit's number.
 _SHOWN = 0.8
 #: On a slow fabric of many hosts, or with half of the processors occupied, the looks take minutes before the search starts.
 _PATIENCE_S = 900
@@ -289,7 +290,7 @@ def _planted_on_two(folder: Path) -> None:
 
 
 def _planted_on(folder: Path, hosts: int, faults: tuple[_Planted, ...], where: str) -> int:
-    """Plant one fault after another on running hosts; return the most rounds that a search needed.
+    """Plant one fault after another on running hosts; return the largest number of rounds that a search needed.
 
     The hosts exist, and the stack lists them. The ring follows the order of the list, so it crosses a bad link between
     neighbours.
@@ -427,7 +428,7 @@ def _verdicts(stage: Stage, settings: dict[str, Any], what: str, first: int) -> 
 
 
 def _overhead(stage: Stage) -> float:
-    """Return the time of build and measure beyond the runs themselves, in seconds."""
+    """Return how many seconds build and measurement took together, without the runs' own time."""
     ended = {one["urn"].rsplit("::", 1)[1]: _when(one) for one in _own(stage) if "created" in one}
     began = max(ended["acceptance-runner-program"], ended["acceptance-runner-file"])
     (line,) = [json.loads(one["outputs"]["stdout"]) for one in stage.resources() if one["urn"].endswith("::acceptance-measure")]

@@ -1,4 +1,7 @@
-"""Starts ranks with Open MPI's mpirun over SSH; programs that run at once are one MPI job with one app context per program."""
+"""Starts ranks with Open MPI's mpirun over SSH.
+
+Programs that run at the same time are one MPI job, with one app context for each program.
+"""
 
 from typing import List, Sequence
 
@@ -31,7 +34,8 @@ def placed(launch: Launch, nodes: Sequence[Node], ranks: Ranks) -> List[str]:
 def hostfile(nodes: Sequence[Node], slots: int) -> str:
     """Return the hostfile: one line for each node, with its number of slots.
 
-    A single node is called localhost, because possibly none of its interfaces has the address at which other machines reach it.
+    If there is only one node, its line has the name localhost: the address at which other machines reach the node may belong to
+    none of the node's interfaces.
     """
     addresses = [node.address for node in nodes] if len(nodes) > 1 else ["localhost"]
     return "".join(f"{address} slots={slots}\n" for address in addresses)

@@ -7,8 +7,8 @@ from typing import Iterator, List, Optional
 
 from benchmarks.runner.transcript import Device, Placement, Row, Transcript
 
-#: Differences that rounding explains, as a number and as a share: nccl-tests prints text with two decimals (times of 100,000 us
-#: and more with none), but JSON with six.
+#: The largest difference between text and JSON that rounding explains: an absolute part and a relative part. nccl-tests prints
+#: text with two decimals (times of 100,000 us and more with none), but JSON with six.
 _PRINTED, _SHARE = 0.011, 0.005
 #: The only data type that the runner measures, as nccl-tests names it, and the size of one element.
 _FLOAT, _FLOAT_BYTES = "float", 4

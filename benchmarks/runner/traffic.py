@@ -59,10 +59,10 @@ def _sent(old: Dict[str, Any], new: Dict[str, Any]) -> Dict[str, int]:
 
 
 def worst(sent: Dict[str, Dict[str, int]], rails: Sequence[str], count: int) -> Dict[str, Dict[str, int]]:
-    """Return the byte counts of the `count` worst nodes: if these sent enough, all nodes did.
+    """Return the byte counts of the `count` worst nodes: if these nodes sent enough bytes, all nodes did.
 
-    Half of them are the nodes whose rails together sent the fewest bytes. The other half are the nodes with the most uneven
-    traffic across their rails.
+    One half of the worst nodes are those whose rails together sent the fewest bytes. The other half are those with the most
+    uneven traffic across their rails.
     """
 
     def counted(name: str) -> List[int]:

@@ -1,9 +1,9 @@
 """Processors of OCI's GPU shapes as `slurmd -C` counts them: sockets, cores per socket, hardware threads per core.
 
-Sources: oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration), for the shapes that it names; for all other shapes the
-OCPUs of the vendor's page "Compute Shapes", divided over two sockets. Slurm accepts a node that has more processors than
-slurm.conf lists. Each socket of an A100-v2 machine is divided into four NUMA nodes (NPS4), and older kernels cannot bind 256
-processors, so only one thread of each core of this machine is listed.
+The numbers of some shapes are from oci-hpc 3.1.0, mgmt/lib/database.py (get_node_configuration). The numbers of all other
+shapes are the OCPUs of the vendor's page "Compute Shapes", divided over two sockets. Slurm accepts a node that has more
+processors than slurm.conf lists. Each socket of an A100-v2 machine is divided into four NUMA nodes (NPS4), and older kernels
+cannot bind 256 processors, so only one thread of each core of this machine is listed.
 """
 
 from __future__ import annotations

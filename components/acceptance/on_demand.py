@@ -1,7 +1,7 @@
 """Stage `job`, for nodes that Slurm starts: offers the measurement as a job that people submit, and reads its last result.
 
-Nodes that Slurm starts are billed by the hour, so a person starts them with `sbatch`, and an update does not. An update
-submits the job only if at least two nodes always run (`alwaysOn`) outside a Capacity Block.
+Nodes that Slurm starts are billed by the hour, so a person starts these nodes, by submitting the job with `sbatch`. An update
+itself submits the job only if at least two nodes always run (`alwaysOn`) outside a Capacity Block.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from config.stack import Stack
 
 #: Name of the job's script; people type this name after `sbatch`.
 SCRIPT = "nccl-test.sh"
-#: Time limit in seconds of the nccl-tests build in the job: without a container image, and with an image to import first.
+#: Time limits in seconds for the nccl-tests build in the job: the first without a container image, and the second if the job
+#: must first import a container image.
 _BUILD_S, _IMAGE_S = 1800, 5400
 #: The line that replaces the result of a search that was not needed.
 _NOT_SEARCHED = json.dumps({"kind": "search", "again": None, "trials": None})
@@ -52,7 +53,7 @@ class OnDemand(pulumi.ComponentResource):
 
     Creates: copies of the runner and of the nccl-tests archive in a folder that all machines share, a Command that writes the
     script to the same folder, and a Command that reads the result of the job's last run.
-    Outputs: `ended`, the last run, None before the first run; `waits`, the reason why there is no run, empty if there is one.
+    Outputs: `ended`, the last run (None before the first run); `waits`, the reason why there is no run (empty after a run).
     """
 
     ended: pulumi.Output[Ended | None]

@@ -1,6 +1,6 @@
-"""Reads machines from an inventory file, which has one machine per line or is in Ansible's INI form, without ranges.
+"""Reads machines from an inventory file, which has one machine per line or is in Ansible's INI form.
 
-Of Ansible's variables, only ansible_host and ansible_port are read.
+A line cannot be a range of machines. Of Ansible's variables, only ansible_host and ansible_port are read.
 """
 
 from __future__ import annotations

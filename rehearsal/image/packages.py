@@ -19,7 +19,7 @@ _LUSTRE: Package = {
     "version": "2.15.6-1fsx34",
     "files": [("program", "/usr/sbin/mount.lustre", "mount.shared"), ("program", "/usr/sbin/lnetctl", "lnetctl")],
 }
-#: The running kernel is the machine's, for which the vendor has no Lustre module.
+#: Rehearsed hosts run this machine's kernel, for which the vendor has no Lustre module.
 _KERNEL = os.uname().release
 _FIRST_WITH_EPEL = 8
 #: Oracle Linux 8 does not have OpenLDAP's server (Red Hat, "Considerations in adopting RHEL 8").

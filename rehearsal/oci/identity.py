@@ -15,8 +15,8 @@ from rehearsal.plugin.wire import each
 
 DYNAMIC_GROUP, POLICY = "oci:Identity/dynamicGroup:DynamicGroup", "oci:Identity/policy:Policy"
 
-# docs.oracle.com/iaas/Content/Identity/policyreference/policyreference_topic-Resource_Types.htm: every family, and the
-# individual types of the services that clusters use.
+# Resource types in IAM's policies: every family, and the individual types of the services that clusters use. Source:
+# docs.oracle.com/iaas/Content/Identity/policyreference/policyreference_topic-Resource_Types.htm
 _RESOURCE_TYPES = frozenset(
     """
     all-resources announcements app-catalog-listing autonomous-database-family autoscaling-configurations backup-policies

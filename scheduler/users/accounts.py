@@ -137,7 +137,10 @@ def _refuse_taken(wanted: Wanted, known: Dict[str, User]) -> None:
 
 
 def _next_uid(known: Dict[str, User], homes: str) -> int:
-    """Return the number after the largest id of a present or former user: a kept home must not become another user's."""
+    """Return the number after the largest id of a present or former user.
+
+    Ids of former users are not used again, because the new user would own the home folder that a former user left.
+    """
     used = [one.uid for one in known.values()] + home.owners(homes) + list(local.users().values())
     number = max([accepted.FIRST_UID - 1, *(uid for uid in used if uid <= accepted.MOST)]) + 1
     if accepted.refused_number(number):

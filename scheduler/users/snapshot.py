@@ -1,6 +1,6 @@
-"""The copy of the directory beside the home folders: written after every change, read by a controller with an empty directory.
+"""A copy of the LDAP directory, kept beside the home folders.
 
-The copy has no secrets, because the directory has none, but whoever can write the copy could define the users of the next
+The copy is written after every change of the directory. A controller whose directory is empty reads the copy. The copy has no secrets, because the directory has none, but whoever can write the copy could define the users of the next
 controller.
 """
 

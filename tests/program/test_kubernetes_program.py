@@ -77,7 +77,7 @@ def named(found: Any, name: str) -> dict[str, Any]:
 
 def asked(program: str) -> dict[str, Any]:
     """Return the arguments with which a program of `remote_scripts` is called."""
-    # Only the program's own call begins a line; the calls in embedded programs do not.
+    # The program's own call of main is at the beginning of a line; calls of main in embedded programs are not.
     call = program.rpartition("\nmain(**json.loads(")[2].rpartition("))")[0]
     return dict(json.loads(eval(call)))  # noqa: S307 - a literal in the program's text
 

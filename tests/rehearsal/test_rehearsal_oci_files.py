@@ -142,7 +142,7 @@ def test_lustre_never_shrinks_and_a_large_file_system_grows_in_large_steps(cloud
         cloud.update(stack.ids["lustre"], stack.inputs["lustre"] | {"capacityInGbs": 135_200})
 
 
-def test_a_file_server_whose_starting_process_died_is_started_by_the_next_process(cloud: Cloud, fakes: Fakes) -> None:
+def test_if_the_process_that_starts_a_file_server_dies_the_next_process_starts_the_server(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().files()
     served = dict(fakes.served)
     with cloud.store.change() as database:

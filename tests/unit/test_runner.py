@@ -397,7 +397,7 @@ def test_an_absent_fabric_interface_is_named_and_nccl_chooses_an_interface_itsel
     assert "NCCL_SOCKET_IFNAME" not in words
 
 
-def test_groups_that_run_at_once_are_told_apart_by_the_times_of_their_ranks(head):
+def test_groups_that_run_at_the_same_time_are_told_apart_by_the_times_of_their_ranks(head):
     document = json.loads((GOLDEN / "h200x2.json").read_text())
     document["results"] = document["results"][-1:]
     size = document["results"][0]["size"]
@@ -492,7 +492,7 @@ def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_att
         assert "the JSON result is cut" in again["steps"][0]["problems"][0], "the disk has space, so the run is at fault"
 
 
-def test_a_full_disk_of_the_node_that_writes_the_result_is_an_error_and_a_silent_node_is_a_problem(head, monkeypatch):
+def test_a_full_disk_on_the_node_that_writes_the_result_is_an_error_and_an_unreachable_node_is_a_problem(head, monkeypatch):
     monkeypatch.setenv("PATH", head.environment["PATH"])
     result = head.home / "plan" / "result.json"
     job = program_run.Job("all_reduce", ["cat", str(GOLDEN / "h200x2.txt")], str(result), 30, result_at="10.0.1.3")

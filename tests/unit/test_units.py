@@ -47,7 +47,7 @@ def test_systemd_reports_an_unknown_key(tmp_path, name, before, after, said):
 
 
 @pytest.mark.parametrize(("name", "own"), [("slurmd", "slurmd"), ("slurmctld", "slurmctld"), ("slurmdbd", "busbar-slurmdbd")])
-def test_the_units_of_busbar_for_slurm_start_after_the_same_units_as_the_units_of_the_distribution(name, own):
+def test_busbars_units_for_slurm_wait_for_every_unit_that_the_distributions_units_for_slurm_wait_for(name, own):
     """Otherwise, at a later boot, slurmd would accept jobs before the homes are mounted."""
     packaged = Path(f"/lib/systemd/system/{name}.service")
     if not packaged.exists():
