@@ -1,7 +1,7 @@
 """Runs one test program with a time limit, then reads the program's rows and compares its printed text with its JSON file.
 
-The JSON file is deleted as soon as it was read, because it contains a rank's complete environment; the evidence has the other
-fields.
+The JSON file contains a rank's complete environment, so it is deleted as soon as it has been read. The evidence keeps the
+file's other fields.
 """
 
 import contextlib

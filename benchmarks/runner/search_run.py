@@ -259,9 +259,9 @@ class _Launch:
     ) -> Sample:
         """Return a group's busbw; in a rehearsal, take into account that ranks may have waited for processors.
 
-        A pair that was measured over all rails does not count as slow if the waiting may explain the pair's whole shortfall from
-        the pair limit. For example, the limit is 0.85 of the line rate, and a link runs at half its line rate: the pair counts as
-        slow unless its ranks waited for at least 0.41 of the time.
+        A pair that was measured over all rails does not count as slow if the waiting may explain the pair's whole shortfall
+        from the pair limit. For example, the limit is 0.85 of the line rate, and a link runs at half its line rate: then the
+        pair counts as slow unless its ranks waited for at least 0.41 of the time.
         """
         ranks = range(group.first, group.first + group.ranks)
         if {hosts.get(rank) for rank in ranks} != set(group.trial.nodes):

@@ -1,7 +1,7 @@
 """A copy of the LDAP directory, kept beside the home folders.
 
-The copy is written after every change of the directory. A controller whose directory is empty reads the copy. The copy has no secrets, because the directory has none, but whoever can write the copy could define the users of the next
-controller.
+The copy is written after every change of the directory. A controller whose directory is empty reads the copy. The copy has no
+secrets, because the directory has none, but whoever can write the copy could define the users of the next controller.
 """
 
 import os

@@ -137,7 +137,7 @@ def test_ports_of_which_no_error_counter_could_be_read_are_unknown(hcas, expecte
 SIXTEEN = Asked(PLAN, H100, 16)
 
 
-def test_a_node_with_a_lower_busbw_inside_than_the_other_fifteen_nodes_is_short_although_the_node_meets_its_limit():
+def test_a_node_that_meets_its_limit_is_short_if_the_busbw_inside_the_node_is_far_below_that_of_the_other_nodes():
     line = real(SIXTEEN, 0.9)
     groups = [360.0 + index * 0.1 for index in range(16)]
     step(line, "node")["groups_gb_s"] = [*groups[:7], 310.0, *groups[8:]]
@@ -304,7 +304,10 @@ def test_bytes_and_busbw_that_only_switches_explain_do_not_pass_without_collnet_
 
 
 def test_a_busbw_too_high_for_one_transfer_of_each_message_is_unknown_even_with_switches_that_reduce():
-    """Each node sends each message once, at 400 GB/s on an H100's rails; 64 ranks reach at most 400 x 2 x 63 / 64 of busbw."""
+    """If switches reduce, each node sends each message once.
+
+    The rails of an H100 node carry 400 GB/s, so 64 ranks reach a busbw of at most 400 x 2 x 63 / 64 GB/s.
+    """
     assert ceiling.in_network_gb_s(H100, 8) == pytest.approx(400 * 2 * 63 / 64)
     assert ceiling.in_network_gb_s(GPU4, 8) == pytest.approx(300 / (2 * 7 / 8) * 2 * 63 / 64)
     assert state(reduced(EIGHT, 820), "ceiling", EIGHT) == "pass"

@@ -60,7 +60,7 @@ def refused(head: Head, **changes) -> str:
     return err.splitlines()[-1]
 
 
-def test_the_image_is_imported_to_the_jobs_folder_and_the_builds_line_has_its_versions_whatever_mpi_the_node_has(head):
+def test_the_image_is_imported_to_the_jobs_folder_and_the_builds_line_has_the_versions_of_the_image_and_not_of_the_node(head):
     line = built(head)
     file = Path(line["container"]["file"])
     assert file.parent == head.home / "jobs/.busbar/images"

@@ -202,8 +202,8 @@ static void arrived(struct lane *lane, size_t bytes)
     next_in(s);
 }
 
-// Wake up when an eighth of the block has arrived if the block is passed on while it arrives; otherwise, when the rest of the
-// block has arrived.
+// How many bytes must arrive before the process wakes up: an eighth of the block if the block is passed on while it arrives,
+// otherwise the whole rest of the block.
 static size_t wake(struct lane *lane)
 {
     struct stream *s = (struct stream *)lane;
