@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: An outlier is this many robust standard deviations (1.4826 MAD) below the median; one deviation is at least `_LEAST` of the
-#: median.
+#: An outlier is at least `_DEVIATIONS` robust standard deviations below the median. A robust standard deviation is 1.4826 times
+#: the median absolute deviation (MAD), but at least `_LEAST` times the median.
 _DEVIATIONS, _LEAST, _MAD_TO_SD = 5.0, 0.02, 1.4826
 #: If there are only two groups, neither is typical; a group that reaches less than this share of the other group is an outlier.
 _PAIR, _OF_TWO = 2, 0.8

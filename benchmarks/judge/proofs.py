@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 #: Share of the line rate that ib_write_bw must reach. With an MTU of 1024, RoCE v2 carries 1024 payload bytes in 1106 bytes on
-#: the wire (82 are for Ethernet, IPv4, UDP, BTH and ICRC, preamble and gap): 0.926, as in IIJ's article (23.14 of 25 Gbit/s).
-#: With an MTU of 4096 the share is 0.98.
+#: the wire (82 are for Ethernet, IPv4, UDP, BTH and ICRC, preamble and gap), so at most 0.926 of the line rate is payload.
+#: IIJ's article reports this share (23.14 of 25 Gbit/s). With an MTU of 4096 the share is at most 0.98.
 _SHARE = 0.9
 _NAMED = 16
 

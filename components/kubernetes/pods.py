@@ -73,7 +73,8 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # Copy only once the pods exist: only then has a check passed that kubectl uses the right cluster.
+        # The file is copied only after the pods exist, because before the pods are created a check must pass: kubectl uses the
+        # right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)
 

@@ -37,7 +37,10 @@ def one_server() -> dict[str, Any]:
 
 
 def ring_bytes() -> float:
-    """Return the bytes of a ring inside one server in the deciding run: 2 (n-1) S for each timed or checked operation."""
+    """Return how many bytes the GPUs of one server send in a deciding run over a ring.
+
+    For each timed or checked operation, n GPUs together send 2 (n - 1) times the message size.
+    """
     return sum(size * 2 * (LARGE.iterations * LARGE.cycles + 1) for size in LARGE.sizes_bytes) * 2 * (H200.gpus - 1)
 
 
