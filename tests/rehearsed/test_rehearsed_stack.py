@@ -328,7 +328,7 @@ ANOTHER_LOGIN = {"timezone": "UTC", "login": {"imageFamily": "ol8", "image": "oc
 
 
 def test_a_changed_login_image_and_time_zone_replace_the_login_node_but_no_gpu_machine_as_the_preview_shows(built):
-    """No new measurement runs: an earlier measurement has the request of this update, and its result is used."""
+    """No new measurement runs: the request of this update is that of an earlier measurement, whose result is used."""
     stage = built[0]
     before = stage.outputs()
     changes = ANOTHER_LOGIN

@@ -138,7 +138,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_output_of_rping_and_ib_write_bw_becomes_a_level_and_a_rate_or_a_reason(name):
+def test_the_output_of_rping_and_ib_write_bw_shows_how_the_rail_was_reached_and_its_rate_or_the_reason_for_no_rate(name):
     plan, answer, expected = ANSWERS[name]
     found = rail_proofs._judged(LINE, plan, answer)  # noqa: SLF001
     assert (found.reached, found.gbit_s, found.why) == expected
