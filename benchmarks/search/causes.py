@@ -144,7 +144,7 @@ class Reading(Rails):
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Tell whether a fault is intermittent: some `samples` are nearer to healthy busbw than to the share `level` of it."""
+        """Tell whether a fault is intermittent: in some `samples`, busbw is nearer to healthy busbw than to `level` times that."""
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 

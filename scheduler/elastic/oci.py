@@ -23,12 +23,12 @@ _PAGE = 100
 _TOO_MANY = 429
 _SERVER_ERROR = 500
 _NOT_FOUND = 404
-#: The service refuses a change of a resource while another change of it runs (OCI API, "API Errors", status 409).
+#: The service refuses to change a resource while another change of that resource runs (OCI API, "API Errors", status 409).
 _OTHER_CHANGE = "IncorrectState"
 _CAPACITY = ("out of host capacity", "out of capacity", "limitexceeded", "quotaexceeded", "service limits were exceeded")
 _GONE = ("TERMINATING", "TERMINATED")
-#: A deleted network is checked for a failed launch if it was created less than this long ago. The service deletes a network
-#: whose launch has failed, and lists the network for a day; every launch succeeds or fails much sooner than that.
+#: A deleted network is checked for a failed launch if it was created less than this long ago: every launch succeeds or fails
+#: much sooner. The service deletes a network whose launch has failed, and still lists the network for a day.
 _REMEMBERED_S = 3600
 _STARTING = "PROVISIONING"
 #: States in which a cluster network may still get machines.

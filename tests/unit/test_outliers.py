@@ -1,4 +1,4 @@
-"""The limit for equal parts: for two parts, a share of the better number; for more, the median minus a multiple of the spread."""
+"""The limit for equal parts: with two parts, a share of the better number; with more, the median less a multiple of the spread."""
 
 from __future__ import annotations
 
