@@ -1,7 +1,7 @@
 """Excuses a rehearsal on a busy machine: if its ranks waited for processors, the processors were measured, not the wires.
 
-Only a rehearsed benchmark reports how long its ranks waited (`waited` in a step). A line from real hardware has no such number;
-if it has one, the number is ignored, and nothing is excused.
+Only a rehearsed benchmark reports how long its ranks waited (`waited` in a step). A line from real hardware should have no such
+number; if it has one, the number is ignored, and nothing is excused.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ BUSY = "this machine: "
 def excused(checks: list[Check], found: Measurement, ask: Callable[[Measurement], Iterable[Check]]) -> list[Check]:
     """Return `checks`; a short check becomes unknown if waiting may explain the whole shortfall.
 
-    `ask` returns the checks of a measurement. It is called with a corrected `found`, as if no rank had waited. Example: a rail
-    reached half of its line rate, and the limit is 0.85. After the correction, the rail meets the limit only if ranks waited
-    for 0.41 of their time or more. For a group that ran at the same time as other groups, 0.23 is enough.
+    `ask` returns the checks of a measurement. It is called with `found` corrected as if no rank had waited: results are divided
+    by the share of time in which ranks did not wait. Example: a result is half of the line rate, and the limit is 0.85 of the
+    line rate. Corrected once, the result meets the limit only if ranks waited for at least 0.41 of their time. The result of a
+    group that ran at the same time as a faster group is corrected twice, so that 0.23 of the time can be enough.
     """
     most = max((waited(step) for step in steps(found.line)), default=0.0)
     if found.scale == 1 or not most or all(one.state != SHORT for one in checks):

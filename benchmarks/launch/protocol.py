@@ -138,7 +138,7 @@ class Pace(NamedTuple):
     """What a step reaches on a healthy fabric, for the progress display.
 
     Attributes:
-        busbw_factor: busbw divided by (size / time), which is algbw in most tests.
+        busbw_factor: busbw divided by (size / time); in most tests, (size / time) is algbw.
         wire_gb_s: busbw that the rails, or NVLink inside a node, allow outside a rehearsal; 0 if unknown.
         seconds: time that the step's operations take at that busbw; 0 if unknown.
     """

@@ -71,7 +71,7 @@ def algorithm(shape: Shape, nodes: int, own: Mapping[str, str] | None = None) ->
 
 
 def exports(shape: Shape, nodes: int, place: Place, own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of every rank on `nodes` nodes of `shape`; variables in `own`, the stack's, take precedence.
+    """Return the environment of every rank on `nodes` nodes of `shape`; the stack's own variables (`own`) take precedence.
 
     NVLink between nodes is disabled even if `own` enables it.
     """

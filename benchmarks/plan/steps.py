@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from config.measure import Measure
 
 #: Below this many nodes the ring is forced. NCCL might choose a tree, which moves fewer bytes over the rails, so busbw would
-#: flatter the fabric (two-node all-reduce on H100: 1.12 to 1.22 x the ring ceiling).
+#: flatter the fabric: a two-node all-reduce on H100 then shows 1.12 to 1.22 times the busbw that a ring can reach at most.
 RING_BELOW_NODES = 4
 #: Message size of the run inside each node: large enough for NVLink's full rate, small enough to finish quickly.
 _NODE_BYTES = 1024**3
@@ -28,9 +28,9 @@ _REDUCING = 4
 _FLOAT_BYTES = 4
 
 NODE, RAILS, ALL, SPREAD, FREE, LOOKS, NVL = "node", "rails", "all", "spread", "free", "looks", "nvl"
-#: NCCL's variable that enables NVLink between nodes (multi-node NVLink). Published results over NVLink between nodes are
-#: for messages of 16 GB.
+#: NCCL's variable that enables NVLink between nodes (multi-node NVLink).
 MNNVL = "NCCL_MNNVL_ENABLE"
+#: Message size of the step that uses NVLink between nodes; published results of such runs are for messages of 16 GB.
 _NVL_BYTES = 16 * 1024**3
 #: A plan whose largest size is below this gets no run of 16 GiB over NVLink: no rule gives such a plan a gate on real hardware,
 #: and plans that small are usually a rehearsal's.

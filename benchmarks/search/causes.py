@@ -144,7 +144,10 @@ class Reading(Rails):
         return bool(own and others) and median(own) < DEEPER * median(others)
 
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
-        """Tell whether a fault is intermittent: in some `samples`, busbw is nearer to healthy busbw than to `level` times that."""
+        """Tell whether a fault is intermittent.
+
+        It is if the busbw of some `samples` is nearer to healthy busbw than to `level` times healthy busbw.
+        """
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)
 

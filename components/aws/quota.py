@@ -48,7 +48,10 @@ def used(one: Machines) -> int:
 
 
 def elastic_ips(wanted: Aws) -> dict[str, ElasticIps | None]:
-    """Return region -> quota and numbers of Elastic IP addresses; empty if the login node needs no such address."""
+    """Return the quota and the numbers of Elastic IP addresses of the stack's region, by the region's name.
+
+    The result is empty if the login node needs no such address.
+    """
     return {wanted.region: there(lambda: _elastic_ips(wanted))} if wanted.login.elastic_ip else {}
 
 

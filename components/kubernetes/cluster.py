@@ -25,8 +25,8 @@ class KubernetesCluster(pulumi.ComponentResource):
     for each rail, a service account with a role, and either an Indexed Job with a headless service or an MPIJob. If the stack
     installs GPU Operator, Multus or whereabouts, a separate Command installs each of these first.
     Outputs: `inventory` (see `components.inventory.Cluster`): one node for each pod, with the name of its cluster node and the
-    address of the pod. If a pod is replaced, the identity changes. If `measure.run` is raised, the Command looks for the pods
-    again, and recreates missing pods.
+    address of the pod. If a pod is replaced, the identity of the set of nodes changes. If `measure.run` is raised, the Command
+    looks for the pods again, and recreates missing pods.
     """
 
     planned: tuple[PlannedSet, ...]

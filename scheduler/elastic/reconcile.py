@@ -28,7 +28,7 @@ def once(work: Work) -> None:
     work.state.save()
     try:
         # Slurm requeues the jobs of nodes that become DOWN. If a machine is terminated before its node is DOWN, Slurm does not
-        # requeue its job: the job's next srun cannot start its tasks, and the job has failed (22.05, tested).
+        # requeue the node's job: the job's next srun cannot start its tasks, and the job has failed (22.05, tested).
         watch.agree(work)
         places.follow(work)
     except SlurmError as error:

@@ -188,7 +188,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not(
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_a_destroy_refuses_to_delete_file_systems_or_retains_them_and_retains_the_network_of_a_retained_lustre(protection):
+def test_a_destroy_refuses_to_delete_file_systems_or_retains_file_systems_and_the_network_of_a_retained_lustre(protection):
     run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)
@@ -465,7 +465,7 @@ def test_the_host_key_of_the_latest_boot_is_used():
 
 
 def test_timeouts_of_lustre_and_cluster_networks_are_at_least_the_timeouts_of_the_vendors_provider(monkeypatch):
-    """terraform-provider-oci 8.28.0: two hours for each operation on Lustre, 75 minutes to terminate a single instance."""
+    """Timeouts of terraform-provider-oci 8.28.0: two hours for an operation on Lustre, 75 minutes to terminate an instance."""
     given = {}
 
     def note(self, request, register=pulumi.runtime.mocks.MockMonitor.RegisterResource):

@@ -84,7 +84,7 @@ def ran(folder: Path, cluster: Cluster, *question: str) -> list[str]:
 
 
 def counted(lines: list[str]) -> Counter[tuple[str, str]]:
-    """Return the number of nodes by GPUs and queue."""
+    """Return the number of nodes for each combination of GPUs and queue in the lines of `sinfo`."""
     found = Counter[tuple[str, str]]()
     for line in lines:
         number, gpus, queue = line.split()

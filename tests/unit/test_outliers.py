@@ -1,4 +1,4 @@
-"""The limit for equal parts: with two parts, a share of the better number; with more, the median less a multiple of the spread."""
+"""The limit for equal parts: a share of the better of two numbers; of more, the median less a multiple of the spread."""
 
 from __future__ import annotations
 

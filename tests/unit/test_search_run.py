@@ -151,7 +151,7 @@ def test_every_other_node_has_one_connection_that_all_rounds_share():
         assert all("ControlPath=~/.busbar/ssh/%C" in line for line in dialled)
 
 
-def test_a_node_that_breaks_every_run_is_found_by_running_the_trials_of_its_round_one_by_one(fabric):
+def test_a_node_that_breaks_every_run_is_found_by_running_the_trials_of_a_round_one_by_one(fabric):
     line = fabric.search(broken=[5])
     (culprit,) = line["culprits"]
     assert (culprit["kind"], culprit["nodes"], culprit["ratio"]) == ("node", ["node-5"], 0.0)

@@ -26,9 +26,11 @@ static const double EXCHANGE_S = 300, CONNECT_S = 20;
 // Memory that the ranks of a host share. There are two banks of records, because a rank may still read the records of one
 // exchange while another rank writes the records of the next exchange.
 struct control {
+    // The last barrier is for all ranks of the host. Every other barrier is for a group; its number is the local rank of the
+    // group's first member on the host.
     struct {
         atomic_uint arrived, generation;
-    } barriers[RANKS_MAX + 1]; // the last barrier is for all ranks of the host; every other barrier has a local rank's number
+    } barriers[RANKS_MAX + 1];
     char banks[2][RANKS_MAX][RECORD_BYTES];
 };
 
