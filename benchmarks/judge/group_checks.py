@@ -1,6 +1,7 @@
-"""Judges groups of ranks that ran at once: the GPUs inside each node, or the GPUs of one index on all nodes, over the rails.
+"""Judges groups of ranks that ran at the same time.
 
-Each group is compared with its line rate and with the other groups.
+A group is either all GPUs of one node, or the GPUs that have the same index on all nodes and are connected by the rails. Each
+group is compared with its line rate and with the other groups.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Judges a deciding all-reduce that the switches between the nodes reduced (SHARP).
 
-The rails then carry half of a ring's bytes. So with rails at half their rate, such an all-reduce is still as fast as a healthy
-ring and would meet the ring's gate.
+If the switches reduce, the rails carry only half as many bytes as in a ring. So even if the rails reach only half their rate,
+such an all-reduce is as fast as a healthy ring and would meet the ring's gate.
 """
 
 from __future__ import annotations

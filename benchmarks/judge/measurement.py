@@ -104,7 +104,7 @@ class Measurement:
 
     @property
     def is_scaled(self) -> bool:
-        """Whether the line either states no rehearsal or states the rehearsal's scale."""
+        """Whether the scale is known: the line either does not mention a rehearsal, or states the rehearsal's scale."""
         said = self.line.get("rehearsal")
         scale = said.get("scale") if isinstance(said, dict) else None
         return said is None or (isinstance(scale, int) and not isinstance(scale, bool) and scale > 0)

@@ -37,8 +37,8 @@ def judge(found: Measurement, asked: Asked) -> Iterable[Check]:
         yield Check("nvl", UNKNOWN, ("no limit is known for this run over NVLink between nodes",))
         return
     reached = busbw(run.rows[-1])
-    # If switches reduce an all_reduce, one GPU sends only half as many bytes. In other tests, one GPU sends or receives all
-    # bytes that busbw counts.
+    # If switches reduce an all_reduce, each GPU sends only about half of the bytes that busbw counts. In other tests, each GPU
+    # sends or receives all bytes that busbw counts.
     most = rate * 2 * (asked.ranks - 1) / asked.ranks if name == "all_reduce" else rate
     if reached > ceiling.ABOVE * most:
         yield Check("nvl", UNKNOWN, (f"{reached:.4g} GB/s over NVLink is more than it can carry ({most:.4g})",))

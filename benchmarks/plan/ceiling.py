@@ -10,9 +10,9 @@ from benchmarks.plan.collectives import collective
 if TYPE_CHECKING:
     from catalogue import Shape
 
-#: Time of the smallest all-reduce, in us: on one healthy node, and what each doubling of the nodes adds. One H200 server took
-#: 12 us over NVLink, and two A100 nodes took 35 us over RoCE. Each doubling makes the tree one level deeper, and each level is
-#: assumed to cost the same.
+#: Time of the smallest all-reduce, in us: first the time on one healthy node, then the time that each doubling of the number of
+#: nodes adds. One H200 server took 12 us over NVLink, and two A100 nodes took 35 us over RoCE. Each doubling makes the tree one
+#: level deeper, and every level is assumed to take the same time.
 _LATENCY_US = (12.0, 23.0)
 
 #: A measured busbw may be up to this many times the ceiling of a link. If it is higher, the bytes took another path.
@@ -70,7 +70,8 @@ def in_network_gb_s(shape: Shape, nodes: int, scale: int = 1) -> float | None:
     the line rates of the node's rails, and on n ranks busbw is 2 (n - 1) / n times algbw.
 
     NVLink may be the bottleneck. In a node of g GPUs, each GPU sends 2 (g - 1) / g times the message. If NVSwitch reduces as
-    well, each GPU sends 1 + 1/g times the message: it reads its share summed over all GPUs, and multicasts the result.
+    well, each GPU sends 1 + 1/g times the message: the message once, which NVSwitch adds to the other GPUs' messages, and a
+    share of 1/g of the sum, which this GPU multicasts.
     """
     rails = ring_gb_s(shape, nodes, scale)
     if rails is None:
@@ -170,7 +171,7 @@ def latency_us(nodes: int) -> float:
 
 
 def predicted_curve(shape: Shape, nodes: int, sizes_bytes: tuple[int, ...], name: str = "all_reduce") -> dict[int, float]:
-    """Return the predicted busbw in GB/s of a healthy run of `name`, by message size in bytes; empty if none is known.
+    """Return the predicted busbw in GB/s of a healthy run of `name`, by message size in bytes; empty if nothing is predicted.
 
     A message takes T + x + sqrt(T x), where T is the latency and x the transfer time at the predicted busbw of large messages.
     From 1 MiB up, the prediction differs by at most a sixth from two real transcripts (2 H200 over NVLink; 16 A100 over RoCE).

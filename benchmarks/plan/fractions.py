@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 Rows = tuple[tuple[int, float], ...]
 
 _MIB = 1024**2
-#: Share of the rails' ring ceiling, for all-reduce: below every healthy published row of RoCE, InfiniBand and EFA except those
-#: that NVLink limits, and far above every published row of a broken fabric (TCP fallback 0.16, congestion 0.40, one rail of
-#: four 0.41).
+#: Share of the rails' ring ceiling that an all-reduce must reach. This share is below every published row of a healthy run over
+#: RoCE, InfiniBand or EFA, except the rows that NVLink limits. It is far above every published row of a broken fabric (TCP
+#: fallback 0.16, congestion 0.40, one rail of four 0.41).
 ALL_REDUCE: Rows = ((4096 * _MIB, 0.85), (1024 * _MIB, 0.80), (512 * _MIB, 0.70))
-#: Share of one GPU's NVLink rate, by collective and NVLink generation, inside one machine and where NVLink limits a run between
-#: nodes. Each share is 6 to 9 % below the lowest single-machine value in `catalogue.published`; comments give published shares.
-#: Where an entry is missing, nothing is published: for all collectives of V100 (generation 2), and for some collectives of A100
-#: (generation 3), H100 and H200 (generation 4).
-#: A pair of GPUs that fell back to PCIe reaches a share of 0.1.
+#: Share of one GPU's NVLink rate that a run must reach, by collective and NVLink generation. It applies inside one machine, and
+#: where NVLink limits a run between nodes. Each share is 6 to 9 % below the lowest single-machine value in
+#: `catalogue.published`; the comments between the entries give the published shares. An entry is missing where nothing is
+#: published: for all collectives of V100 (generation 2), and for some collectives of A100 (generation 3), H100 and H200
+#: (generation 4). A pair of GPUs that fell back to PCIe reaches a share of 0.1.
 _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     # 0.77 to 0.78 at 4 GiB and more, 0.76 at 1 GiB, 0.71 at 256 MiB.
     ("all_reduce", 3): ((4096 * _MIB, 0.72), (1024 * _MIB, 0.70), (256 * _MIB, 0.65)),
@@ -45,22 +45,24 @@ _OVER_NVLINK: dict[tuple[str, int], Rows] = {
     ("sendrecv", 3): ((1024 * _MIB, 0.60),),  # 0.65
     ("sendrecv", 5): ((4096 * _MIB, 0.68),),  # 0.73
 }
-#: All-gather: 0.82 (A3 Ultra), 0.846 (p5), 0.91 (GB300), 0.956 (GB200), at 8 GiB and more, without NVLink between nodes.
+#: Published shares of all-gather, at 8 GiB and more, without NVLink between nodes: 0.82 (A3 Ultra), 0.846 (p5), 0.91 (GB300),
+#: 0.956 (GB200).
 _ALL_GATHER: Rows = ((4096 * _MIB, 0.80),)
-#: All-to-all: 0.773 (GB300), 0.844 (p5), 0.93 (GB200), at 16 GB, without NVLink between nodes.
+#: Published shares of all-to-all, at 16 GB, without NVLink between nodes: 0.773 (GB300), 0.844 (p5), 0.93 (GB200).
 _ALL_TO_ALL: Rows = ((4096 * _MIB, 0.75),)
 _OVER_RAILS: dict[str, Rows] = {"all_reduce": ALL_REDUCE, "all_gather": _ALL_GATHER, "alltoall": _ALL_TO_ALL}
 #: At 1 GiB and more, every collective must reach this share of its own ceiling. The share is low because little is published; a
 #: run that fell back to TCP stays below the share.
 FLOOR: Rows = ((1024 * _MIB, 0.3),)
-#: Share of the published busbw of a machine that reduces in its NVLink switch; Azure/azurehpc-health-checks requires 0.89 to
-#: 0.96.
+#: A machine that reduces in its NVLink switch must reach this share of the busbw that is published for such machines.
+#: Azure/azurehpc-health-checks requires a share of 0.89 to 0.96.
 NVLS: Rows = ((4096 * _MIB, 0.93),)
 #: If switches between the nodes reduce an all-reduce, the all-reduce is judged from this size on.
 _IN_NETWORK_BYTES = 4096 * _MIB
 #: A rack's runs over NVLink between its nodes are judged from this size on.
 _RACK_BYTES = 16 * 10**9
-#: A rehearsal's scale is not a power of two, so 1 MiB at 1/4000 counts as 4 GiB although 4000 MiB are 2 % less.
+#: Factor for message sizes in a rehearsal. A rehearsal's scale is not a power of two: at scale 4000, a message of 1 MiB
+#: represents 4000 MiB, which are 2 % less than 4 GiB, but must count as 4 GiB.
 _ROUNDING = 1.03
 
 

@@ -105,7 +105,7 @@ def smallest_bytes(plan: Measure, shape: Shape, nodes: int) -> int | None:
 
 
 def user_gate(limit: Limit, shape: Shape, nodes: int, *, scale: int = 1) -> Gate:
-    """Return the gate for a user's own limit, with a note if it is above the ceiling or below half of it."""
+    """Return the gate for a user's own limit, with a note if that limit is above the ceiling or below half the ceiling."""
     bound = ceiling.bound_gb_s(limit.collective, shape, nodes, scale)
     own = limit.busbw_gb_s / scale
     notes = []

@@ -159,7 +159,7 @@ class Limit:
     Attributes:
         busbw_gb_s: GB/s as measured.
         source: in words, the passes that set the limit.
-        since: what changed since those passes, so that a lower number may not be the fabric's fault; empty if nothing did.
+        since: what changed since those passes, so that a lower number may not be the fabric's fault; empty if nothing changed.
     """
 
     busbw_gb_s: float

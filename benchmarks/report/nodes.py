@@ -31,8 +31,8 @@ class NodeRow:
         middle_pair_gb_s: the median busbw of its pairs.
         sent_gb: decimal GB that its rails sent from the start of the measurement to the end of the deciding run.
         least_rail_gb: decimal GB that its least used rail sent in the same time.
-        is_blamed: whether the search blames the node, by itself or with other nodes. A rail that is slow on all nodes blames no
-            node, and neither does a slow path that pairs share.
+        is_blamed: whether the search blames the node, by itself or with other nodes. If a rail is slow on all nodes, or if a
+            path that several pairs share is slow, no node is blamed.
     """
 
     name: str
