@@ -46,8 +46,9 @@ _NVLS = (
 )
 #: Memory of small GPUs, GB, by their data sheets; larger GPUs have room for any message of a plan.
 _MEMORY_GB = ((r"NVIDIA A10G?", 24), (r"NVIDIA L4", 24))
-#: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation:
-#: slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s), which NVLink's switch limits.
+#: Share of the ceiling that an all-reduce must reach if the switches between nodes reduce it (SHARP), by NVLink generation. The
+#: share is slightly less than the only published value, 0.57 (H100, 8 nodes, 16 GiB: 450 of 787 GB/s). In that published run,
+#: NVLink's switch was the bottleneck.
 _IN_NETWORK_SHARES = {4: 0.53}
 
 
@@ -78,12 +79,14 @@ def is_nvidia(gpu: str) -> bool:
 
 #: Maximum number of GPUs in one NVLink domain: a whole rack (GB200 NVL72, GB300 NVL72).
 RACK = 72
-#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB; the published
-#: values are in `catalogue.published`. All-reduce, which the NVLink switches reduce: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200,
-#: 4 nodes), 1.03 to 1.04 (GB300, 8, 16 and 18 nodes); a ring, in which the switches do not reduce, reaches 0.78. All-gather:
-#: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes). All-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2
-#: nodes), 0.75 (GB300, 8 nodes). Over the rails, these machines reach only 0.06 to 0.43 of NVLink's rate.
-#: No other values are published.
+#: Share of one GPU's NVLink rate that a collective must reach over NVLink between the nodes of a rack, at 16 GB. These shares
+#: are published (`catalogue.published` has the bandwidths):
+#: all-reduce in the NVLink switches: 0.93 (GB200, 2 and 18 nodes), 0.98 (GB200, 4 nodes), 1.03 to 1.04 (GB300, 8, 16 and 18
+#: nodes);
+#: all-gather: 0.68 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.78 (GB300, 8 nodes);
+#: all-to-all: 0.63 (GB200, 4 nodes), 0.76 (GB200, 2 nodes), 0.75 (GB300, 8 nodes).
+#: No other shares are published. An all-reduce as a ring, without reduction in the switches, reaches 0.78. Over the rails,
+#: these machines reach only 0.06 to 0.43 of NVLink's rate.
 RACK_SHARES = {"all_reduce": 0.85, "all_gather": 0.63, "alltoall": 0.59}
 
 
@@ -93,7 +96,7 @@ def spans_nodes(gpu: str) -> bool:
 
 
 def in_network_share(gpu: str) -> float | None:
-    """Return the share of the ceiling that an all-reduce by switches between nodes must reach; None if none is published."""
+    """Return the share of the ceiling that an all-reduce in the switches between nodes must reach; None if it is unknown."""
     return _IN_NETWORK_SHARES.get(nvlink_generation(gpu) or 0)
 
 

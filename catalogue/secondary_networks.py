@@ -48,7 +48,7 @@ class Release:
     arguments: tuple[str, ...] = ()
 
 
-#: The namespace of the pods in both manifests.
+#: The namespace of Multus's pods and of whereabouts' pods, as their manifests set it.
 NAMESPACE = "kube-system"
 _GITHUB = "https://raw.githubusercontent.com/k8snetworkplumbingwg"
 RELEASES = {
@@ -64,8 +64,8 @@ RELEASES = {
         "kube-multus-ds",
         "ghcr.io/k8snetworkplumbingwg/multus-cni:v4.1.4",
         # Without this option, no pod starts on a node from which Multus was removed (multus-cni issues 592, 1094, 1429), and
-        # Multus does not renew its token for the Kubernetes API (cmd/thin_entrypoint/main.go: it looks for a new token only
-        # with this option).
+        # Multus does not renew its token for the Kubernetes API (cmd/thin_entrypoint/main.go: Multus looks for a new token
+        # only with this option).
         ("--cleanup-config-on-exit=true",),
     ),
     "whereabouts": Release(

@@ -23,8 +23,8 @@ _GIB = 1024**3
 #: memory is short, nccl-tests measures smaller messages than requested.
 _FREE_BYTES, _BUFFERS = _GIB, 3
 #: Variables of NCCL, each with the only value that it may have unless the user sets a gate. None: the variable must not be set.
-#: The default gate assumes the ring algorithm, with the protocol that NCCL chooses; if switches reduce, the rails carry only
-#: half of the bytes.
+#: The default gate assumes the ring algorithm, with the protocol that NCCL chooses. With an algorithm that reduces in switches,
+#: for example, the rails carry only half as many bytes.
 _OTHER_WAYS = {
     "NCCL_ALGO": "Ring",
     "NCCL_PROTO": None,

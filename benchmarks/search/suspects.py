@@ -6,7 +6,7 @@ from typing import Dict, Iterable, List, Optional, Tuple
 from benchmarks.search.slowness import Slowness
 from benchmarks.search.trials import PAIR, Pair, Sample, other_of
 
-#: If a known cause explains slowness down to some level, a number below this share of that level has an additional cause.
+#: A known cause explains a slow number only down to some level. A number below this share of that level has another cause, too.
 DEEPER = 0.85
 #: Largest number of trials of an intermittently slow pair; smallest number of slow trials that is more than a disturbance; and
 #: the number of trials after which a node gets no more trials.
@@ -18,7 +18,8 @@ NODE_TRIALS = 16
 #: likelier than disturbances a fault must be if there is one suspect; n suspects multiply this number by n. A pair is innocent
 #: if its evidence is at most `_INNOCENT`.
 _SLOW_SAYS, _FINE_SAYS, _ODDS, _INNOCENT = math.log(0.4 / 0.03), math.log(0.6 / 0.97), 50, 0.7
-#: In the trials of a node without its worst partner, a fault of the node must be this many times likelier than disturbances.
+#: If the trials with a node's worst partner are left out, the node's other trials must make a fault of the node this many times
+#: likelier than disturbances.
 _ODDS_OF_OTHERS = 10
 #: One cause may explain two slow pairs if the shares of the healthy busbw that these pairs reach differ by at most this.
 _AS_BAD = 0.04

@@ -119,7 +119,7 @@ class LoginNode(pulumi.ComponentResource):
 
 
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
-    """Return the first boot; `key` is the public key of the controller that sets the node up, None for the controller."""
+    """Return the first boot; `key` is the public key of the controller that sets up the node (None: the node controls)."""
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,
