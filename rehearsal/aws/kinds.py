@@ -79,7 +79,7 @@ class Kind(kinds.Kind):
         prefix: prefix of the ids of the type's resources.
         space: namespace for ids that are names, because resources of two types, such as a role and a bucket, may have the
             same name.
-        arn: the part of a resource's ARN after the account, with `{id}`; empty if the type has no ARN.
+        arn: the part of a resource's ARN after the account, with the placeholder `{id}`; empty if the type has no ARN.
         arn_service: the service that the ARN names.
         seconds: how long the creation of a resource takes in the real cloud.
         unplayed: property -> why the rehearsal does not support the property. A resource that sets the property is refused.

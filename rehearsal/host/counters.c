@@ -1,5 +1,5 @@
-/* Keeps the counter files of a rehearsed host's RDMA ports up to date: writes what the kernel has counted for an interface into
- * the files of the interface's port, at most 50 ms late and only if a count has changed. This program counts nothing itself and
+/* Keeps the counter files of a rehearsed host's RDMA ports up to date: copies the kernel's counts of an interface to the files
+ * of the interface's port, at most 50 ms late and only if a count has changed. This program counts nothing itself and
  * exits only on an error. argv: for each port, three words: the interface's index (an interface may be renamed, but the index
  * stays), the folder of the port's counters, and the kind of the counters. Kinds: `mlx5` (data in words of four bytes, as
  * InfiniBand counts data), `irdma` (IPv4 octets and packets), `RDMA` and `SENDRECV` (an EFA device: bytes with headers, and the

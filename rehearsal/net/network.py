@@ -136,8 +136,8 @@ def _uplink(world: World, plan: VcnPlan, router: str, nat_address: str) -> None:
         ],
         operator,
     )
-    # The router has a default route, so proxy ARP on the uplink would answer the operator's ARP queries for every address. So
-    # proxy ARP is off there.
+    # The router has a default route. With proxy ARP on the uplink, the router would therefore answer the operator's ARP queries
+    # for every address. So proxy ARP is off on the uplink.
     wires.call([*wires.inside(router), "sh", "-c", f"echo 0 > /proc/sys/net/ipv4/conf/{UPLINK}/proxy_arp"])
     listed = wires.call(["ip", "-n", router, "-o", "-4", "addr", "show", "dev", "lo"]).splitlines()
     had = {line.split()[3] for line in listed} - {"127.0.0.1/8"}

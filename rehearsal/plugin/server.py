@@ -42,7 +42,7 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield each violation of the vendor's documentation for which no other resource matters; types are already checked."""
+        """Yield each violation of the vendor's documentation that the inputs show by themselves; types are already checked."""
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
         """Yield the problems for which the vendor's provider would refuse its own settings."""

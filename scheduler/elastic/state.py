@@ -24,7 +24,7 @@ class Batch:
     Attributes:
         group: key of the job. All batches of one job have the same key, and fail together. Empty if each node may start without
             the other nodes.
-        nodes: names in Slurm; machines are assigned to them in the order of their ids.
+        nodes: names in Slurm; machines are assigned to these names in the order of the machines' ids.
         count: number of machines requested; it does not change when nodes are dropped, because a call must be repeated
             unchanged.
         asked_at: when Slurm asked for the nodes, Unix time.

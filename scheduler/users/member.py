@@ -28,7 +28,8 @@ def command() -> bytes:
 def program(controller: str) -> bytes:
     """Return the program that makes a machine a client of the user directory at the address `controller`.
 
-    The program runs as root under `python3 -IS -` and prints nothing. Without a user directory on the controller, it is empty.
+    The program runs as root under `python3 -IS -` and prints nothing. If the controller has no user directory, the result is
+    empty.
     """
     if not os.path.exists(settings.PATH):
         return b""
