@@ -71,7 +71,7 @@ class Cluster(Kubectl):
         kinds: the kinds of objects that a namespace can contain, as `api-resources` names them.
         warnings: events of the object that creates the pods.
         unused: number of look-ups in which a new custom resource definition has no status, because it is not in use yet.
-        wrong: answers that replace the usual ones, by the first word or the first two words of a call.
+        wrong: answers that replace the usual answers, by the first word or the first two words of a call.
         inner: answers to shell commands in a pod, by a part of the command; the first match counts.
     """
 

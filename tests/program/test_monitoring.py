@@ -273,7 +273,7 @@ def test_every_query_of_the_dashboard_reads_exactly_one_existing_metric(emitted)
         assert metric in emitted or metric in DCGM, expression
 
 
-def test_the_dashboard_draws_counters_as_rates_or_increases_and_gauges_unchanged(emitted):
+def test_the_dashboard_draws_gauges_unchanged_and_draws_counters_as_rates_or_increases(emitted):
     for expression in queries():
         (metric,) = metrics(expression)
         grows = emitted.get(metric, "gauge") == "counter"

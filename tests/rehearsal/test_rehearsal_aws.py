@@ -296,7 +296,7 @@ def test_a_parameter_created_by_somebody_else_is_not_overwritten(cloud: Cloud) -
 # Deletion and recovery
 
 
-def test_resources_in_use_cannot_be_deleted_but_all_can_be_deleted_in_reverse_order_of_creation(
+def test_resources_in_use_cannot_be_deleted_but_all_resources_can_be_deleted_in_reverse_order_of_creation(
     cloud: Cloud, fakes: Fakes
 ) -> None:
     stack = whole(cloud)

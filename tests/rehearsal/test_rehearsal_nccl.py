@@ -440,7 +440,9 @@ def test_a_rail_that_dies_in_the_middle_of_a_run_ends_the_run_and_is_named(two_h
         ({"NCCL_IB_DISABLE": "1"}, "NET/Socket"),
     ],
 )
-def test_rails_are_selected_by_nccls_syntax(two_hosts: Bench, with_mpi: Path, selection: dict[str, str], says: str) -> None:
+def test_rails_are_selected_with_the_syntax_of_nccl_ib_hca(
+    two_hosts: Bench, with_mpi: Path, selection: dict[str, str], says: str
+) -> None:
     done = two_hosts.perf(with_mpi, "-b", "4K", "-e", "4K", "-n", "1", env=selection, ranks=2)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"# busbar rehearsal: {says}\n" in done.stdout
@@ -731,7 +733,7 @@ def test_cycles_repeat_the_whole_table(two_hosts: Bench, with_mpi: Path) -> None
 
 @pytest.mark.rehearsal
 @needs_build_tools
-def test_individually_timed_operations_have_genuine_columns_and_a_summary_without_the_skipped_operations(
+def test_individually_timed_operations_have_the_columns_of_nccl_tests_and_a_summary_without_skipped_operations(
     two_hosts: Bench, with_mpi: Path
 ) -> None:
     path = two_hosts.folder / "iterations.json"

@@ -126,7 +126,7 @@ def test_a_file_server_admits_hosts_of_its_network_but_no_other_address_and_its_
     assert stage.inside("three", ports).stdout == "988\n1018\n1023\n"
 
 
-def test_data_that_a_stopped_host_wrote_remain_for_the_other_hosts(stage, systems):
+def test_data_written_by_a_host_remain_for_the_other_hosts_after_that_host_has_stopped(stage, systems):
     again = replace(host("gone", 40, "ubuntu2204-aws", stage.public_key), user_data=PACKAGES.encode())
     hosts.boot(stage.world, again)
     stage.ready("gone")
@@ -192,7 +192,7 @@ def test_saved_data_are_restored_with_their_owners_and_modes(stage, files):
     assert not (stage.world.path / "kept").exists()
 
 
-def test_an_export_admits_only_its_clients_and_a_change_takes_effect_at_once(stage, files):
+def test_an_export_admits_only_its_clients_and_a_change_of_the_clients_takes_effect_at_once(stage, files):
     assert stage.inside("one", f"{FSS_MOUNT} && umount /mnt").returncode == 0
     start_files(stage.world, ("10.0.1.12",))
     assert "access denied by server" in stage.inside("one", FSS_MOUNT).stderr

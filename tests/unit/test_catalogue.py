@@ -64,7 +64,7 @@ def test_every_row_of_the_oci_shapes_is_consistent(shape):
         ("BM.GPU.MI300X.8", 8, 400),
     ],
 )
-def test_ports_and_line_rates_are_those_that_the_vendor_published(name, ports, gbytes_per_s):
+def test_ports_and_line_rates_are_the_values_that_the_vendor_published(name, ports, gbytes_per_s):
     rdma = SHAPES[name].rdma
     assert (rdma.ports, rdma.node_gbytes_per_s) == (ports, gbytes_per_s)
 

@@ -1,4 +1,4 @@
-"""Certificates: what they attest, who signed them, when they expire, and that other programs refuse invalid ones."""
+"""Certificates: what they attest, who signed them, when they expire, and that other programs refuse invalid certificates."""
 
 from __future__ import annotations
 
@@ -220,11 +220,11 @@ def sign_anything(said: Any) -> dict[str, Any]:
     }
 
 
-def test_the_signature_is_bad_if_it_is_checked_with_another_key_than_the_signers():
+def test_the_signature_is_bad_if_it_is_checked_with_a_key_that_is_not_the_key_of_the_signer():
     assert check(envelope(), key=OTHER) == ["bad_signature"]
 
 
-def test_a_signature_that_names_another_key_than_the_signers_is_bad():
+def test_a_signature_is_bad_if_it_names_a_key_that_is_not_the_key_of_the_signer():
     (signature,) = envelope()["signatures"]
     assert check(envelope() | {"signatures": [signature | {"keyid": verifier.key_id(OTHER)}]}) == ["bad_signature"]
 
@@ -358,7 +358,10 @@ def test_a_key_made_by_ssh_keygen_can_sign_and_its_key_id_is_the_fingerprint_tha
 
 @pytest.fixture
 def files(tmp_path):
-    """Write a certificate of a run an hour ago, the signer's public key and another key; return the first two files' paths."""
+    """Write a certificate of a run that began an hour ago, the public key of its signer, and another public key.
+
+    Returns the paths of the certificate and of the signer's key.
+    """
     moment = datetime.now(UTC) - timedelta(hours=1)
     made = envelope(started=moment.strftime("%Y-%m-%dT%H:%M:%SZ"))
     (tmp_path / "cert.json").write_text(json.dumps(made))
@@ -367,7 +370,7 @@ def files(tmp_path):
     return str(tmp_path / "cert.json"), str(tmp_path / "key.pub")
 
 
-def test_the_verify_command_exits_0_1_or_2_and_says_why(files, capsys, tmp_path):
+def test_the_verify_command_exits_with_status_0_or_1_or_2_and_says_why(files, capsys, tmp_path):
     certificate, key = files
     assert verifier.main([certificate, "--key", key]) == 0
     assert "93.5 GB/s on 2 nodes" in capsys.readouterr().out
@@ -435,7 +438,7 @@ def beside(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("preview", [True, False])
-def test_another_program_gets_what_was_attested(monkeypatch, preview):
+def test_a_program_that_reads_the_outputs_gets_what_was_attested(monkeypatch, preview):
     (said,) = demand(monkeypatch, stack_outputs(), key=LINE, preview=preview, collective="all_reduce", min_busbw_gb_s=93.0)
     assert said["busbw_gb_s"] == 93.5
 
@@ -480,7 +483,9 @@ def test_another_program_gets_what_was_attested(monkeypatch, preview):
         (stack_outputs(), {"allow_skipped": frozenset()}, "these checks were skipped: spread"),
     ],
 )
-def test_another_program_stops_with_one_sentence_if_its_requirements_are_not_met(monkeypatch, outputs, asked, why, preview):
+def test_a_program_that_reads_the_outputs_stops_with_one_sentence_if_its_requirements_are_not_met(
+    monkeypatch, outputs, asked, why, preview
+):
     with pytest.raises(pulumi.RunError, match=why) as refused:
         demand(monkeypatch, outputs, preview=preview, **{"key": LINE} | asked)
     assert "\n" not in str(refused.value)

@@ -69,7 +69,7 @@ def calls(head: Head, verb: str) -> list[list[str]]:
     return [words for words in listed if words[0] == verb]
 
 
-def test_the_image_is_pulled_once_and_the_builds_line_has_the_digest_the_versions_and_the_gpus_in_the_container(head):
+def test_the_image_is_pulled_once_and_the_line_of_the_build_has_the_digest_and_versions_and_gpus_in_the_container(head):
     line = built(head)
     assert f"pulling {IMAGE}" in line["said"]
     assert line["container"]["runtime"] == "containerd"
@@ -81,7 +81,7 @@ def test_the_image_is_pulled_once_and_the_builds_line_has_the_digest_the_version
     assert len(calls(head, "pull")) == 1
 
 
-def test_nccl_tests_are_built_in_the_image_and_the_builds_line_names_the_images_mpi(head):
+def test_nccl_tests_are_built_in_the_image_and_the_line_of_the_build_names_the_images_mpi(head):
     line = built(head)
     program = (Path(line["binaries"]) / "all_reduce_perf").read_text()
     assert f"{head.home}/inside/mpi {head.home}/inside/nccl" in program

@@ -258,7 +258,7 @@ def test_a_node_that_slurm_has_powered_down_loses_its_machine(head):
     assert head.cloud.running == ["i-0002"]
 
 
-def test_the_machine_of_a_node_that_slurm_sets_down_is_terminated(head):
+def test_the_machine_of_a_node_that_slurm_marks_as_down_is_terminated(head):
     head.slurm.start(("7", head.nodes(2)))
     head.run()
     head.slurm.down(head.nodes(1), "Not responding")
@@ -675,7 +675,7 @@ def test_the_recreation_of_a_node_is_continued_after_a_kill_at_any_step_and_star
     assert at > 30, "the recreation of a node has more than 30 steps"
 
 
-def test_after_a_zone_without_capacity_the_next_zone_is_tried_and_nothing_is_left_of_the_first_attempt(head):
+def test_if_a_zone_has_no_capacity_the_next_zone_is_tried_and_nothing_is_left_of_the_first_attempt(head):
     head.cloud.places_to_start, head.cloud.full = ("AD-1", "AD-2"), {"AD-1"}
     head.slurm.start(("7", head.nodes(2)))
     head.run()

@@ -357,7 +357,7 @@ def test_terminating_the_machines_of_a_network_that_is_gone_is_no_error(cloud, s
     cloud.terminate(["i1"])
 
 
-def test_a_service_that_does_not_answer_raises_a_busy_error(cloud, service, monkeypatch):
+def test_a_call_of_a_service_that_does_not_answer_raises_a_busy_error(cloud, service, monkeypatch):
     launch(cloud)
 
     def silent(*_: Any) -> Answer:

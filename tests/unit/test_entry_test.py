@@ -106,7 +106,7 @@ def test_the_machines_at_both_ends_of_a_slow_link_have_not_passed():
     assert set(verdict("t", NAMES, whole, 20.0).bad) == {"gpu-1", "gpu-2"}
 
 
-def test_if_a_fault_is_in_more_nodes_than_the_line_lists_no_machine_has_passed():
+def test_no_machine_has_passed_if_a_fault_is_in_more_nodes_than_the_line_lists():
     whole = line((0, 1, 24.0), (1, 2, 24.0), (0, 2, 24.0), culprits=[culprit("rail_plane", ["gpu-1", "... 3 nodes"], "mlx5_3")])
     assert set(verdict("t", NAMES, whole, 20.0).bad) == set(NAMES)
 

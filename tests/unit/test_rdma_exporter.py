@@ -272,7 +272,7 @@ def test_the_exporter_serves_only_metrics(served):
     assert asked(served, "/../../etc/passwd")[0] == 404
 
 
-def test_a_caller_whose_address_is_not_a_readers_gets_no_answer(served):
+def test_a_caller_whose_address_is_not_the_address_of_a_reader_gets_no_answer(served):
     served.allowed = [rdma_exporter.ipaddress.ip_network("127.0.0.1")]
     assert asked(served, "/metrics")[0] == 200
     with pytest.raises((http.client.RemoteDisconnected, ConnectionResetError)):
