@@ -50,10 +50,10 @@ def begin() -> Callable[[], None]:
 
 
 def by_room() -> dict[str, Counter[str]]:
-    """Return covered and missing lines and branches by package; "product" is the total."""
+    """Return how many lines and branches each package has, covered and missing; "product" is the total."""
     whole: dict[str, Any] = {"meta": {"software": "slipcover", "branch_coverage": True}, "files": {}}
     for path in sorted(DATA.glob("*.json")):
-        merge_coverage(whole, json.loads(path.read_text()))  # merges a file that was recorded under two names
+        merge_coverage(whole, json.loads(path.read_text()))  # one file may be recorded under two names
     rooms: dict[str, Counter[str]] = {}
     for name, found in sorted(whole["files"].items()):
         room = "/".join(Path(name).parts[:2]) if len(Path(name).parts) > 2 else Path(name).parts[0]  # noqa: PLR2004 - ROOM/PART/FILE

@@ -27,7 +27,7 @@ while os.getppid() == int(sys.argv[2]):
 
 
 def half() -> list[int]:
-    """Return the numbers of the occupied processors; at least one."""
+    """Return the numbers of the processors to occupy: half of them, and at least one."""
     mine = sorted(os.sched_getaffinity(0))
     return mine[: max(1, len(mine) // 2)]
 

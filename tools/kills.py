@@ -1,7 +1,8 @@
 """Kill a program that an update needs, or fill a disk, and observe how the next `up` and `down` end.
 
-Each case runs twice: first followed by an update, which must end as if nothing had happened, then by a destroy, which must
-leave nothing. The only help is `tools.repair_state` and `tools.take_in`, which `make up` and `make down` call first.
+Each case runs twice. The first time, an update follows, which must end as if nothing had happened. The second time, a destroy
+follows, which must leave nothing. The only help is `tools.repair_state` and `tools.take_in`, which `make up` and `make down`
+call first.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class _Phase:
         return asked
 
     def wrong(self, found: Finished, stage: Stage) -> str:
-        """Return what is wrong with the update after the disturbance; empty if nothing is."""
+        """Return what is wrong with the update after the disturbance; empty if nothing is wrong."""
         if not self.faults:
             return "" if found.status == 0 else f"the next up failed: {_reason(found)}"
         search = (stage.outputs().get("measured") or {}).get("search") or {"culprits": []}
@@ -252,7 +253,7 @@ def _another_archive(stage: Stage, number: int) -> Path:
 
 @contextlib.contextmanager
 def _small_disk(place: Path) -> Iterator[_Harm]:
-    """Put the state on a small disk; yield a context that fills this disk for a while."""
+    """Put the state on a small disk; yield a context manager in which this disk is full."""
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={_DISK}", "small", str(place)], check=True)
 
     @contextlib.contextmanager

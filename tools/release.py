@@ -63,7 +63,7 @@ def lines(state: dict[str, Any]) -> list[str]:
 
 
 def _bill(resource: dict[str, Any]) -> str:
-    """Return what a resource is billed for and its price, or that the price is unknown; empty if it costs nothing by itself."""
+    """Return what a resource is billed for and its price, or that the price is unknown; empty if the resource is free."""
     if _free(resource):
         return ""
     size_gib, usd = _size_gib(resource), _usd_per_hour(resource)
@@ -92,7 +92,7 @@ def _size_gib(resource: dict[str, Any]) -> float | None:
 
 
 def _usd_per_hour(resource: dict[str, Any]) -> float | None:
-    """Return the list price of a resource that is billed, or None if no two sources agree on it."""
+    """Return the list price of a resource that is billed, or None if no two sources agree on the price."""
     size_gib = _size_gib(resource)
     if resource["type"].endswith(":LustreFileSystem") and size_gib is not None:
         rate = LUSTRE_USD_PER_GB_MONTH.get((resource.get("outputs") or {}).get("perUnitStorageThroughput", 0))

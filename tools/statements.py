@@ -52,9 +52,9 @@ class Lists:
     """How each statement is tested.
 
     Attributes:
-        run: the test that runs the statement, or the same program with other arguments.
-        recorded: the test that runs the statement's tool, but only records the commands that the tool would run.
-        not_run: why no test runs the statement here.
+        run: for a statement that a test runs, this test; the test may run the same program with other arguments.
+        recorded: for a statement whose tool a test runs, this test; the test only records the commands that the tool would run.
+        not_run: for any other statement, the reason why no test runs the statement.
     """
 
     run: dict[str, str]

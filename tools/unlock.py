@@ -37,7 +37,7 @@ def dead(lock: dict[str, Any]) -> str:
     """Return the message about a lock whose engine is gone.
 
     Raises:
-        RefusedError: the engine still runs, or it is on another machine, where that cannot be determined.
+        RefusedError: the engine still runs, or is on another machine, so that this machine cannot tell whether it runs.
     """
     who = f"process {lock['pid']} of {lock['username']} on {lock['hostname']}, since {lock['timestamp']}"
     if lock["hostname"] != socket.gethostname():
@@ -58,7 +58,7 @@ def unlock(backend: str, stack: str) -> str:
     """Remove the stale locks of `stack`; return what was done.
 
     Raises:
-        RefusedError: a lock is not stale, or that cannot be determined.
+        RefusedError: a lock is not stale, or this machine cannot tell whether the lock is stale.
     """
     said = [dead(lock) for lock in locks(backend, stack)]
     if not said:

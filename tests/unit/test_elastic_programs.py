@@ -135,7 +135,7 @@ def test_a_sweep_waits_for_a_run_of_reconcile_in_progress_and_then_terminates_al
     assert not head.cloud.running
 
 
-def test_a_sweep_fails_if_another_run_does_not_end_and_says_that_machines_may_still_run(head, tmp_path, monkeypatch, capsys):
+def test_if_another_run_does_not_end_a_sweep_fails_and_says_that_machines_may_still_run(head, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(program, "_RUN_ENDS_S", 0)
     with only_one(str(tmp_path / "lock")):
         assert head.run("sweep") == 1
@@ -214,7 +214,7 @@ def test_the_check_of_a_new_machine_only_asks_whether_the_machines_first_boot_ha
     assert program_text.endswith("\nawait_first_boot('/var/lib/busbar/boot.json')\n")
 
 
-def test_a_node_gets_its_name_key_and_unit_and_the_other_nodes_addresses_but_no_argument_of_ssh_contains_the_key():
+def test_a_node_gets_its_name_and_key_and_unit_and_the_addresses_of_other_nodes_but_no_ssh_argument_contains_the_key():
     given = join.setup("gpu-dy-p5-1", b"munge", "10.0.0.9", {"gpu-dy-p5-2": "10.0.0.2"})
     assert (given["hostname"], given["others"]) == ("gpu-dy-p5-1", {"gpu-dy-p5-2": "10.0.0.2"})
     assert given["key"] == "bXVuZ2U="

@@ -1,4 +1,4 @@
-"""The entry test of new machines: its request, how it reaches the machines, and which of them pass."""
+"""The entry test of new machines: its request, how the test reaches the machines, and which machines pass."""
 
 from __future__ import annotations
 

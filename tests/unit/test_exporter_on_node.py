@@ -273,7 +273,7 @@ def test_nodes_where_the_command_failed_are_named_with_their_last_output(fan, th
     assert str(ended.value) == f"3 of 4 nodes {what}: {'; '.join(said)}"
 
 
-def test_at_most_sixteen_failed_nodes_are_named_and_the_others_are_counted(fan):
+def test_at_most_sixteen_failed_nodes_are_named_and_the_other_failed_nodes_are_counted(fan):
     fan.ends = {node["address"]: (255, b"") for node in NODES}
     with pytest.raises(SystemExit) as ended:
         exporter_on_nodes.main(NODES[:17], "", there=True)

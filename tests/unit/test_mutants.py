@@ -33,7 +33,7 @@ def test_every_known_mutant_changes_a_file_that_tests_reach(tmp_path):
         assert reach.tests_of(mutant.file), mutant
 
 
-def test_mutants_are_of_every_kind(tmp_path):
+def test_mutants_of_every_kind_are_made(tmp_path):
     Path(tmp_path, "f.py").write_text(SOURCE)
     found = {(mutant.old, mutant.new) for mutant in of("f.py", SOURCE) if mutant.is_python(tmp_path)}
     assert found == {

@@ -1,4 +1,4 @@
-"""Interfaces of AWS instance types: the reviewed table, the vendor's own limits, and what follows from them."""
+"""Interfaces of AWS instance types: the reviewed table, the vendor's own limits, and what follows from both."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def test_gnupg_accepts_a_signature_only_for_its_content_and_its_key(tmp_path, ow
 
 
 def judged(folder: Path, owner: str, signature: str, content: bytes) -> bool:
-    """Return whether gpgv accepts the signature as one that `owner` made."""
+    """Return whether gpgv accepts the signature as a signature by `owner`."""
     files = {"key.asc": signing_keys.OWNERS[owner][0].encode(), "signature": signature.encode(), "content": content}
     for name, data in files.items():
         (folder / name).write_bytes(data)

@@ -65,7 +65,7 @@ def test_a_rail_that_is_not_reached_is_short_with_the_reason():
     assert (check.state, check.why) == ("short", ("mlx5_0 from inst-0 to inst-1 is not reached: rping: no route",))
 
 
-def test_rails_that_cannot_be_measured_are_skipped_which_passes_only_where_skipping_is_allowed():
+def test_rails_that_cannot_be_measured_are_skipped_and_the_verdict_is_pass_only_if_the_stack_allows_skipped_proofs():
     why = "not measured: ib_write_bw is not installed (package perftest)"
     said = proofs(rail(reached="address", gbit_s=None, why=why), measured=0)
     check = found(said)
@@ -99,7 +99,7 @@ def test_if_proofs_lack_rails_or_the_list_of_the_slowest_rails_the_check_says_wh
     assert found(proofs(rails=30)).why == ("the line has proofs of 30 of 32 rails",)
 
 
-def test_proofs_are_requested_only_if_the_stack_asks_for_them():
+def test_proofs_are_requested_only_if_the_stack_sets_prove_rails():
     assert "proofs" not in {one.name for one in judged(of(document()), ASKED).checks}
     asked = json.loads(requests.measure(place(), ASKED, []))
     assert asked["proofs"] is None

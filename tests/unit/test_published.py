@@ -66,7 +66,7 @@ def judged(line: dict[str, Any], row: Published):
     return judge(json.dumps(line), asked(row))
 
 
-def test_the_committed_page_is_what_the_rows_give():
+def test_the_committed_page_is_the_page_that_is_made_from_the_rows():
     assert (ROOT / "docs" / "published-rows.md").read_text() == page(), (
         "run: python -m tools.published_rows > docs/published-rows.md"
     )

@@ -1,4 +1,4 @@
-"""The exporter shows every counter that the kernel shows and invents none, in a text that Prometheus can parse."""
+"""The exporter shows every counter that the kernel shows, and no other counter, in a text that Prometheus can parse."""
 
 from __future__ import annotations
 
@@ -224,7 +224,7 @@ def test_any_names_and_texts_give_valid_output_with_every_number_once(tmp_path_f
     assert one(samples, "files_without_number").value == len(tree) - len(numbers)
 
 
-def test_a_name_that_is_not_utf_8_is_shown_by_its_bytes(tmp_path):
+def test_a_file_name_that_is_not_utf_8_is_shown_with_escaped_bytes(tmp_path):
     folder = tmp_path / "mlx5_0" / "ports" / "1" / "counters"
     folder.mkdir(parents=True)
     Path(os.fsdecode(os.fsencode(folder) + b"/\xff")).write_text("1\n")
@@ -289,7 +289,7 @@ def test_the_exporter_listens_on_no_address_reachable_from_the_internet(address)
 
 
 def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
-    """Run the head node's program on this machine as its only node, with the shell script `sudo` in place of sudo."""
+    """Run the head node's program with this machine as the only node, and with the shell script `sudo` in place of sudo."""
     tmp_path.joinpath("sudo").write_text(f"#!/bin/sh\n{sudo}\n")
     tmp_path.joinpath("sudo").chmod(0o755)
     nodes = [{"name": "gpu-a", "address": "10.20.1.11"}]
@@ -300,7 +300,7 @@ def brought(tmp_path: Path, sudo: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_node_on_which_sudo_needs_a_password_is_named_with_its_output(tmp_path):
+def test_a_node_on_which_sudo_needs_a_password_is_named_with_the_output_of_sudo(tmp_path):
     found = brought(tmp_path, "echo 'sudo: a password is required' >&2; exit 1")
     assert found.returncode == 1
     said = "1 of 1 nodes have no exporter of RDMA counters: gpu-a (10.20.1.11): sudo: a password is required\n"
@@ -315,7 +315,7 @@ def test_the_program_on_a_node_gets_the_nodes_address_and_the_addresses_of_reade
     assert (tmp_path / "words").read_text() == "-n|python3|-IS|-|10.20.1.5 4711 10.20.1.11 22|10.20.1.5|"
 
 
-def test_a_node_that_never_had_the_exporter_has_no_exporter_to_remove():
+def test_a_removal_on_a_node_that_never_had_the_exporter_succeeds_and_says_that_no_exporter_is_there():
     ask = {"exporter": False, "port": 9879, "readers": []}
     program = remote_scripts.read("exporter_on_node").call(program="", ask=ask)
     found = subprocess.run([sys.executable, "-IS", "-"], input=program, capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""README's first commands, and the files and make targets that it names; tests/rehearsed/test_readme.py runs its commands."""
+"""README's first commands, and the files and make targets in README; tests/rehearsed/test_readme.py runs the commands."""
 
 from __future__ import annotations
 

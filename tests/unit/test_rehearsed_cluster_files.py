@@ -1,4 +1,4 @@
-"""The files of a rehearsed Kubernetes cluster: images that containerd reads, devices as Intel's driver shows them."""
+"""The files of a rehearsed Kubernetes cluster: images that containerd can read, and devices as Intel's driver shows them."""
 
 from __future__ import annotations
 

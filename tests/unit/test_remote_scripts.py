@@ -18,7 +18,10 @@ pytestmark = pytest.mark.programs
 
 
 def server(*greetings: bytes) -> int:
-    """Answer each connection with the next of `greetings`, and later connections with the last greeting; return the port."""
+    """Serve on a free port, and return the port.
+
+    The first connection gets the first of `greetings`, and so on; when all are used, each connection gets the last greeting.
+    """
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
     listening.listen(8)

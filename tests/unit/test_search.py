@@ -1,4 +1,4 @@
-"""The fault search, on simulated fabrics: what it names, what it never names, and what it costs."""
+"""The fault search, on simulated fabrics: what the search names, what it never names, and how many trials it needs."""
 
 from __future__ import annotations
 
@@ -246,7 +246,9 @@ def test_a_number_that_is_nan_infinite_or_negative_counts_as_no_number(value):
 
 
 @pytest.mark.parametrize(("nodes", "bits"), [(8, [1, 2]), (16, [1, 2, 3]), (12, [1, 2, 3])])
-def test_after_its_neighbours_a_node_is_tried_with_partners_whose_index_differs_in_bit_1_then_bit_2_and_so_on(nodes, bits):
+def test_a_node_is_tried_first_with_neighbours_then_with_partners_whose_index_differs_in_bit_1_then_in_bit_2_and_so_on(
+    nodes, bits
+):
     search, rounds = Search(nodes, 1), []
     while trials := search.next_round():
         rounds.append({trial.nodes for trial in trials})
@@ -349,7 +351,7 @@ def test_trials_of_a_round_share_no_rail_of_a_node_and_the_search_ends(fabric, c
 
 @pytest.mark.parametrize("nodes", [2, 3, 4, 5, 8, 31, 256, 1024])
 def test_a_healthy_cluster_is_never_blamed(nodes):
-    scores = Case(nodes, max(1, min(25, 1500 // nodes)), (0,)).scores()  # `make figures` does more
+    scores = Case(nodes, max(1, min(25, 1500 // nodes)), (0,)).scores()  # `make figures` runs more cases
     assert [one.finding.culprits for one in scores if one.finding.culprits] == []
 
 
@@ -367,7 +369,7 @@ def test_up_to_three_faults_among_256_nodes_are_found_within_16_rounds():
     assert max(one.rounds for one in scores) <= 2 * math.log2(256)
 
 
-def test_eight_nodes_need_at_most_a_third_of_the_rounds_of_all_pairs():
+def test_a_search_among_eight_nodes_needs_at_most_a_third_of_the_rounds_that_a_trial_of_each_pair_needs():
     scores = Case(8, 60, (1,)).scores()
     assert Score.recall(scores) >= 0.98
     assert max(one.rounds for one in scores) * 3 <= ALL_PAIRS_OF_EIGHT
@@ -396,7 +398,7 @@ def test_a_simulated_ring_is_as_slow_as_its_slowest_edge_on_its_slowest_rail():
 @pytest.mark.parametrize(
     ("culprit", "fine", "others"),
     [
-        # For a bad rail: a trial of the nodes of the worst trial, on as many rails as there, but not on the bad rail.
+        # For a bad rail: a trial of the nodes of the worst trial, on as many rails as that trial, but not on the bad rail.
         (("rail", (1,), (2,)), [((0, 1), (3,))], [((0, 1), (2,)), ((0, 2), (3,)), ((0, 1), (1, 3))]),
         # For a bad node: a trial of as many nodes as in the worst trial, but not of the bad node.
         (("node", (1,), ()), [((0, 2), ())], [((1, 2), ()), ((0, 2, 3), ()), ((0, 2), (1,))]),
@@ -453,14 +455,14 @@ def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplink
 
 
 def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
-    """If two pairs of the node are each slow once, and equally slow, they look like bad links; a third partner refutes this."""
+    """If two pairs of the node are equally slow once, the pairs look like bad links, until a trial with a third partner."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
 
 
-def test_if_two_halves_of_a_cluster_are_slow_only_with_each_other_a_half_is_named_although_most_of_a_round_is_slow():
-    """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs of both halves are slow, however few pairs run."""
+def test_if_two_halves_of_a_cluster_are_slow_only_with_each_other_a_half_is_named_although_most_trials_of_a_round_are_slow():
+    """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs across the halves are slow, however few run."""
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
         search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])
@@ -494,7 +496,7 @@ def test_a_pair_that_is_slow_only_while_other_pairs_run_is_not_a_bad_link():
 
 
 def test_an_intermittent_closing_edge_of_an_odd_ring_is_found_like_any_other_edge():
-    """The edge is fine in its first trial and slow in later trials."""
+    """The closing edge joins the last node to the first. Each edge is fine in its first trial and slow in later trials."""
     for edge in ((0, 8), (3, 4), (7, 8)):
         search, seen = Search(9, 2, 40.0, whole_gb_s=20.0), 0
         while trials := search.next_round():
@@ -507,7 +509,7 @@ def test_an_intermittent_closing_edge_of_an_odd_ring_is_found_like_any_other_edg
         assert [(one.kind, one.nodes) for one in search.finding().culprits] == [("link", edge)], edge
 
 
-def test_disturbances_cause_no_blame_at_any_size():
+def test_disturbed_trials_in_a_healthy_cluster_of_8_or_64_nodes_cause_no_blame():
     assert sum(one.wrong for nodes in (8, 64) for one in Case(nodes, 20, (0,), disturbed=0.02, short=True).scores()) == 0
 
 
@@ -520,7 +522,7 @@ def test_pairs_that_are_slow_only_while_other_pairs_run_are_reported_in_a_senten
 
 
 def test_a_disturbed_full_ring_is_measured_again_before_the_search_for_intermittent_faults():
-    """In the first trial of the full ring, a disturbance makes the busbw lower than the bad node makes it by itself.
+    """In the first trial of the full ring, a disturbance lowers the busbw further than the bad node by itself does.
 
     Unless the ring is measured again, every trial that was slow once looks like an intermittent fault.
     """
@@ -540,7 +542,7 @@ def test_a_link_that_is_slow_at_times_does_not_make_the_search_blame_the_nodes_a
 
 
 def test_a_bad_rail_between_two_nodes_is_found_although_most_runs_with_single_rails_were_fine():
-    """The link is fine in the first three rounds with single rails of this pair, and faulty in all other rounds."""
+    """The link of nodes 2 and 3 is fine in the first three rounds that try its rails one by one, and slow in other rounds."""
     search, ran = Search(16, 4, None, 20.0), 0
     while trials := search.next_round():
         singles = [trial for trial in trials if trial.rails and trial.nodes == (2, 3)]

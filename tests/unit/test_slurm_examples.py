@@ -16,7 +16,7 @@ FOLDER = ROOT / "examples" / "slurm"
 TABLE = ROOT / "tests" / "golden" / "transcripts" / "h200x2.txt"
 EIGHT = ["all_reduce", "all_gather", "broadcast", "reduce", "reduce_scatter", "alltoall", "scatter", "gather"]
 
-#: Starts the command once for each task, as srun does. It records the options of srun and Pyxis, and refuses unknown ones.
+#: Starts the command once for each task, as srun does; records the options of srun and Pyxis; refuses other options.
 SRUN = """#!/bin/bash
 while [[ $1 == --* ]]; do
   case $1 in
@@ -61,7 +61,7 @@ def submitted(home: Path, script: Path, tasks: int = 2, **more: str) -> subproce
 
 
 def mnist(home: Path) -> Path:
-    """Copy the job, with a training program that only prints what TensorFlow would read."""
+    """Copy the job of MNIST, with a training program that only prints what TensorFlow would read."""
     shutil.copytree(FOLDER / "mnist", home / "mnist")
     (home / "mnist" / "train.py").write_text(
         "import os\nprint(os.environ['TF_CONFIG'])\nprint(os.environ['MNIST_HOSTS'], os.environ['ENROOT_SQUASH_OPTIONS'])\n"

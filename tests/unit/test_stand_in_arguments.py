@@ -1,4 +1,4 @@
-"""A stand-in command refuses an unknown option by its name, and never accepts an unknown option silently."""
+"""A stand-in command refuses an unknown option with an error that names the option; no unknown option is ignored."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ VERBS = {
     "bin/yum": ("upgrade",),
     "system/enroot": ("bundle",),
 }
-#: Each key is a text in the stand-ins that works only on a host; the value replaces it on this machine. The stand-ins for
+#: Each key is a text in the stand-ins that works only on a host; the value replaces that text here. The stand-ins for
 #: mpirun and mount pass an unknown option on to the real program, which refuses the option.
 PLACES = {
     "/usr/lib/rehearsal/python": str(ROOT),
@@ -68,7 +68,7 @@ def run(folder: Path, program: str, words: tuple[str, ...]) -> subprocess.Comple
 
 
 @pytest.mark.parametrize(("program", "words"), [(program, words) for program, calls in CALLS.items() for words in calls])
-def test_an_unknown_option_is_refused_by_its_name(tmp_path, program, words):
+def test_the_refusal_of_an_unknown_option_names_the_option(tmp_path, program, words):
     done = run(tmp_path, program, (*words, "--frobnicate"))
     assert done.returncode != 0, done
     assert "--frobnicate" in done.stdout + done.stderr
@@ -79,7 +79,7 @@ def test_an_unknown_option_is_refused_by_its_name(tmp_path, program, words):
 @settings(max_examples=5, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(option=OPTIONS, data=st.data())
 def test_every_call_with_an_option_that_the_stand_in_does_not_know_fails(tmp_path, program, words, option, data):
-    """At any position: before the known words, between or after them."""
+    """The option is inserted before, between or after the known words."""
     assume(option.partition("=")[0].lstrip("-") not in (IMAGE / program).read_text())
     first = program == "bin/storage"
     place = data.draw(st.integers(first, len(words)))
@@ -90,7 +90,7 @@ def test_every_call_with_an_option_that_the_stand_in_does_not_know_fails(tmp_pat
 
 
 @pytest.mark.parametrize(("program", "verb"), [(program, verb) for program, verbs in VERBS.items() for verb in verbs])
-def test_an_unknown_verb_is_refused_by_its_name(tmp_path, program, verb):
+def test_the_refusal_of_an_unknown_verb_names_the_verb(tmp_path, program, verb):
     done = run(tmp_path, program, (verb,))
     assert done.returncode != 0, done
     assert verb in done.stdout + done.stderr

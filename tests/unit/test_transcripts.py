@@ -126,7 +126,7 @@ def test_the_transcript_of_a_retest_that_did_not_count_is_requested_too(tmp_path
 
 
 @pytest.mark.usefixtures("ssh")
-def test_a_transcript_that_cannot_be_copied_is_a_warning_with_its_path(tmp_path):
+def test_a_transcript_that_cannot_be_copied_causes_a_warning_that_contains_the_path_of_the_transcript(tmp_path):
     evidence = Head().keep("the text")
     found = kept(tmp_path, evidence, Way(SHELL, ""))
     assert found["evidence"] is None

@@ -1,4 +1,4 @@
-"""The lock of a killed update is removed; the lock of a running update, or of another machine, stays."""
+"""The lock of a killed update is removed; the lock of a running update, or of an update on another machine, stays."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_lock_of_a_running_update_stays(locked, tmp_path):
     engine = tmp_path / "pulumi"
     engine.symlink_to("/bin/sleep")
     with started([str(engine), "60"]) as running:
-        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # the process gets this name a moment later
+        while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":  # the name appears a moment after the start
             time.sleep(0.01)
         backend, ran = locked(running.pid)
         with pytest.raises(unlock.RefusedError, match=f"an update is at work: process {running.pid}"):

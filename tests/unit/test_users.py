@@ -1,4 +1,4 @@
-"""Users of a cluster: the text of files, what is refused, and what a change does; the LDAP directory is in memory."""
+"""Users of a cluster: files for slapd and sssd, refused names and keys, and changes in an LDAP directory in memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def key(kind: str = "ssh-ed25519", inner: str = "", data: bytes = b"\0" * 36) ->
     return f"{kind} {base64.b64encode(struct.pack('>I', len(name)) + name + data).decode()} someone"
 
 
-# The files
+# The files for slapd, sssd and openssl
 
 
 def test_slapd_conf_lets_only_root_write_and_its_first_access_rule_hides_passwords():
@@ -313,7 +313,7 @@ def test_if_a_home_cannot_be_created_neither_a_part_of_the_home_nor_the_user_rem
     assert not cluster.directory.calls
 
 
-def test_public_keys_are_added_once_to_a_home_that_its_user_had_before(cluster, monkeypatch):
+def test_public_keys_are_added_once_to_a_home_that_existed_already(cluster, monkeypatch):
     for name in ("setgroups", "setgid", "setuid"):
         monkeypatch.setattr(home.os, name, lambda _: None)
     user = directory.User("alice", 1, 1, "", str(cluster.home / "alice"), "/bin/sh")
@@ -335,7 +335,7 @@ def test_users_are_added_to_and_deleted_from_slurms_database_only_with_accountin
     assert len(cluster.slurm) == 2
 
 
-def test_a_new_home_is_removed_if_the_directory_refuses_its_user(cluster, monkeypatch):
+def test_a_new_home_is_removed_if_the_ldap_directory_refuses_the_user(cluster, monkeypatch):
     def fails(_: Any) -> None:
         raise RefusalError("the directory refused the change: no space")
 
@@ -471,7 +471,7 @@ def test_a_copy_of_the_directory_is_written_after_a_change_and_only_root_can_rea
 
 @pytest.mark.parametrize("mode", [0o620, 0o602])
 @pytest.mark.usefixtures("cluster")
-def test_a_copy_of_the_directory_that_others_can_write_is_neither_read_nor_written(tmp_path, monkeypatch, mode):
+def test_a_copy_of_the_directory_that_users_other_than_root_can_write_is_neither_read_nor_written(tmp_path, monkeypatch, mode):
     monkeypatch.setattr(snapshot, "_ROOT", os.getuid())
     path = tmp_path / "own" / "directory.ldif"
     path.parent.mkdir(mode=0o700)
@@ -521,7 +521,7 @@ def test_on_a_machine_that_is_no_controller_the_error_says_that_the_machine_has_
     assert refusal(settings.load, str(tmp_path / "users.json")).startswith("this machine has no users of a cluster (")
 
 
-def test_nothing_is_written_where_the_homes_are_not_mounted(tmp_path, monkeypatch):
+def test_a_command_is_refused_if_the_file_system_of_the_homes_is_not_mounted(tmp_path, monkeypatch):
     its = settings.Settings(str(tmp_path), mounted=True)
     assert refusal(settings.refuse_unmounted, its) == f"{tmp_path} is not mounted, but the homes are in it; mount it first"
     settings.refuse_unmounted(its._replace(mounted=False))
@@ -549,7 +549,7 @@ def archive(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_command_cluster_runs_from_the_archive_and_needs_nothing_else(archive):
+def test_the_command_cluster_runs_from_the_archive_and_needs_no_other_file(archive):
     path = archive / "cluster"
     path.write_bytes(member.command())
     path.chmod(0o755)
@@ -587,7 +587,7 @@ def test_a_node_gets_the_users_after_its_first_boot_and_before_its_first_job(arc
     assert steps == sorted(steps)
 
 
-def test_programs_that_are_sent_to_machines_are_python_3_6():
+def test_programs_that_are_sent_to_machines_use_nothing_newer_than_python_3_6():
     found = sorted((ROOT / "scheduler").rglob("*.py"))
     assert found
     for path in found:

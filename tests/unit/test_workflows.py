@@ -25,7 +25,7 @@ def test_actions_are_pinned_and_no_job_with_write_permission_checks_out_code(fil
             assert not re.search(r"\bmake\b|python|tools/", ran), ran
 
 
-def test_the_example_preview_needs_no_stored_cloud_key_and_does_not_run_for_forks():
+def test_the_example_preview_needs_no_stored_cloud_key_and_does_not_run_for_pull_requests_from_forks():
     text = (ROOT / "examples" / "pull-request" / "preview-aws.yml").read_text()
     preview = yaml.safe_load(text)["jobs"]["preview"]
     assert preview["permissions"] == {"contents": "read", "id-token": "write"}

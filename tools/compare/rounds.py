@@ -36,9 +36,9 @@ _CLEAN = (
     "sed -i '2,$d' ~/.ssh/authorized_keys; rm -rf ~/.busbar ~/.ansible ~/compare ~/hostlist.txt; "
     "find ~/.ssh -type f ! -name authorized_keys -delete"
 )
-#: An all-reduce at one size, as in tutorials (the size represents 4 GiB), and repeats of it that tell chance from a fault. The
-#: default plan also has nine other collectives and individually timed operations: they would take most of the time, and would
-#: take equally long with all three methods.
+#: An all-reduce at one size, as in tutorials; the size represents 4 GiB. The all-reduce is repeated, to tell chance from a
+#: fault. The default plan also has nine other collectives, and operations that are timed one by one. Both would take most of
+#: the time, and would take equally long with all three methods.
 _PLAN: dict[str, Any] = {
     "measure": {
         "collectives": ["all_reduce"],
@@ -101,7 +101,7 @@ class _Bench:
         _good("cleaning", self.ssh(_JUMP, "rm -rf ~/work ~/.ssh/known_hosts"))
 
     def ssh(self, address: str, command: str) -> Finished:
-        """Run a shell command on a host as the operator; the agent is forwarded only to the jump host."""
+        """Run a shell command on a host as the operator; the operator's SSH agent is forwarded only to the jump host."""
         forward = ["-A"] if address == _JUMP else []
         return self.stage.inside("ssh", *forward, "-F", str(self.config), address, command)
 
@@ -206,7 +206,7 @@ def _compare(bench: _Bench) -> None:
 
 
 def _timed(bench: _Bench, name: str, way: Callable[[], Finished]) -> float:
-    """Return how long (s) a method took until a pass; without a pass, as on a busy machine, repeat the method."""
+    """Return how long (s) a method took in its first run that passed; on a busy machine, some runs may not pass."""
     for tries_left in range(_TRIES)[::-1]:
         bench.clean()
         began = time.monotonic()

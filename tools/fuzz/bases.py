@@ -42,7 +42,7 @@ class Base:
         name: a short description of the measurement.
         asked: the request for this measurement, against which it is judged.
         documents: the measurement's documents.
-        healthy: whether it passes undamaged.
+        healthy: whether the measurement passes as long as it is not damaged.
     """
 
     name: str
@@ -85,7 +85,7 @@ def bases() -> list[Base]:
 def _retests(lines: dict[str, Base]) -> list[Base]:
     """Return short measurements with a retest each.
 
-    Two retests are healthy, but with one of them the search blames a node. The other two retests are as bad as the first run.
+    Two retests are healthy, and for one of these two the search blames a node. The others are as bad as the first run.
     """
     healthy, short = lines["generated, healthy, line"], lines["generated, the gate's runs at half the rate, line"]
     again, asked = json.loads(healthy.documents[LINE]), healthy.asked
@@ -159,7 +159,7 @@ def _real_server() -> Base:
 
 
 def _real_pair() -> Base:
-    """Two A100 nodes at 44 % of line rate: the text is real, its JSON file is generated from the text's rows."""
+    """Two A100 nodes at 44 % of line rate: the text is real, and the JSON file is generated from the rows of the text."""
     plan = Measure(collectives=("all_reduce",), sizes=Sizes(from_bytes=64, to_bytes=1024 * _MIB), looks=0, spread_iterations=0)
     asked = Asked(plan, SHAPES["BM.GPU4.8"], 2, accept=Accept(allow_skipped=("looks", "spread")))
     text = (_TRANSCRIPTS / "oci-2xGPU4.8-ol7.txt").read_text()
@@ -215,7 +215,7 @@ def _documents(asked: Asked, printed: dict[str, Printed]) -> Documents:
 
 
 def _whole(asked: Asked, share: float) -> dict[str, Printed]:
-    """Return every step of a run that reached `share` of its ceilings."""
+    """Return every step of a run that reached the part `share` of each ceiling."""
     return {step.name: _step(step, asked, share) for step in steps(asked.plan, asked.shape, asked.nodes)}
 
 

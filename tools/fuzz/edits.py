@@ -63,7 +63,7 @@ class Edit:
 
 
 def applied(edits: list[Edit], documents: Documents) -> Documents | None:
-    """Return the documents after all `edits`; None if an edit does not fit any more."""
+    """Return the documents after all `edits`; None if a document does not contain the text that an edit replaces."""
     found: Documents | None = documents
     for edit in edits:
         found = None if found is None else edit.apply(found)

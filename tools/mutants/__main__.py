@@ -31,7 +31,7 @@ from tools.mutants.change import Mutant, sample
 from tools.mutants.reach import Reach
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Parts of the product, and how many of 60 random mutants each gets, about in proportion to its size.
+#: Parts of the product, each with its number among 60 random mutants, which is about in proportion to the part's size.
 STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (16, ("components/**/*.py",)),
     (10, ("benchmarks/runner/*.py", "benchmarks/search/*.py")),

@@ -84,7 +84,7 @@ def of(file: str, source: str) -> Iterator[Mutant]:
 
 
 def _walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield every node except those in f-strings, whose positions Python 3.11 lacks, and those for type checkers only."""
+    """Yield every node, except nodes for type checkers only, and nodes in f-strings, which have no position in Python 3.11."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not (isinstance(child, ast.JoinedStr) or _is_for_types(child)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Busbw of a full ring that is short, as a share of the busbw of a healthy ring.
 _SHORT = 0.7
-#: Pairs of 8 nodes, one after the other, as in a sequential all-pairs test.
+#: Rounds of a test that tries all pairs of 8 nodes one after the other.
 ALL_PAIRS_OF_EIGHT = 28
 CAUSES = ("link", "node", "rail")
 #: The thresholds of the search were tuned only on seeds below this number.
@@ -28,10 +28,9 @@ FRESH = 2_000_000
 class Case:
     """Many seeded runs: `runs` fabrics of `nodes` nodes. Each has a number of faults drawn from `counts`, of random `kinds`.
 
-    `leaf`, `spine` and `ecmp` mean the same as in `Fabric`. If `short`, the search is told that the full ring was short, even
-    if the ring was not. `first` is the first seed: thresholds were tuned on seeds below `FRESH`, and the figures use seeds from
-    `FRESH` on.
-    `off_ring` tells the search that an all-to-all is short, but the ring is not.
+    Fields that `Fabric` has, too, mean the same as there. If `short`, the search is told that the full ring was short, even if
+    the ring was not. If `off_ring`, the search is told that an all-to-all is short, but the ring is not. `first` is the first
+    seed: thresholds were tuned on seeds below `FRESH`, and the figures use seeds from `FRESH` on.
     """
 
     nodes: int
@@ -89,14 +88,14 @@ def figures(say: Callable[[str, str], None]) -> None:
     say("search, false alarms in 200 healthy clusters", str(sum(one.wrong for one in healthy)))
 
 
-#: Healthy fabrics: name, the spine's share, the share of crossing edges that collide, the share of trials that are disturbed.
+#: Healthy fabrics: name, then `spine`, `ecmp` and `disturbed` of `Fabric`.
 _HEALTHY = (("spine 1:2", 0.5, 0.0, 0.0), ("ECMP on 10 %", 1.0, 0.1, 0.0), ("2 % disturbed", 1.0, 0.0, 0.02))
-#: Leaves so small that two of their nodes fill the uplinks: nodes per leaf, the spine's share, and this share as text.
+#: Leaves so small that two of their nodes fill the uplinks: `leaf` and `spine` of `Fabric`, and `spine` as text.
 _SMALL_LEAVES = ((4, 0.25, "1:4"), (2, 0.5, "1:2"))
 
 
 def in_company(say: Callable[[str, str], None]) -> None:
-    """Call `say` with the figures of fabrics with shared links, disturbances and many faults."""
+    """Call `say` with the figures of fabrics that have shared links, disturbances or many faults."""
     for nodes in (8, 64, 256):
         spine = _fresh(Case(nodes, 40, (1,), ("node",), leaf=min(nodes // 2, 32), spine=0.5, short=True))
         name = f"search, {nodes} nodes, one bad node, spine 1:2, 40 runs"
