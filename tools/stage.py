@@ -44,7 +44,7 @@ _PATIENCE_S = 300
 _UNMEASURED = ("--yes", "--skip-preview", "--exclude", "**::acceptance-measure", "--exclude-dependents")
 #: The program that enters a world, run without site packages: it needs none, and starts twice as fast without them.
 _DOOR = (sys.executable, "-IS", "rehearsal/enter")
-#: Values of `measure.run` for the repeats: this machine may have been busy, so an update is measured up to twice more.
+#: Values of `measure.run` for the repeats: this machine may have been busy, so a measurement is repeated up to twice.
 AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
@@ -82,7 +82,7 @@ class Finished:
 
 
 class Stage:
-    """One stack, `dev` or another, in a world below `folder`; the hosts that the file `site` lists exist there beforehand."""
+    """One stack, `dev` or another, in a world below `folder`; the first command starts the hosts that `site` lists."""
 
     def __init__(self, folder: Path, stack: str = "dev", site: Path | None = None) -> None:
         self.folder, self.stack = folder, stack
@@ -165,7 +165,7 @@ class Stage:
         return Finished(child.returncode, text, time.monotonic() - began)
 
     def configure(self, **changes: Any) -> Path:
-        """Write the stack file: the committed one with a quick plan, and with `changes` merged into its groups."""
+        """Write the stack file: the committed file with a quick plan, and with `changes` merged into its groups."""
         stack = yaml.safe_load((ROOT / f"Pulumi.{self.stack}.yaml").read_text())["config"]
         groups = {key.partition(":")[2]: value for key, value in stack.items() if key.startswith("busbar:")}
         operator = self.world / "operator"
@@ -210,7 +210,7 @@ class Stage:
         return ("--stack", self.stack, "--config-file", str(self.folder / "config" / f"Pulumi.{self.stack}.yaml"))
 
     def again(self) -> Finished:
-        """Update the stack with its stack file as it is now, which a tool may have changed."""
+        """Update the stack with its present stack file, which a tool may have changed."""
         return self.command(*self.door, "pulumi", "up", *self._where(), "--non-interactive", "--yes", "--skip-preview")
 
     def replace(self, node: str) -> Finished:
@@ -281,7 +281,7 @@ class Stage:
         return any("this machine: " in reason for reason in self.outputs()["measured"]["reasons"])
 
     def build(self, **changes: Any) -> Finished:
-        """Update the stack with `changes`, but do not measure: the next `up` measures, and an old measurement stays."""
+        """Update the stack with `changes`, but do not measure; an old measurement stays until the next `up` measures."""
         return self.command(*self.build_words(**changes))
 
     def build_words(self, **changes: Any) -> list[str]:
@@ -329,7 +329,7 @@ class Stage:
         return self.command(*self.engine("destroy", "--yes", "--skip-preview"))
 
     def mend(self) -> Finished:
-        """Do what `make up` and `make down` do first: repair the state after a killed update, and import what it created."""
+        """Do what `make up` and `make down` do first: after a killed update, repair the state and import what was created."""
         mended = self.command("python3", "-m", "tools.repair_state", self.stack)
         file = str(self.folder / "config" / f"Pulumi.{self.stack}.yaml")
         taken = self.command("python3", "-m", "tools.take_in", self.stack, file, *self.door)
@@ -379,7 +379,7 @@ class Stage:
         return len(list(self.world.glob("console/*.log")))
 
     def close(self, *, retained: bool = False) -> None:
-        """Destroy everything that a test left, except resources `retained` on purpose.
+        """Destroy everything that a test left; if `retained`, the test keeps resources on purpose, and these may remain.
 
         If the destroy fails, as on a locked stack, the hosts are stopped anyway before the failure is reported.
         """
@@ -415,7 +415,7 @@ JUMP = "203.0.113.200"
 
 
 def standing_hosts(folder: Path, count: int, shape: str = "BM.GPU4.8") -> tuple[Stage, dict[str, Any]]:
-    """Return a stack of target hosts over `count` servers behind a jump host, and its settings; the first is the head node.
+    """Return a stack of target `hosts` with `count` servers behind a jump host, and its settings; gpu-1 is the head node.
 
     The servers start with the first command in that world, so plant faults before the first command.
     """

@@ -1,6 +1,6 @@
 """Judges what the gate does not judge: the floors of the other collectives, and each collective's curve and in-place result.
 
-Collectives other than the gate's matter because a ring uses few paths between leaf switches; all-to-all loads the spine.
+Collectives other than the gate's matter, too: a ring uses few paths between leaf switches, but all-to-all loads the spine.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from benchmarks.plan.asked import Asked
 
 _MIB = 1024**2
-#: Runs are judged at these sizes and above. On real machines, latency dominates below the first size. In a rehearsal, each wire
-#: is a token bucket, whose burst carries much of a run below the second size. Before the comparison, a rehearsed size is
-#: multiplied by the rehearsal's scale: a rehearsal divides line rates by this scale, but does not multiply latencies.
+#: Results are judged only at these sizes and above: the first size is for real machines, the second for rehearsals. Below the
+#: first size, latency dominates. Below the second size, bursts dominate: each rehearsed wire is a token bucket, whose saved-up
+#: tokens carry much of a message. A rehearsed size is multiplied by the rehearsal's scale before it is compared with the second
+#: size, because a rehearsal divides line rates by this scale.
 _FROM_BYTES, _FROM_REHEARSED_BYTES = 16 * _MIB, 15 * 1024 * _MIB
-#: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, 16 rails with buckets of 64 KiB
-#: save up 1 MiB, a quarter of what the smallest judged run moves. The busier the machine, the longer ranks wait.
+#: A rehearsed run may exceed its wires' rate by this factor. While ranks wait for each other, the buckets of
+#: 16 rails (64 KiB each) save up tokens for 1 MiB, a quarter of what the smallest judged run moves. The busier the machine is,
+#: the longer the ranks wait.
 _REHEARSED_MOST_EXCESS = 1.3
 #: The busbw at a size must reach this share of its prediction; real transcripts differ from their predictions by at most a
 #: sixth.

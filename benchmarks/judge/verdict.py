@@ -46,8 +46,8 @@ class Judgement:
         busbw_gb_s: out-of-place busbw at the gate's size; None if it was not measured.
         peak_busbw_gb_s: highest out-of-place busbw of the gate's collective.
         latency_us: out-of-place time at that collective's smallest size.
-        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if it is
-            unknown, or on one rehearsed node.
+        ceiling_gb_s: busbw that the slowest link allows; in a rehearsal, divided by the rehearsal's scale. None if that
+            is unknown, and on a single rehearsed node.
         scale: the number that the run stated as the divisor of line rates; 1 on real hardware.
         rows: by collective, the rows that have out-of-place numbers and whose size is not 0.
         checks: all checks of the measurement.
@@ -171,7 +171,7 @@ def _warnings(said: Any) -> Iterable[str]:
 def _beyond(found: Measurement, asked: Asked) -> Iterable[str]:
     """Yield a reason for each collective whose busbw at its largest size exceeds what the wire allows.
 
-    A number above that limit comes from another path, or from machines of another shape than requested.
+    Such a number means that the bytes took another path, or that the machines have another shape than requested.
     """
     ring = algorithm(asked.shape, asked.nodes, asked.plan.exports) == RING
     for name in asked.plan.collectives:
@@ -195,7 +195,7 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge the run whose algorithm NCCL chose, on one machine whose NVLink switches can reduce (in a ring, they cannot)."""
+    """Judge, on one machine, the run in which NCCL chose the algorithm: unlike in a ring, NVLink switches may reduce there."""
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:
@@ -266,7 +266,7 @@ def _spread(found: Measurement, asked: Asked) -> Check:
 
 
 def _other_steps(found: Measurement, asked: Asked) -> Iterable[str]:
-    """Yield what is missing or unreadable in the steps that do not decide."""
+    """Yield what is missing or unreadable in the steps other than the deciding step."""
     for asked_step in steps(asked.plan, asked.shape, asked.nodes):
         run = found.runs.get(asked_step.name)
         its_own_check = asked_step.name == SPREAD and (run is None or run.failed)

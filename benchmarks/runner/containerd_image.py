@@ -1,4 +1,6 @@
-"""Installs a container image on this node with containerd: pulls it, checks that the image sees the GPUs, writes a script.
+"""Installs a container image on this node with containerd.
+
+The program pulls the image, checks that the image sees the GPUs, and writes a script that runs commands in the image.
 
 sudo starts nerdctl, because containerd belongs to root; processes in the container run as the user of this program. The image's
 own mpirun starts the ranks, so the node needs only the GPU driver. The image's entry point is not run, because NVIDIA's entry
@@ -36,7 +38,7 @@ def commands(request: Build, make: List[str]) -> List[str]:
 
 
 def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
-    """Get the image onto this node, and check that every GPU is visible in it and that programs can be built in it.
+    """Get the image onto this node, and check that the image sees every GPU and that programs can be built in it.
 
     Raises:
         Refusal: containerd is missing, the image cannot be pulled or does not see every GPU, or nothing can be built in it.
@@ -67,7 +69,7 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
 
 
 def _nerdctl() -> List[str]:
-    """Return the words that run nerdctl as root; nerdctl's full path is used, as Oracle Linux's sudo skips /usr/local/bin."""
+    """Return the words that run nerdctl as root, by its full path, because Oracle Linux's sudo skips /usr/local/bin."""
     return ["sudo", "-n", shutil.which("nerdctl") or "/usr/local/bin/nerdctl"]
 
 

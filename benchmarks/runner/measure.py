@@ -38,7 +38,7 @@ from benchmarks.runner.refusal import Refusal
 
 _INVENTORY_TIMEOUT_S = 90
 _REACH_TIMEOUT_S = 60
-#: At most this many processes that already use GPUs, or nodes with changed programs, are listed.
+#: A refusal lists at most this many items: processes that already use GPUs, or nodes with changed programs.
 _NAMED = 8
 #: The line has at most this many problems of a run, each with at most this many characters; the transcript has all problems.
 _PROBLEMS, _SENTENCE = 20, 300
@@ -271,7 +271,7 @@ def refuse_busy(nodes: List[Node], found: List[Dict[str, Any]]) -> None:
 
 
 def refuse_changed(request: Measure) -> None:
-    """Refuse to run programs other than those that were built and that the certificate lists."""
+    """Refuse to measure if the programs on a node differ from the built programs, which the certificate lists."""
     changed = checksums.changed(request.nodes, request.binaries, request.programs or {})
     if changed:
         raise Refusal(f"on {_named(changed)}, the programs are not those of the build; nothing was started")

@@ -32,11 +32,16 @@ class Sample(NamedTuple):
 class Culprit(NamedTuple):
     """One cause of slowness.
 
-    `kind` determines `nodes` and `rails`. node: one node. rail: one node and one rail. link: its two ends, and the rails that
-    are slow between them, () for all rails. rail_plane: all nodes and one rail. group: nodes that are slow together, or with
-    all other nodes, where no smaller set of nodes explains the slowness. between: nodes whose pairs are slow when many pairs
-    run at once, but fine when few pairs run. `ratio` is measured busbw as a share of healthy busbw, 0.0 without a number;
-    `flapping` means that some trials were fine; `confidence` grows from 0 to 1 with the number of trials that agree.
+    `kind` determines what `nodes` and `rails` are:
+    - node: one node
+    - rail: one node and one rail
+    - link: the two ends of the link, and the rails that are slow between the ends, () for all rails
+    - rail_plane: all nodes and one rail
+    - group: nodes that are slow together, or slow with every other node, if no smaller set of nodes explains the slowness
+    - between: nodes whose pairs are slow when many pairs run at once, but fast when few pairs run
+
+    `ratio` is measured busbw as a share of healthy busbw, or 0.0 if no number was measured. `flapping` means that some trials
+    were fast. `confidence` grows from 0 to 1 with the number of trials that agree.
     """
 
     kind: str

@@ -120,8 +120,8 @@ def user_data(
     """Return a login node's user data, in base64.
 
     Slurm's controller and each login node beside it also mount the home folders and accept connections from the nodes. The
-    controller accepts connections from other login nodes before any exist, because changed user data would replace the
-    controller.
+    controller accepts connections from other login nodes even before such nodes exist, because changed user data would
+    replace the controller.
     """
     trusted = (wanted.network.private, *(() if wanted.network.existing else (wanted.network.public,)))
     if wanted.slurm is None or mounts is None:

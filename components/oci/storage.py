@@ -18,8 +18,8 @@ from config.oci.model import Export, Home, Lustre, Oci
 
 #: Timeouts: the provider's defaults for Lustre file systems (terraform-provider-oci 8.28.0, lustre_file_storage).
 _CREATE, _UPDATE, _DELETE = "120m", "240m", "120m"
-#: Export path. It cannot change, because an export set accepts a file system only once; so it does not contain the mount point,
-#: which can change.
+#: The export path cannot change, because an export set accepts a file system only once. So the path does not contain the mount
+#: point, which can change.
 _EXPORT = "/files"
 
 

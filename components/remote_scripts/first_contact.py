@@ -1,8 +1,8 @@
 """Makes first contact with the nodes from the operator's machine: waits for them, learns or checks host keys, asks for facts.
 
-If there are several nodes, the program creates a key pair on the head node, unless the head node has a key pair, and authorizes
-the public key on every node; no private key leaves a machine. The program prints one JSON line below 64 KiB, or exits with a
-message that names every missing node and that node's last answer.
+If there are several nodes, the program authorizes the head node's public key on every node. If the head node has no key pair,
+the program first creates a key pair there. No private key leaves a machine. The program prints one JSON line below 64 KiB, or
+exits with a message that names every missing node and that node's last answer.
 """
 
 import json
@@ -23,20 +23,23 @@ from components.remote_scripts.ssh_way import Node, Way, passing, pinned_ssh
 _PAUSE_S = 0.5
 #: How long to wait for the other nodes once a node has failed, so that the message can report the other nodes' state, too.
 _GRACE_S = 20
-#: At most this many kinds of machine are in the line, to limit its length for any number of nodes.
+#: The JSON line lists at most this many kinds of machine, so that its length is limited for any number of nodes.
 _GROUPS = 16
 
 
 def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
-    """Wait for `nodes` ({name, address}, host_key if pinned), authorize keys there and print the line, or exit with a message.
+    """Wait for `nodes` ({name, address}, host_key if pinned), authorize keys, and print the JSON line; or exit and say why.
 
     A host key that is not pinned is learned on the jump host, over the cloud's private network.
 
-    `ask` has `user` and `timeout_s`; `accept`, the operator's public key, which every node must accept; `hcas`, the rails
-    that must be up; `authenticated`, whether 802.1X must also have authenticated those rails; `first_boot`, whether cloud-init
-    must have finished; `jump`, the jump host ({user, address, host_key}); `facts`, the program that each node runs; `mpi`,
-    globs of Open MPI's folder for that program; `row`, the name of the shape, and the number and the model of the GPUs that
-    each node must have.
+    `ask` has these keys:
+    - `user`: the login user of the nodes; `timeout_s`: how long to wait for all nodes together
+    - `accept`: the operator's public key, which every node must accept
+    - `hcas`: the rails that must be up; `authenticated`: whether 802.1X must also have authenticated these rails
+    - `first_boot`: whether cloud-init must have finished
+    - `jump`: the jump host ({user, address, host_key})
+    - `facts`: the program that each node runs to report its facts; `mpi`: globs of the folders where it looks for Open MPI
+    - `row`: the name of the shape, then the number and the model of the GPUs that each node must have
     """
     jump = ask.get("jump")
     folder = tempfile.mkdtemp(prefix="busbar-")
@@ -69,7 +72,7 @@ def main(nodes: List[Node], ask: Dict[str, Any]) -> None:
 
 
 def line(nodes: List[Node], seen: List[Seen]) -> str:
-    """Return the line: the head node's host key, and nodes grouped by equal facts."""
+    """Return the JSON line: the head node's host key, and nodes grouped by equal facts."""
     groups = []  # type: List[Dict[str, Any]]
     for node, one in zip(nodes, seen):
         same = [group for group in groups if group["facts"] == one.facts]
@@ -148,7 +151,7 @@ class Waiting:
 
 
 def _refuse_unlike(nodes: List[Node], seen: List[Seen]) -> None:
-    """Exit with the difference if machines differ in GPUs or rails, because they cannot form one ring."""
+    """Exit with a message if machines differ in GPUs or rails, because different machines cannot form one ring."""
 
     def kind(facts: Dict[str, Any]) -> Tuple[str, str]:
         rails = [f"{hca[0]} at {hca[1]} Gbit/s" for hca in facts["hca"] if hca[3] and hca[2] != facts["front"]]

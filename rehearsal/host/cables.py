@@ -121,7 +121,7 @@ def refault(world: World, spec: HostSpec) -> None:
 
 
 def _partners(world: World, spec: HostSpec, faults: HostFaults) -> list[HostSpec]:
-    """Return the hosts of the fabric at the far ends of a host's slow links, as far as those hosts are plugged in."""
+    """Return the hosts at the far ends of a host's slow links in the fabric; hosts that are not plugged in are left out."""
     if not faults.slow_links:
         return []
     there = wires.namespaces(world)

@@ -125,7 +125,7 @@ def _lost(work: Work, batch: Batch, found: Listing, now: float) -> None:
 
 
 def terminate(work: Work) -> None:
-    """Terminate unneeded machines, many with one call. The decision is saved first, and the call is repeated until done."""
+    """Terminate unneeded machines, many with one call. The decision is saved first; later runs repeat a call that failed."""
     work.state.save()
     ids = sorted(work.state.ending)
     wanted = {token for batch in work.state.batches.values() for token in (batch.token, batch.beside)}

@@ -11,7 +11,7 @@ from scheduler.elastic.settings import Settings
 from scheduler.elastic.slurm import Slurm
 from scheduler.elastic.state import Batch, State
 
-#: As in ParallelCluster: a set whose launch failed is not tried for ten minutes, so that jobs can use another set.
+#: As in ParallelCluster: a set whose launch failed is not tried again for ten minutes, so that jobs can use another set.
 PAUSE_S = 600
 #: Shortest time for which a node that lost its machine is DOWN, so that Slurm requeues its job before reusing the name.
 LOST_S = 60
@@ -21,7 +21,7 @@ CLOSED = "closed"
 #: How many machines are contacted at once, each over its own SSH connection.
 _WINDOW = 32
 
-#: Makes a machine a node: (node, id, address, addresses of all nodes by name) -> why that failed, empty if it did not.
+#: Makes a machine a node: (node, id, address, addresses of all nodes by name) -> the reason if that failed, otherwise empty.
 Join = Callable[[str, str, str, Dict[str, str]], str]
 
 
@@ -36,7 +36,7 @@ class Work:
     Attributes:
         spool: folder of Slurm's requests.
         hosts: path of this machine's hosts file.
-        reach: like `join`, but it only checks whether the machine has booted.
+        reach: takes and returns what `join` does, but only checks whether the machine has booted.
         ask: runs a program on machines.
         topology: path of Slurm's topology.conf; the file does not exist if Slurm does not use it.
         clock: returns Unix time.
@@ -69,13 +69,13 @@ class Work:
 
     @property
     def addresses(self) -> Dict[str, str]:
-        """Addresses of all dynamic nodes that have one."""
+        """The address of each dynamic node that has an address."""
         return {node: its for batch in self.state.batches.values() for node, its in batch.addresses.items()}
 
     def each(self, ask: Join, waiting: Sequence[Tuple[Batch, str]]) -> List[Tuple[Batch, str]]:
         """Call `ask` for the machine of each (launch, node), in parallel; return the pairs for which `ask` succeeded.
 
-        The other nodes get a reason, or fail if the machine's first boot failed.
+        If `ask` fails for a node, the reason is noted. If the reason is a failed first boot, the node fails.
         """
         if not waiting:
             return []

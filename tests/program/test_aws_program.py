@@ -258,7 +258,7 @@ NO_SUBNET = "reading EC2 Subnet: no matching EC2 Subnet found"
 
 
 def offers(**zones: list[str]) -> dict[str, Any]:
-    """Return an account without subnets that offers the types `m5` and `p5` in these zones."""
+    """Return an account without subnets; `zones` lists, for the types `m5` and `p5`, the zones that offer the type."""
 
     def offered(args: dict[str, Any]) -> dict[str, Any]:
         ((kind,),) = [one["values"] for one in args["filters"] if one["name"] == "instance-type"]

@@ -179,7 +179,7 @@ def test_the_test_job_runs_in_a_container_whose_image_file_is_kept_on_the_home_f
     assert job["measure"]["launch"]["kind"] == "pyxis"
 
 
-def test_if_slurm_is_off_the_login_node_gets_neither_slurm_nor_home_folders_nor_rights():
+def test_without_slurm_the_login_node_gets_neither_slurm_nor_home_folders_nor_rights():
     engine = run_program(LINES, oci={"storage": {"home": {}}, "pools": [{"imageFamily": "ol8"}]})
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()
     assert "slurm" not in boot
@@ -297,7 +297,7 @@ def test_a_new_run_number_leaves_the_job_script_unchanged_and_reads_the_newest_r
     assert given(again, "acceptance-job-result")["triggers"] != given(on_demand, "acceptance-job-result")["triggers"]
 
 
-def test_if_a_cluster_has_users_machines_install_ldap_packages_and_only_nodes_reach_the_port_of_the_directory():
+def test_with_users_all_machines_install_ldap_packages_and_only_nodes_reach_the_port_of_the_directory():
     login = {**LOGIN, "image": "ocid1.image.oc1..rehearsed-ol9", "imageFamily": "ol9"}
     engine = program(slurm={"users": True}, login=login)
     boot = base64.b64decode(given(engine, "cluster-login-instance")["metadata"]["user_data"]).decode()

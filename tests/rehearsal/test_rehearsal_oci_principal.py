@@ -127,7 +127,7 @@ def account(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
     folder = tmp_path_factory.mktemp("principal")
     try:
         made = Account(folder)
-        # The service starts at the first request for an identity.
+        # The first request for an identity starts the service that plays the API.
         status, said = made.inside(made.head, *CURL, "-H", "Authorization: Bearer Oracle", CERTIFICATE)
         assert (status, said[:27]) == (0, "-----BEGIN CERTIFICATE-----")
         yield made

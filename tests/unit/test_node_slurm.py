@@ -204,7 +204,7 @@ def test_setup_writes_files_with_their_owners_and_starts_the_daemons(machine):
 ACTIVE = ["systemctl is-active --quiet munge", "systemctl is-active --quiet slurmd.service"]
 
 
-def test_a_node_gets_its_name_once_and_in_its_hostname_file(machine, monkeypatch):
+def test_a_nodes_name_is_set_only_once_and_is_written_to_the_hostname_file(machine, monkeypatch):
     named: list[str] = []
     monkeypatch.setattr(node_setup, "_HOSTNAME", str(machine.folder / "hostname"))
     monkeypatch.setattr(node_setup.socket, "gethostname", lambda: (named or ["ip-10-0-0-1"])[-1])
@@ -283,7 +283,7 @@ def test_the_owners_of_a_file_become_a_user_and_that_users_group(tmp_path, monke
     assert given == [(str(tmp_path), 7, 8)]
 
 
-def test_a_user_that_the_packages_did_not_create_is_named(tmp_path):
+def test_the_error_names_a_user_that_the_packages_did_not_create(tmp_path):
     with pytest.raises(SystemExit) as ended:
         node_setup.give(str(tmp_path), "no-such-user")
     assert str(ended.value) == "there is no user no-such-user, which the packages of Slurm and munge create"

@@ -190,7 +190,7 @@ def test_the_count_of_wrong_values_of_an_unchecked_run_is_none_and_not_zero():
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"results": 3}', H200_JSON[:4000]])
-def test_truncated_json_and_any_other_document_are_refused_with_a_sentence(text):
+def test_truncated_json_and_documents_that_are_no_result_are_refused_with_a_sentence(text):
     with pytest.raises(ValueError, match=r"the JSON result"):
         parse_json(text)
 

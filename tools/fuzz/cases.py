@@ -26,7 +26,7 @@ _BUILT = BuildLine("build1", "/home/opc", "", "", {}, "", "", "", {"nccl_tests":
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one damaged measurement: its verdict, and the failure of the product, if any."""
+    """The result of one damaged measurement: its verdict, and how busbar failed, if it failed."""
 
     verdict: str
     failure: str = ""
@@ -68,7 +68,7 @@ def tried(base: Base, edits: Sequence[Edit]) -> Tried:
 
 
 def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
-    """Return only those of `edits` that this failure needs."""
+    """Return only those of `edits` that are needed to reproduce the failure."""
     kept = list(edits)
     for edit in list(edits):
         fewer = [one for one in kept if one is not edit]
@@ -91,7 +91,7 @@ def keep(case: Case, corpus: Path) -> str:
 
 
 def read(path: Path) -> Case:
-    """Return the case in that file."""
+    """Return the case that the file at `path` contains."""
     found = json.loads(path.read_text())
     edits = tuple(Edit(**edit) for edit in found["edits"])
     return Case(found["base"], edits, found["failure"], found["why"])
