@@ -78,7 +78,7 @@ def _put(given: Any, place: Place, stand_in: Iterable[Any]) -> None:
 
 
 def _forget(made: Any, place: Place) -> None:
-    """Remove the stand-in at `place` from the model, which may change: it was just parsed, and no other code has it yet."""
+    """Remove the stand-in at `place` from the model. No other code has the model yet, so the model may be changed."""
     for step in place[:-1]:
         made = made[step] if isinstance(step, int) else getattr(made, _name(made, step))
     del made.__dict__[_name(made, str(place[-1]))]

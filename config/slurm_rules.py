@@ -92,7 +92,7 @@ def test_size(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> 
 
 
 def entry_test(where: str, slurm: Scheduler | None, entries: Sequence[Entry]) -> Iterator[Breach]:
-    """Yield a test of new machines that cannot run."""
+    """Yield the entry test, which tests new machines, if the entry test cannot run."""
     if slurm is None or not slurm.entry_test:
         return
     for one in entries:

@@ -163,7 +163,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 def _install_tools(debs: Path) -> None:
-    """Unpack SSH and iproute2 beside the system, and put a wrapper for each missing program on every session's PATH."""
+    """Unpack SSH and iproute2 into a folder of their own, and put a wrapper for each missing program on every session's PATH."""
     say("unpacking SSH and iproute2")
     home = WORK / "debian"
     for deb in sorted(debs.glob("*.deb")):
@@ -357,7 +357,7 @@ class Stack:
         return subprocess.run(shell, cwd=ROOT, env=self.environment, check=False, capture_output=True, text=True)
 
     def up(self, **changes: Any) -> tuple[bool, str, float]:
-        """Update; return whether it succeeded, its output, and its duration (s)."""
+        """Update the stack; return whether the update succeeded, the output of the update, and its duration (s)."""
         self._write(**changes)
         began = time.monotonic()
         words = ("--stack", self.name, "--config-file", str(self._file), "--non-interactive", "--yes", "--skip-preview")
@@ -365,7 +365,7 @@ class Stack:
         return found.returncode == 0, found.stdout + found.stderr, time.monotonic() - began
 
     def outputs(self) -> dict[str, Any]:
-        """Return the stack's outputs, without those that only this server's operator needs."""
+        """Return the stack's outputs, without the outputs that only this server's operator needs."""
         found = self._engine("stack", "output", "--json", "--stack", self.name)
         if found.returncode != 0:
             sys.exit(f"gpu-server: no outputs: {found.stderr}")
@@ -385,8 +385,8 @@ class Stack:
 def _beside(site: Site, stack: Stack, head: str, repeats: int, again: dict[str, Any]) -> dict[str, Any]:
     """Measure everything once; then measure all-reduce with the changes `again`, alternately by hand and through the product.
 
-    Each number of the product is compared with the mean of the runs by hand just before and just after it, so that other load
-    on the machine affects both.
+    Each busbw that the product measures is compared with the mean of the two runs by hand just before and just after, so that
+    other load on the machine affects both numbers.
     """
     _succeed(stack, measure={"run": 1})
     outputs = stack.outputs()

@@ -31,7 +31,7 @@ _NAMED = 16
 
 
 def judge(transport: Any) -> Check:
-    """Return whether ports in the line's `transport` counted more errors than in a healthy run."""
+    """Return the check `ports`: whether ports in the line's `transport` counted more errors than in a healthy run."""
     events = transport.get("events") if isinstance(transport, dict) else None
     if not isinstance(events, list):
         return Check("ports", UNKNOWN, ("the line has no error counters of RDMA ports",))

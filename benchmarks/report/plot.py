@@ -65,7 +65,7 @@ def has_rows(outputs: dict[str, Any]) -> bool:
 
 
 def highest_gb_s(outputs: dict[str, Any]) -> float | None:
-    """Return where the busbw axis ends (GB/s), so that it shows every deciding number; None if no ceiling is known."""
+    """Return the end of the busbw axis (GB/s): no number of the deciding collective is higher; None if no ceiling is known."""
     ceiling, gate = outputs.get("ceiling_gb_s"), outputs["gate"]
     if not ceiling:
         return None

@@ -7,7 +7,7 @@ CERTIFICATE = "/etc/sssd/busbar-directory.pem"
 #: SSSD caches a user, even a deleted one, for this long (s), or longer while the controller does not answer. SSSD's second
 #: cache may show the user to programs for another period of this length. One look-up a minute per user is a small load.
 KNOWN_S = 60
-#: How long (s) a machine caches that a user does not exist: new users want to log in right away.
+#: How long (s) a machine caches the answer that a user does not exist. Short, because new users want to log in right away.
 _UNKNOWN_S = 5
 #: First pause (s) of a machine after the controller did not answer; later pauses are up to four times as long.
 _AWAY_S = 5

@@ -75,7 +75,7 @@ def watched(monkeypatch) -> Iterator[Watch]:
         clock = getattr(time, name)
 
         def now() -> float:
-            # A log record has a time, and anything that an earlier test left in the event loop may be logged at any moment.
+            # logging and asyncio may read the clock: what an earlier test left in the event loop may be logged at any moment.
             caller = sys._getframe(1).f_globals["__name__"]  # noqa: SLF001 - who reads the clock
             if WATCH.on and getattr(WATCH.inside, "depth", 0) and not caller.startswith(("logging", "asyncio")):
                 WATCH.seen.append(f"time.{name}")

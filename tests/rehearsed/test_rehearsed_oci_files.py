@@ -81,7 +81,7 @@ def test_files_written_by_one_node_are_read_by_the_other_node(stage):
     assert "/data" not in stage.on_host("cat /etc/fstab", way_in), "the login node mounts nothing"
 
 
-def test_a_rail_with_link_and_address_that_is_not_authenticated_is_named_before_anything_is_measured(stage):
+def test_an_unauthenticated_rail_that_has_a_link_and_an_address_is_named_before_anything_is_measured(stage):
     """A changed readyTimeout repeats first contact. The timeout may be short, because the machines have booted already."""
     stage.refault({"kind": "rail_unauthenticated", "host": 1, "rail": 3})
     found = stage.build(**files(mount="/data"), measure={"readyTimeout": "5 s"})

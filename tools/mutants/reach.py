@@ -1,4 +1,4 @@
-"""Finds the test files that can detect a change of a file: those whose imports lead to it, the nearest first."""
+"""Finds the test files that can detect a change of a file: test files whose imports lead to the file, the nearest first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Reach:
         self._beside = {path.stem: path for path in self._tests}
 
     def tests_of(self, file: str) -> list[str]:
-        """Return the test files that reach `file`, the nearest first; those that run the whole program come last."""
+        """Return the test files that reach `file`, the nearest first; test files that run the whole program come last."""
         target, program = self._root / file, self._root / "__main__.py"
         found = []
         for test in self._tests:
