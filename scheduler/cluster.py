@@ -22,9 +22,9 @@ class Gpus(NamedTuple):
     """GPUs of one node.
 
     Attributes:
-        kind: their type in job requests, `scheduler.names.gpu_type`.
+        kind: the GPUs' type in job requests, as `scheduler.names.gpu_type` returns it.
         number: GPUs per node.
-        devices: their files in /dev, as a pattern for gres.conf; empty without GPUs.
+        devices: the GPUs' files in /dev, as a pattern for gres.conf; empty without GPUs.
     """
 
     kind: str
@@ -52,9 +52,9 @@ class Node(NamedTuple):
     """One existing machine that runs jobs.
 
     Attributes:
-        name: its name in Slurm.
-        hostname: its own host name.
-        address: the address at which other machines reach it.
+        name: the machine's name in Slurm.
+        hostname: the machine's own host name.
+        address: the address at which other machines reach the machine.
         place: the machine's place in the network, as the cloud's names of the network's parts, from the widest part to the
             narrowest; empty if the cloud does not report the place.
     """
@@ -69,7 +69,7 @@ class NodeSet(NamedTuple):
     """Nodes with the same hardware in one queue.
 
     Attributes:
-        name: unique in its queue.
+        name: the set's name, unique in the queue.
         static: nodes that always run.
         dynamic: how many nodes Slurm may start in addition to the static nodes.
         always_on: how many of the dynamic nodes, counted from number 1, always run: Slurm does not power them down.
@@ -120,7 +120,7 @@ class Cluster(NamedTuple):
     Attributes:
         name: the cluster's name in slurm.conf (ClusterName).
         controller: host name of the machine that runs slurmctld; `controller_address` is its address.
-        queues: one of them is the default.
+        queues: the queues; one queue is the default.
         cgroups: whether control groups restrict jobs to their processors and GPUs.
         memory: whether memory is a resource that jobs request like processors, with a limit.
         topology: None if Slurm ignores the network when it places jobs.

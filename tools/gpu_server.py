@@ -163,7 +163,7 @@ def measure(asked: argparse.Namespace) -> None:
 
 
 def _install_tools(debs: Path) -> None:
-    """Unpack SSH and iproute2 into a folder of their own, and put a wrapper for each missing program on every session's PATH."""
+    """Unpack SSH and iproute2 into their own folder, and put a wrapper for each missing program on every session's PATH."""
     say("unpacking SSH and iproute2")
     home = WORK / "debian"
     for deb in sorted(debs.glob("*.deb")):

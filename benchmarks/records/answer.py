@@ -103,7 +103,7 @@ def _drawn(request: dict[str, Any], last: history.Record | None, changes: list[s
     made = folder / _MADE_FROM
     try:
         if not (folder / "report.html").exists() or not made.exists() or made.read_text() != name:
-            from benchmarks.report import web_page  # noqa: PLC0415 - this import takes a second, which runs without a report save
+            from benchmarks.report import web_page  # noqa: PLC0415 - takes a second, and a run without a report does not need it
 
             web_page.write(request["outputs"], folder, past, tuple(changes))
             made.write_text(name)

@@ -1,7 +1,7 @@
 """EC2 with the permissions of the controller's role: RunInstances from a launch template, Describe calls, TerminateInstances.
 
 This module uses the Query API over HTTPS with Signature Version 4, without an SDK: Debian's and the vendors' images have boto3
-in any version or not at all, and five calls do not need it. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM
+in any version or not at all, and five calls need no SDK. Sources: EC2 API Reference 2016-11-15 (calls, error codes); IAM
 User Guide, "Create a signed AWS API request"; EC2 user guide, "Use the Instance Metadata Service" and "Ensuring idempotency".
 """
 
@@ -22,7 +22,7 @@ from scheduler.elastic.http_client import Answer, Http
 TOKEN_TAG = "busbar:launch"  # noqa: S105 - the name of a tag
 _VERSION = "2016-11-15"
 _METADATA = "http://169.254.169.254/latest/"
-#: `reconcile` has a time limit of some minutes, so each call must leave time for the others.
+#: `reconcile` has a time limit of some minutes, so each call must leave time for the other calls.
 _TIMEOUT_S = 20
 _METADATA_TIMEOUT_S = 3
 _PAGE = 1000

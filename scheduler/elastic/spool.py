@@ -35,7 +35,7 @@ def groups_of(nodes: str, resume_file: str) -> List[Group]:
     found = []
     try:
         jobs = json.loads(resume_file)["jobs"] if resume_file else []
-        # Slurm 22.05 lists all nodes of a job in `nodes`. In `nodes_resume`, later versions list those that do not run yet.
+        # Slurm 22.05 lists all nodes of a job in `nodes`. Later versions list the nodes that do not run yet in `nodes_resume`.
         wanted = [(str(job["job_id"]), hostlist.names(job.get("nodes_resume", job.get("nodes")) or "")) for job in jobs]
     except (KeyError, TypeError, ValueError):
         wanted = []

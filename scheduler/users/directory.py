@@ -1,8 +1,8 @@
 """The user directory as OpenLDAP's files: its configuration, its first entries, its unit and its certificate request.
 
-The base, and the group whose members may run containers, are the same as in OCI's HPC stack (oci-hpc, roles/openldap and
-roles/privilege_group). Unlike in that stack, there are no passwords: root administers the directory over the local socket, and
-nobody else may change it.
+The base and the group `privilege` are the same as in OCI's HPC stack (oci-hpc, roles/openldap and roles/privilege_group).
+Unlike in that stack, the group gives no permission, and there are no passwords: root administers the directory over the local
+socket, and nobody else may change it.
 """
 
 from typing import Dict, List, NamedTuple
@@ -12,7 +12,7 @@ from scheduler.slurm_conf import MARK
 BASE = "dc=local"
 PEOPLE = f"ou=People,{BASE}"
 GROUPS = f"ou=Group,{BASE}"
-#: The group whose members may run containers; it grants no other permission.
+#: The primary group of new users by default. It gives no permission: everybody may run containers (docs/users.md).
 PRIVILEGE, PRIVILEGE_GID = "privilege", 9876
 UNIT = "busbar-directory.service"
 SLAPD = "/usr/sbin/slapd"

@@ -18,7 +18,7 @@ from catalogue.aws.instances import INSTANCES
 from catalogue.detection import Facts, Hca, recognise
 from config.aws.rules import RULES
 
-# The SDK warns of its own older classes when it is imported.
+# On import, the SDK warns about its own deprecated classes.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 

@@ -97,7 +97,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
 def test_every_command_for_a_real_tenancy_works_as_written(tmp_path, request):
-    """In the rehearsal's tenancy: both placeholders are filled in, the plan is the dev stack's, confirmations are skipped."""
+    """The tenancy is the rehearsal's: both placeholders are filled in, the plan is that of stack dev, and nobody confirms."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()

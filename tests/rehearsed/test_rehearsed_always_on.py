@@ -1,6 +1,6 @@
 """A Slurm cluster on OCI with two nodes that always run: the update measures them in a job, and slow machines never join.
 
-The tests build on each other: each continues where the previous one ended.
+The tests build on each other: each test continues where the previous test ended.
 """
 
 from __future__ import annotations

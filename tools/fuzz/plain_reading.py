@@ -1,6 +1,6 @@
 """Reads, in the simplest way, a measurement that passed, and gives reasons why it should not have passed.
 
-The parser and the judge are checked against this module, so it shares only the plan and the limits with them.
+The parser and the judge are checked against this module, so it shares only the plan and the limits with both.
 """
 
 from __future__ import annotations

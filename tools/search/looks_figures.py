@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RUNS = 20_000
-#: A retest multiplies the plan's number of looks by this factor (`benchmarks.plan.steps.repeated`). It also repeats the
-#: deciding run once.
+#: A retest multiplies the plan's number of looks by this factor (`benchmarks.plan.steps.repeated`). A retest also
+#: repeats the deciding run once.
 _MORE = 3
 
 
@@ -32,7 +32,7 @@ class Course:
     active: float
 
     def run(self, dice: random.Random) -> str:
-        """Return the result of the first looks or, if these give no answer, of the first looks together with a retest's."""
+        """Return the result of the first looks or, if these give no answer, of the first looks and a retest's looks."""
         first = Measure().looks + 1
         slow = self._slow(dice, first)
         found = looks.weigh(slow, first)
