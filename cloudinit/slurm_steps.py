@@ -50,7 +50,8 @@ class Slurm:
         controller: whether the machine will be the controller.
         users: whether all machines use a directory of users.
         accounting: whether the controller records jobs in a database.
-        containers: the programs that run tasks in containers; with them, srun has Pyxis's options. None installs none.
+        containers: the programs that run tasks in containers; if they are installed, srun has Pyxis's options. If this field is
+            None, they are not installed.
     """
 
     packages: SlurmPackages
@@ -107,7 +108,10 @@ fi
 
 
 def _packages(manager: str, wanted: Slurm) -> Step:
-    """Install the packages, and stop the daemons that they start: a node without a key would only write errors to its log."""
+    """Install the packages, and stop the daemons that the packages start.
+
+    Without a key, a daemon would only write errors to its log.
+    """
     work = ["lists"] if manager == "apt" else []
     work += [mounts.install(manager, " ".join(names)) for names in wanted.groups]
     work += ["rm -f /etc/slurm/slurm.conf"]  # the example in EPEL's package, which looks like the file of another cluster

@@ -44,7 +44,7 @@ class StepLine(NamedTuple):
 
     Attributes:
         name, stage, collective: as in the request.
-        failed: why there are no numbers; if it is set, all later fields are absent.
+        failed: why there are no numbers; if this field is set, all later fields are absent.
         rows: for each size [size_bytes, out of place, in place]; each placement is [time_us, algbw_gb_s, busbw_gb_s, wrong] or
             null.
         program: the collective that the program reports.
@@ -152,10 +152,10 @@ class RailLine(NamedTuple):
     Attributes:
         node, peer: the sender and the receiver.
         reached: `rdma` if rping reached the peer, `address` if only a TCP connection over the rail's interface did, `link` if
-            only ib_write_bw did; None if nothing did.
+            only ib_write_bw did; None if none of the three did.
         gbit_s: average payload rate that ib_write_bw reached, in Gbit/s.
         line_gbit_s: rate that the port reports.
-        why: why the rail was not reached or not measured; None if it was reached and measured.
+        why: why the rail was not reached or not measured; None if the rail was reached and measured.
     """
 
     node: str
@@ -171,7 +171,7 @@ class ProofsLine(NamedTuple):
     """The results of trying every rail by itself.
 
     Attributes:
-        rails: how many rails were tried: the number of nodes times the rails of each.
+        rails: how many rails were tried: the number of nodes times the number of rails of a node.
         reached, measured: how many rails were reached, and for how many ib_write_bw gave a number.
         worst: first the rails that were not reached, then rails without a number, then the slowest rails; at most 16 in all.
     """
@@ -281,10 +281,10 @@ class JobLine(NamedTuple):
     """The result of a test job.
 
     Attributes:
-        job: its Slurm job id.
-        nodes: names of its nodes in ring order.
-        build: the line of its build.
-        measure: the line of its measurement, a MeasureLine without its absent fields.
+        job: the job's Slurm id.
+        nodes: names of the job's nodes in ring order.
+        build: the line of the job's build.
+        measure: the line of the job's measurement: a MeasureLine from which absent fields are left out.
     """
 
     run_id: str
@@ -300,7 +300,7 @@ class EntryLine(NamedTuple):
     """The result of a test of new machines.
 
     Attributes:
-        failed: why the test could not run, so that no machine has passed; empty if it ran.
+        failed: why the test could not run, so that no machine has passed; empty if the test ran.
         bad: why a node has not passed, by the node's name; nodes that passed are absent.
         told: a node's busbw with each of its partners, as text, by the node's name.
     """

@@ -50,7 +50,7 @@ def bring(
         shell: the command that opens a shell on the head node; it begins with ssh.
         known_hosts: lines that pin the host keys of the machines on the way.
         evidence: the path on the head node, and the sha256 of the text.
-        history: a path or a URL that fsspec knows. Transcripts that it already has are not copied again.
+        history: a path or a URL that fsspec knows. Transcripts that the history already has are not copied again.
         read: a function that replaces ssh; its arguments are shell, known_hosts and path.
 
     Raises:

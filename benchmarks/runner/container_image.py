@@ -32,15 +32,15 @@ class Inside(NamedTuple):
     """An image that is ready on all nodes.
 
     Attributes:
-        name: the name of its container on every node.
-        conf: text of enroot's configuration file for the image (environment, mounts and command), or of the script that runs a
-            command in it with containerd or Pyxis.
+        name: the name of the image's container on every node.
+        conf: text of enroot's configuration file for the image (environment, mounts and command). With containerd or Pyxis:
+            text of the script that runs a command in the image.
         homes: folders of MPI, CUDA and NCCL in the image.
-        image: reference, file, sha256 and bytes.
+        image: the image's reference, file, sha256 and size in bytes.
         versions: versions of the components in the image, by name, as far as they could be read.
         mpirun_home: folder in the image of the mpirun that starts ranks; empty if the node's mpirun or Slurm starts them.
         runtime: the program that runs the image: enroot, containerd or pyxis.
-        srun: with pyxis, the command that starts tasks in the image, without the number of tasks and the nodes.
+        srun: with pyxis, the command that starts tasks in the image, without options for the number of tasks and the nodes.
         node: with pyxis, the node on which the programs are built in the image.
     """
 
@@ -121,7 +121,7 @@ def found(wanted: Image, run_id: str, say: jobs.Say, deadline: float) -> Tuple[s
     """Return the path of the image's file on this node and its sha256; an image in a registry is imported first.
 
     Raises:
-        Refusal: there is no such file, it is not the pinned one, or the import failed.
+        Refusal: there is no such file, the file is not the pinned one, or the import failed.
     """
     return _given(wanted) if wanted.path else _imported(wanted, run_id, say, deadline)
 
@@ -242,7 +242,7 @@ def ask(start: List[str], script: str, node: str = "head node") -> str:
 
 
 def versions_script(found: Dict[str, str]) -> str:
-    """Return a shell script that prints, inside an image, the versions that it can find."""
+    """Return a shell script that prints, inside an image, the versions that the script can find."""
     packages = "/opt/amazon/efa_installed_packages"
     numbers = '\'$1 == "#define" && $2 ~ /^NCCL_(MAJOR|MINOR|PATCH)$/ {v = v s $3; s = "."} END {print v}\''
     asked = {

@@ -155,7 +155,10 @@ class Slowness:
         return bool(tried) and all(tried)
 
     def _islands(self) -> List[Set[int]]:
-        """Return islands: sets of nodes connected by fine pairs, whose pairs with the largest such set are all slow."""
+        """Return the islands.
+
+        Fine pairs connect the nodes of an island. All pairs between the island and the largest set of connected nodes are slow.
+        """
         parent = list(range(self.nodes))
 
         def root(node: int) -> int:

@@ -39,7 +39,7 @@ def rendered(asked: GpuOperator) -> str:
     """Return the output of `helm template` for the chart; helm contacts no cluster.
 
     Raises:
-        pulumi.RunError: helm is not installed, or it refuses the chart or the values.
+        pulumi.RunError: helm is not installed, or helm refuses the chart or the values.
     """
     helm = shutil.which("helm")
     if helm is None:

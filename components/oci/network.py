@@ -1,4 +1,6 @@
-"""The VCN: a public subnet for login nodes, and a private subnet for nodes, which by default accepts all traffic from the VCN.
+"""The VCN: a public subnet for login nodes, and a private subnet for nodes.
+
+By default, the private subnet accepts all traffic from the VCN.
 
 Source: seed 000 (oracle-japan/ocitutorials), the network at the end of that tutorial.
 """
@@ -118,7 +120,8 @@ class Network(pulumi.ComponentResource):
                     description="unreachable hosts, path MTU",
                 ),
                 *_ingress_slurm(wanted, cidrs.private),
-                # The controller sets up further login nodes over SSH; they are in the controller's subnet and use its Slurm.
+                # The controller sets up further login nodes over SSH. These login nodes are in the controller's subnet and use
+                # the controller's Slurm.
                 *([_ingress_ssh(cidrs.public), *_ingress_slurm(wanted, cidrs.public)] if wanted.people else []),
             ],
             egress_security_rules=[_egress_all()],

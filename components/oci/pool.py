@@ -90,7 +90,7 @@ class Pool(pulumi.ComponentResource):
                 parent=self,
                 custom_timeouts=_timeouts(pool.nodes),
                 # A changed configuration (keys, time zone, first boot) updates the pool in place and affects only new machines.
-                # Another image replaces the machines. Capacity is scarce, so the old machines are terminated first.
+                # A change of the image replaces the machines. Capacity is scarce, so the old machines are terminated first.
                 replacement_trigger=wanted.machines(pool),
                 delete_before_replace=True,
                 hooks=never_twice(

@@ -62,7 +62,7 @@ def _end() -> None:
 
 
 def _words_of(pid: int) -> bytes:
-    """Return the command line of a process; empty if it has exited."""
+    """Return the command line of a process; empty if the process has exited."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as source:
             return source.read()

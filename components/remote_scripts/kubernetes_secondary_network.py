@@ -26,9 +26,9 @@ _DEFINITIONS = "network-attachment-definitions.k8s.cni.cncf.io"
 def main(ask: Dict[str, Any]) -> None:
     """Apply the objects, or remove them.
 
-    `ask` has what `kubernetes_manifest` needs, and: `kubectl` (how it finds the cluster); `server` (address of the API server);
-    `title` and `name` of the software; `daemon_set`, which puts the software on the nodes, and its `namespace`; `way` (an
-    annotation of the daemon set and the annotation's value); `nodes`; `timeout_s`.
+    `ask` has what `kubernetes_manifest` needs, and: `kubectl` (how kubectl finds the cluster); `server` (address of the API
+    server); `title` and `name` of the software; `daemon_set`, which puts the software on the nodes, and its `namespace`; `way`
+    (an annotation of the daemon set and the annotation's value); `nodes`; `timeout_s`.
     """
     kubectl = Kubectl(ask["kubectl"], ask["namespace"])
     if sys.argv[1:] == ["remove"]:

@@ -27,7 +27,7 @@ class Launch(NamedTuple):
     """Machines to start together.
 
     Attributes:
-        token: unique to this launch. The machines are tagged with it, and the cloud starts nothing twice for one token.
+        token: text unique to this launch. The machines are tagged with the token; the cloud starts nothing twice for one token.
         node_set: key of the set.
         size: how many machines are wanted.
         least: how many must start; if the cloud cannot start that many, it starts none.
@@ -52,12 +52,13 @@ class Machine(NamedTuple):
 
     Attributes:
         id: the cloud's id of the machine.
-        token: the launch that it is tagged with.
-        address: private IPv4 address; empty while it has none.
-        ended: whether it was terminated or is about to be. On AWS also whether it has stopped or is about to stop; on OCI a
-            stopped machine counts as running.
+        token: token of the launch that started the machine; the machine is tagged with the token.
+        address: private IPv4 address; empty while the machine has none.
+        ended: whether the machine was terminated or is about to be terminated. On AWS also whether the machine has stopped or
+            is about to stop; on OCI a stopped machine counts as running.
         why: the cloud's reason for the machine's last change of state; empty if the cloud gives none.
-        stopped: whether it has ended, but still has to be terminated: a stopped machine keeps its volumes and its address.
+        stopped: whether the machine has ended, but still has to be terminated: a stopped machine keeps its volumes and its
+            address.
     """
 
     id: str
@@ -106,7 +107,7 @@ class Cloud:
         return ("",)
 
     def launch(self, wanted: Launch) -> List[str]:
-        """Start the machines of a launch, at least `least` or none; return their ids (none if only `listing` knows them).
+        """Start the machines of a launch, at least `least` or none; return their ids (empty if only `listing` knows the ids).
 
         Raises:
             BusyError: the machines may have been started; call again with the same token.

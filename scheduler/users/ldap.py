@@ -15,7 +15,7 @@ NO_SUCH_OBJECT = 32
 
 
 def entries(base: str = directory.BASE, wanted: str = "(objectClass=*)") -> List[Entry]:
-    """Return `base` and the entries below it, as far as they match the filter `wanted`; empty if `base` does not exist."""
+    """Of `base` and the entries below `base`, return those that match the filter `wanted`; empty if `base` does not exist."""
     words = ["ldapsearch", "-Q", "-LLL", "-o", "ldif-wrap=no", "-Y", "EXTERNAL", "-H", _URL, "-b", base, wanted]
     done = _run(words)
     if done.returncode == NO_SUCH_OBJECT:
@@ -36,7 +36,7 @@ def delete(name: str) -> None:
 
 
 def change_members(group: str, verb: str, user: str) -> None:
-    """Add a user to a group or delete it from the group; `verb` is `add` or `delete`."""
+    """Add a user to a group, or delete the user from the group; `verb` is `add` or `delete`."""
     change = {"dn": [directory.group_dn(group)], "changetype": ["modify"], verb: ["memberUid"], "memberUid": [user]}
     _change("ldapmodify", ldif.text_of([change]))
 

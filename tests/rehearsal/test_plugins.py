@@ -374,7 +374,7 @@ def test_a_variable_that_the_server_refuses_fails_the_command_before_the_command
     assert list(tmp_path.iterdir()) == []
     state = {"create": "x", "stdout": "o", "stderr": "", "connection": sshd.connection()}
     answer = plugin.update("remote", state, {"create": "echo ok", "connection": sshd.connection()})
-    # The server also refuses the variables with the last outputs, but that is only a warning.
+    # The server also refuses the variables with the last outputs, but that refusal causes only a warning.
     assert answer["properties"]["stdout"] == "ok"
     assert [severity for severity, _, _ in plugin.engine.logged] == [2, 1]
 

@@ -125,7 +125,7 @@ def test_the_exporter_shows_the_counters_of_devices_in_pods_only_to_its_readers(
         scraped(stage, "gpu0", "gpu0")
 
 
-#: A request -> its changes to the stack's key `kubernetes`, and text in the update's output. Nothing in the cluster may change.
+#: A request -> its changes to the stack's key `kubernetes`, and text that the update prints. The cluster must not change.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "another cluster": (
         {"server": "https://10.20.0.9:6443"},
@@ -179,7 +179,7 @@ def test_a_user_without_permissions_is_told_which_permissions_are_missing(built)
 
 
 def test_after_pods_are_replaced_contact_and_build_and_measurement_run_again_and_the_former_pods_evidence_is_kept(built):
-    # Pods are deleted only once: each time that a Job loses pods, the cluster doubles its wait before it creates new pods.
+    # This test deletes pods only once: each time a Job loses pods, the cluster doubles its wait before it creates new pods.
     stage, _ = built
     before, evidence = pods(stage), stage.outputs()["measured"]["evidence"]
     kubectl(stage, "--namespace busbar delete pods --all --wait")

@@ -21,7 +21,7 @@ from tools.search.looks_figures import Course
 
 
 def with_looks(slow: int, of: int = 16, factor: float = 0.5) -> dict:
-    """Return a line with `of` looks. The first `slow` looks reached only `factor` of the busbw of the other looks."""
+    """Return a line with `of` looks. The first `slow` looks reached only `factor` times the busbw of the other looks."""
     line = document()
     numbers = [0.049 * factor] * slow + [0.049] * (of - slow)
     for step in line["steps"]:
@@ -44,7 +44,7 @@ def test_sixteen_clean_looks_and_the_deciding_run_pass():
 def test_before_the_last_look_an_answer_needs_a_decisive_lead_and_after_the_last_look_the_likelier_answer_is_taken():
     """If 5 of 64 looks are slow, a healthy fabric is likelier; if 6 are slow, a fabric that is slow at times is likelier.
 
-    After 63 looks, neither number decides.
+    If only 63 looks were taken, neither 5 nor 6 slow looks decide.
     """
     assert looks.MOST == 64
     assert [looks.weigh(slow, 64).answer for slow in (4, 5, 6, 7)] == ["pass", "pass", "short", "short"]
@@ -202,7 +202,10 @@ def _built():
 
 
 def test_kept_looks_are_corrected_for_the_time_that_ranks_waited_for_processors(tmp_path, monkeypatch):
-    """Otherwise, slow looks that a busy machine excused in the first run would give healthy hosts `short` in the second run."""
+    """Slow looks of the first run may be excused because the machine was busy.
+
+    Without the correction, these looks would give healthy hosts the verdict `short` in the second run.
+    """
     monkeypatch.setenv("HOME", str(tmp_path))
     kept_looks.keep(
         "x", [{"looks_gb_s": [1.0, 2.0], "waited": 0.5}, {"looks_gb_s": [9.0], "waited": 1.0}, {"looks_gb_s": [4.0]}]

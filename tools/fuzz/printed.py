@@ -29,7 +29,7 @@ class Printed:
         gpu: name of the GPUs.
         rows: (size in bytes, busbw in GB/s) in the order in which they are printed.
         factor_ranks: number of ranks in one group, which determines the factor between algbw and busbw.
-        rank_shares: if operations are timed one by one, each rank's time divided by the median; else empty.
+        rank_shares: if operations are timed one by one, each rank's time divided by an operation's median time; else empty.
         checked: whether values are checked.
     """
 

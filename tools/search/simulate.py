@@ -57,9 +57,11 @@ class Fault:
 class Fabric:
     """`nodes` nodes with `rails` rails of `rate_gb_s` GB/s each; every number is multiplied by noise of deviation `noise`.
 
-    `disturbed` is the probability that a trial loses 8 to 30 % to a brief disturbance: other traffic, a busy processor. With
-    `leaf` nodes per leaf, edges between leaves share each leaf's uplinks, whose rate is `spine` times that of the leaf's nodes.
-    If several edges cross at once, the share `ecmp` of them collides with another edge on a link and gets half of the link.
+    `disturbed` is the probability that a trial loses 8 to 30 % to a brief disturbance: other traffic, a busy processor.
+
+    `leaf` is the number of nodes at each leaf switch (0: there are no leaf switches). Edges between leaves share the uplinks of
+    each leaf, and the rate of these uplinks is `spine` times the rate of the leaf's nodes. If several edges between leaves run
+    at once, the share `ecmp` of these edges collides with another edge on a link and gets half of the link.
     """
 
     nodes: int
@@ -96,7 +98,7 @@ class Fabric:
         return sample.busbw_gb_s or 0.0
 
     def answer(self, trials: Iterable[Trial]) -> list[Sample]:
-        """Run `trials` at once; an intermittent fault is present in all of them or in none, unless it is drawn by trial."""
+        """Run `trials` at once. An intermittent fault is in all trials or in none, unless it is drawn for each trial."""
         here = [fault for fault in self.faults if fault.by_trial or self._shows(fault)]
         together = list(trials)
         uplinks = self._uplinks(together)
@@ -232,13 +234,13 @@ class Score:
 
     @staticmethod
     def precision(scores: Iterable[Score]) -> float:
-        """Return correct over named culprits; 1.0 if none was named."""
+        """Return the share of the named culprits that are correct; 1.0 if none was named."""
         right, wrong = (sum(column) for column in zip(*((one.right, one.wrong) for one in scores), strict=True))
         return right / (right + wrong) if right + wrong else 1.0
 
     @staticmethod
     def recall(scores: Iterable[Score]) -> float:
-        """Return correct over planted faults; 1.0 if none was planted."""
+        """Return the share of the planted faults that were named; 1.0 if none was planted."""
         right, missed = (sum(column) for column in zip(*((one.right, one.missed) for one in scores), strict=True))
         return right / (right + missed) if right + missed else 1.0
 
