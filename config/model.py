@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args, get_origin
 
@@ -12,6 +13,7 @@ from pydantic.alias_generators import to_camel
 _UNITS = ("gb_s", "gbit_s", "mb_s", "mib_s", "bytes", "gib", "gb", "usd", "days", "h", "min", "s")
 
 
+@functools.cache
 def key_of(name: str) -> str:
     """Return the stack file's key for the field `name`: `timeout_s` is `timeout`."""
     return to_camel(re.sub(rf"_(?:{'|'.join(_UNITS)})$", "", name))

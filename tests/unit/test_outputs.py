@@ -18,6 +18,7 @@ from config.accept import Accept
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "outputs.schema.json").read_text())
+FITS = jsonschema.Draft202012Validator(SCHEMA)
 
 
 def test_the_page_lists_changes_since_the_last_run_if_there_are_any():
@@ -38,12 +39,12 @@ def test_the_page_lists_changes_since_the_last_run_if_there_are_any():
     ids=["pass", "short", "empty", "nothing", "garbage"],
 )
 def test_every_judgement_produces_outputs_that_fit_the_schema(text):
-    jsonschema.validate(whole(text), SCHEMA, cls=jsonschema.Draft202012Validator)
+    FITS.validate(whole(text))
 
 
 def test_a_searchs_culprits_are_in_reasons_and_outputs_and_fit_the_schema():
     found = whole(with_step("all_reduce", rows=[row(size, 0.02) for size in PLAN.sizes_bytes]), SEARCHED)
-    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
+    FITS.validate(found)
     assert found["measured"]["search"]["culprits"][0]["rails"] == ["mlx5_3"]
     assert "rail mlx5_3 of node inst-a is slow" in found["measured"]["reasons"][-1]
     assert "next, on the head node: ssh 10.0.1.2 'cat state'" in found["measured"]["reasons"][-1]
@@ -65,7 +66,7 @@ def test_a_stack_without_nodes_has_outputs_that_fit_the_schema_and_claim_nothing
         "measured": outputs.nothing_measured("gpu", "gpu has no nodes yet, so nothing was measured"),
         "readme": "# gpu has no nodes yet, so nothing was measured\n",
     }
-    jsonschema.validate(found, SCHEMA, cls=jsonschema.Draft202012Validator)
+    FITS.validate(found)
     assert found["measured"]["verdict"] == "unknown"
     assert found["measured"]["busbw_gb_s"] is None
 

@@ -13,6 +13,7 @@ from conftest import ROOT
 from config import schema
 
 GROUPS = [group for groups in schema.PAGES.values() for group in groups]
+FITS = jsonschema.Draft202012Validator(schema.stack_schema())
 LEAVES = [(group, path, info) for group in GROUPS for path, info in schema.leaves(group)]
 
 
@@ -46,7 +47,7 @@ def test_every_key_has_a_description_a_default_and_an_example(group, path, info)
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("Pulumi.*.yaml")), ids=lambda path: path.stem)
 def test_every_stack_file_fits_the_schema(path):
-    jsonschema.validate(yaml.safe_load(path.read_text()), schema.stack_schema(), cls=jsonschema.Draft202012Validator)
+    FITS.validate(yaml.safe_load(path.read_text()))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +67,7 @@ def test_an_editor_underlines_values_that_the_program_would_refuse(change, part)
     stack = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())
     change(stack["config"])
     with pytest.raises(jsonschema.ValidationError) as found:
-        jsonschema.validate(stack, schema.stack_schema(), cls=jsonschema.Draft202012Validator)
+        FITS.validate(stack)
     assert part in str(found.value)
 
 
