@@ -47,7 +47,7 @@ def delete(name: str, primary: Dict[str, int]) -> None:
     """Delete a group; `primary` has the gid of each user's primary group, by user."""
     one = _known(name)
     if name == directory.PRIVILEGE:
-        why = "its members may run containers, and it is the primary group of new users, so it is kept"
+        why = "it is the default primary group of new users, so it is kept"
         raise RefusalError(f"group {name}: {why}")
     users = sorted(user for user, gid in primary.items() if gid == one.gid)
     if users:

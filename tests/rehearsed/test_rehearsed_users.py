@@ -136,8 +136,7 @@ def test_sacct_shows_an_ended_job_with_its_user_and_account_on_the_controller_an
         "local_absent": "user slurm: there is no such user in the directory; it is a user of this machine only",
         "group_taken": "group privilege: there is a group of that name already",
         "group_gid": "--gid 9876: it is the gid of group privilege",
-        "group_in_use": "group privilege: its members may run containers, and it is the primary group of new users, so it is "
-        "kept",
+        "group_in_use": "group privilege: it is the default primary group of new users, so it is kept",
         "group_absent": "group physics: there is no such group in the directory; see `cluster group list`",
     }.items(),
 )

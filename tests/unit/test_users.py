@@ -431,7 +431,7 @@ def test_the_gids_of_groups_begin_at_10001():
         (lambda: groups.add("physics", 9876), "--gid 9876: it is the gid of group privilege"),
         (lambda: groups.add("physics", 0), "--gid 0: an id is from 1000 to 60000; "),
         (lambda: groups.delete("physics", {}), "group physics: there is no such group in the directory; "),
-        (lambda: groups.delete("privilege", {}), "group privilege: its members may run containers, "),
+        (lambda: groups.delete("privilege", {}), "group privilege: it is the default primary group of new users"),
         (
             lambda: groups.leave("privilege", "alice"),
             "group privilege: alice is no member; a user's primary group cannot be left",
