@@ -11,6 +11,8 @@ import logging
 import os
 import re
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -26,10 +28,12 @@ import yaml
 from google.protobuf import empty_pb2
 from hypothesis import HealthCheck, settings
 from pulumi.runtime.proto.source_pb2 import StackTrace
+from wait_until import wait_until
 
+from rehearsal.engine.language.forked import SERVER
 from rehearsal.engine.language.program import EXIT_ALREADY_TOLD
 from tools.stack_changes import merged, settled
-from tools.stage import Stage
+from tools.stage import SHARED, Stage
 
 # Each registration records its whole call stack with source lines; under pytest that takes a fifth of a test's time.
 pulumi.runtime.resource._get_stack_trace = StackTrace  # type: ignore[assignment]  # noqa: SLF001 - there is no public switch
@@ -381,6 +385,23 @@ def run_program(lines: dict[str, str], *, members: int = 2, preview: bool = Fals
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Give this run its own folder for the program's user cache."""
     os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _programs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Start the server that forks rehearsed programs: importing the SDKs takes half of the processor time of a program."""
+    if not any(item.get_closest_marker("rehearsal") and item.path.parent.name == "rehearsed" for item in request.session.items):
+        yield
+        return
+    path = tmp_path_factory.mktemp("programs") / "socket"
+    words = [sys.executable, str(ROOT / "rehearsal/engine/language/program_server.py"), str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as server:
+        wait_until(path.exists, "the server of programs listens")
+        SHARED[SERVER] = str(path)
+        yield
+        SHARED.clear()
+        assert server.stdin is not None
+        server.stdin.close()
 
 
 @pytest.fixture

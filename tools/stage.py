@@ -49,6 +49,8 @@ AGAIN = (101, 102)
 _PASSPHRASE = "a test's own"  # noqa: S105 - it protects nothing
 #: By name of a stack: the files of a backend in which that stack was just created, and the salt line for its stack file.
 _NEW: dict[str, tuple[dict[str, bytes], str]] = {}
+#: Variables for the engines of all stages of this process.
+SHARED: dict[str, str] = {}
 #: Output of commands; pytest shows all of it if a test fails.
 _LOG = logging.getLogger(__name__)
 _LOG.setLevel(logging.INFO)
@@ -105,6 +107,7 @@ class Stage:
             "PULUMI_BACKEND_URL": f"file://{folder}/state",
             "PULUMI_CONFIG_PASSPHRASE": _PASSPHRASE,
             "NO_COLOR": "1",
+            **SHARED,
         }
         self.salt = ""
         self.report = ""

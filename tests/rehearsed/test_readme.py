@@ -14,6 +14,8 @@ import terminal
 import yaml
 from readme_commands import typed
 
+from tools.stage import SHARED
+
 ROOT = Path(__file__).parents[2]
 #: Commands that are not run here: `make test` would run this suite again, and `make figures` takes minutes.
 ELSEWHERE = {"make test", "make figures"}
@@ -36,7 +38,7 @@ def checkout(copy: Path) -> tuple[Path, dict[str, str]]:
     (copy / ".busbar").mkdir()
     (copy / ".busbar" / "venv").symlink_to(ROOT / ".busbar" / "venv")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PULUMI_", "BUSBAR_", "MAKE", "MFLAGS"))}
-    return copy, kept
+    return copy, kept | SHARED
 
 
 @pytest.mark.rehearsal

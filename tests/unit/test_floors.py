@@ -170,6 +170,8 @@ MAY = {
         *("rehearsal.oci.host_images", "rehearsal.oci.machines", "rehearsal.oci.shapes"),
     },
     "rehearsal/enter": {"rehearsal.entry"},
+    # It imports the SDKs for the programs that it forks.
+    "rehearsal/engine/language/program_server.py": {"pulumi_aws", "pulumi_command", "pulumi_oci", "pydantic", "yaml"},
     "rehearsal/engine": {"rehearsal.engine", "rehearsal.protocol", "grpc", "google", "pulumi", "asyncssh"},
     "tools": {"tools", "rehearsal.world", "benchmarks", "catalogue", "config", "yaml"},
     # A stage plants faults on running hosts.

@@ -1,4 +1,4 @@
-"""Serve pulumirpc.LanguageRuntime: start one fresh Python process for every run of a program.
+"""Serve pulumirpc.LanguageRuntime: start one Python process for every run of a program.
 
 This language host does not install packages, generate code or list required plugins. The engine needs no list, because the SDKs
 send the provider's name and version with every registration, and plugins are on PATH.
@@ -32,6 +32,8 @@ import grpc
 import pulumi
 from google.protobuf import empty_pb2, json_format
 from pulumi.runtime.proto import language_pb2, language_pb2_grpc, plugin_pb2
+
+from rehearsal.engine.language.forked import SERVER, Forked
 
 EXECUTOR = Path(__file__).resolve().with_name("program.py")
 MESSAGE_SIZE_BYTES = 400 * 1024 * 1024  # the engine and the SDK accept messages of this size from each other
@@ -86,7 +88,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
 
     def __init__(self, engine_address: str) -> None:
         self._engine_address = engine_address
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[subprocess.Popen[bytes] | Forked] = set()
         self._lock = threading.Lock()
         self._cancelled = False
 
@@ -175,9 +177,7 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
         with self._lock:
             if self._cancelled:
                 return language_pb2.RunResponse(bail=True)
-            argv = [python, "-u", str(EXECUTOR), json.dumps(plan)]
-            # The program stays in this process's group, because the engine stops a plugin by stopping the plugin's group.
-            process = subprocess.Popen(argv, env=environment, stdin=subprocess.DEVNULL)
+            process = _start(python, [str(EXECUTOR), json.dumps(plan)], environment)
             self._running.add(process)
         context.add_callback(lambda: _end(process))
         code = process.wait()
@@ -213,7 +213,16 @@ class LanguageHost(language_pb2_grpc.LanguageRuntimeServicer):
             raise
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _start(python: str, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes] | Forked:
+    """Start a program; if tests run a server of programs with this Python's packages, the server forks the program."""
+    server = environment.pop(SERVER, "")
+    if server and Path(python).parent.parent.resolve() == Path(sys.prefix).resolve():
+        return Forked(server, python, argv, environment)
+    # The program stays in this process's group, because the engine stops a plugin by stopping the plugin's group.
+    return subprocess.Popen([python, "-u", *argv], env=environment, stdin=subprocess.DEVNULL)
+
+
+def _end(process: subprocess.Popen[bytes] | Forked) -> None:
     """Interrupt a program, and kill the program if it does not exit in time."""
     if process.poll() is not None:
         return
