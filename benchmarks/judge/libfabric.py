@@ -27,7 +27,10 @@ _NETWORK = re.compile(r"(?:AWS )?Libfabric")
 
 @dataclass(frozen=True)
 class Told:
-    """What NCCL's log shows: what is `wrong`, `proof` that nothing is wrong, what is `missing`; empty if no check is needed."""
+    """What NCCL's log shows: what is `wrong`, the `proof` that nothing is wrong, and which information is `missing`.
+
+    All three are empty if no check is needed.
+    """
 
     wrong: tuple[str, ...] = ()
     proof: tuple[str, ...] = ()

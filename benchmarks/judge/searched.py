@@ -16,7 +16,7 @@ def read(text: str) -> dict[str, Any]:
     if not isinstance(line, dict) or line.get("kind") != "search":
         return _failed({}, "the runner's line is not a search result")
     if {"trials", "again"} <= line.keys() and line["trials"] is None is line["again"]:
-        return {"schema": 1, "kind": "search", "needed": False}  # an empty request comes back unchanged
+        return {"schema": 1, "kind": "search", "needed": False}  # the runner returns an empty request unchanged
     why, refused = _damage(line)
     return _failed(line, why, refused=refused) if why else line
 

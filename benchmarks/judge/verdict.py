@@ -195,7 +195,10 @@ def _looks(found: Measurement, asked: Asked) -> looks.Looks | None:
 
 
 def _in_switch(found: Measurement, asked: Asked) -> Iterable[Check]:
-    """Judge, on one machine, the run in which NCCL chose the algorithm: unlike in a ring, NVLink switches may reduce there."""
+    """Judge the run on one machine for which NCCL chose the algorithm.
+
+    NVLink switches may reduce in this run, but never in a ring.
+    """
     run, usual = found.runs.get(FREE), nvls_gb_s(asked.shape, asked.plan)
     share = fraction(asked.plan.end_bytes, NVLS)
     if asked.nodes > 1 or found.scale != 1 or run is None or not run.rows or run.failed:

@@ -30,7 +30,7 @@ class Store(Protocol):
     """Files under names such as `folder/file.json`."""
 
     def add(self, name: str, data: bytes) -> bool:
-        """Write the file; return False if it already exists. A local folder and an object store never keep a part of a file."""
+        """Write the file; return False if it already exists. Local folders and object stores never have an incomplete file."""
 
     def names(self, folder: str) -> list[str]:
         """Return the names of the files in `folder`; an empty list if the folder does not exist."""

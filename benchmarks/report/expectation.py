@@ -23,7 +23,8 @@ def expectation(asked: Asked, price: Price | None, *, rents: bool) -> str:
     """Return the lines of a preview: what a good run looks like and what it costs.
 
     In a rehearsal, the lines have the numbers that the update will show and require: rates are divided by the scale that the
-    stack states. `rents` says whether the stack rents the nodes; if the stack does, an unknown price is mentioned, too.
+    stack states. `rents` says whether the stack rents the nodes. If the nodes are rented and their price is unknown, a line
+    says so.
     """
     name, scale = asked.plan.collective, asked.accept.scale
     bound = gate(asked.plan, asked.shape, asked.nodes, scale=scale, minimum_gb_s=asked.accept.gate_gb_s)

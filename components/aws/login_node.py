@@ -119,7 +119,10 @@ class LoginNode(pulumi.ComponentResource):
 
 
 def _boot(wanted: Aws, mounts: Mounts, parameter: str, key: str | None) -> LoginBoot:
-    """Return the first boot; `key` is the public key of the controller that sets up the node (None: the node controls)."""
+    """Return the first boot.
+
+    `key` is the public key of the controller that sets up the node; None if the node itself is the controller.
+    """
     return LoginBoot(
         image=wanted.login.family,
         timezone=wanted.timezone,

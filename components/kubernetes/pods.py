@@ -23,7 +23,8 @@ class Pods:
 
     Attributes:
         host: the machine that runs kubectl.
-        ask: arguments of every program on that machine: how kubectl finds the cluster, namespace, selector of the pods, rails.
+        ask: arguments of every program on that machine: the options with which kubectl finds the cluster; the namespace; the
+            selector of the pods; the rails.
         node: the first node, whose pod is the head node.
         files: names of files that were copied to that machine for the home folder of the head's pod.
     """
@@ -73,7 +74,7 @@ class Pods:
     ) -> pulumi.Resource | None:
         """Copy the local `file` to the machine that runs kubectl; the next call of `run` copies the file into the pod."""
         self.files.append(there)
-        # The file is copied only after the pods exist, because before the pods are created a check must pass: kubectl uses the
+        # The file is copied only after the pods exist. Before the pods are created, a check confirms that kubectl uses the
         # right cluster.
         triggers = [*triggers, head.apply(lambda its: its.address)]
         return self.host.copy(name, file=file, there=there, triggers=triggers, opts=opts)

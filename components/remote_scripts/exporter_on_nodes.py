@@ -34,7 +34,8 @@ def main(nodes: List[Dict[str, str]], program: str, there: bool) -> None:
         program: Python program that installs or removes the exporter on one node.
         there: whether the nodes have the exporter afterwards.
     """
-    # The address from which this SSH session comes may read the counters: the jump host's or, without one, the operator's.
+    # This SSH session comes from the jump host or, without a jump host, from the operator's machine. The address from which
+    # the session comes may read the counters.
     client = os.environ.get("SSH_CONNECTION", "").split(" ")[0]
 
     def run_on(number: int) -> str:

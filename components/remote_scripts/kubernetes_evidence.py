@@ -22,7 +22,7 @@ _KINDS = ("measure", "search")
 _EVERY_S, _COPY_S = 15.0, 60
 #: How many of the newest finished runs are copied to a new pod.
 _GIVEN_BACK = 16
-#: Paths below the runner's folder that are copied: files of a run, and the looks that the next run starts with.
+#: Paths below the runner's folder that are copied: files of a run, and `looks`, the earlier looks that the next run reads.
 _PATH = re.compile(r"(runs/[0-9A-Za-z]+|looks)/[A-Za-z0-9_.-]+")
 #: Program for the pod: prints the new and changed files of some folders, as {path: [size, time, base64]}.
 _TAKE = """

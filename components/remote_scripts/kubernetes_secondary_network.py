@@ -48,7 +48,10 @@ def main(ask: Dict[str, Any]) -> None:
 
 
 def _wait(kubectl: Kubectl, ask: Dict[str, Any]) -> None:
-    """Return once a pod runs on every node and no pod has restarted for some seconds, or exit with the nodes that fail."""
+    """Return once a pod runs on every node and no pod has restarted for some seconds.
+
+    After the time limit, exit with a message that names the nodes that fail.
+    """
     deadline, last = time.monotonic() + ask["timeout_s"], ""
     restarts = {}  # type: Dict[str, int]
     since = time.monotonic()

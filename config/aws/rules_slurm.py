@@ -84,7 +84,7 @@ def slurm_test(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("slurm-entry", ERROR, "components/slurm: new machines are tested in pairs over their rails", guard=True)
 def slurm_entry(wanted: Aws, _facts: Facts) -> _Breaches:
-    """An entry test, which tests new machines, that cannot run."""
+    """An entry test (a test of new machines) that cannot run."""
     yield from slurm_rules.entry_test("aws.slurm", wanted.slurm, _entries(wanted))
 
 

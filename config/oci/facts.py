@@ -105,8 +105,8 @@ class Facts:
             names an image.
         made: the text of `Oci.machines` with which a pool's machines were created, by pool name. The machines' tag records this
             text; a pool without machines or tag is absent.
-        strays: number of nodes, by display name, of each cluster network and single instance of this stack that belongs to no
-            pool any more, because the pool is gone or `oci.name` changed.
+        strays: cluster networks and single instances of this stack that belong to no pool any more, because the pool is gone
+            or `oci.name` changed: the number of their nodes, by display name.
         running: size of a pool's cluster network, or 1 for its single instance, by pool name; 0 if the pool has neither.
         subnets: subnets that the stack file names, by OCID.
         oldest: for a pool that shrinks but keeps nodes, the names of its nodes, oldest first, by pool name.
