@@ -1,4 +1,4 @@
-"""What every program that serves the engine needs in order to start fast and to stop on a signal."""
+"""Helpers with which programs that serve the engine start fast and stop on a signal."""
 
 from __future__ import annotations
 

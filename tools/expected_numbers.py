@@ -83,7 +83,7 @@ def beside(shape: Shape, nodes: int) -> str:
 
 
 def uses_a_ring(one: Published) -> bool:
-    """Tell whether `one` is the result of a ring, over the rails or inside one machine, which the model predicts."""
+    """Tell whether `one` is the result of a ring over the rails or inside one machine; the model predicts such results."""
     return not is_over_nvlink(one) and "NCCL_COLLNET_ENABLE" not in one.exports and not refusal(one)
 
 

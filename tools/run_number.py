@@ -3,9 +3,10 @@
 python -m tools.run_number raise STACK     the next update measures again
 python -m tools.run_number run STACK       print the `measure.run` in effect
 
-How often the run number was raised is kept in .busbar/config. At each update, tools/in-stack copies the stack file and adds
-that count to `measure.run` in the copy, so no later update falls back to an earlier run. (`pulumi up --config-path --config
-busbar:measure.run=2` would work for one update only, and pulumi 3.259.0 would drop the other keys of `busbar:measure`.)
+A file in .busbar/config counts how many times the run number was raised. At each update, tools/in-stack copies the stack
+file and adds that count to `measure.run` in the copy, so no later update falls back to an earlier run. (`pulumi up
+--config-path --config busbar:measure.run=2` would work for one update only, and pulumi 3.259.0 would drop the other keys of
+`busbar:measure`.)
 """
 
 from __future__ import annotations

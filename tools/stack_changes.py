@@ -19,7 +19,7 @@ def merged(base: Any, changes: Any) -> Any:
 
 
 def settled(value: Any) -> Any:
-    """Return `value` without the keys that changes removed."""
+    """Return `value` without the keys whose value is `DEFAULT`."""
     if isinstance(value, dict):
         return {key: settled(one) for key, one in value.items() if one is not DEFAULT}
     return [settled(one) for one in value] if isinstance(value, list) else value

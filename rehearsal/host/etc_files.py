@@ -39,7 +39,7 @@ def sshd_config(*, includes: bool) -> str:
 
 
 def cloud_config(family: Family, user: str) -> str:
-    """Return the text of cloud.cfg, without those of the vendor's modules that no host needs, such as growpart and snap."""
+    """Return the text of cloud.cfg, without the vendor's modules that no host needs, such as growpart and snap."""
     # On Oracle and Amazon Linux, set_hostname and update_hostname ask systemd to set the host name. A rehearsed host has no
     # systemd, and its name is already set.
     naming = "set_hostname, update_hostname, " if family == "ubuntu" else ""

@@ -24,9 +24,10 @@ def compare(
     updatable: Callable[[str, sdk.Field], bool],
     path: str = "",
 ) -> Changes:
-    """Return what an update from old to new inputs changes; only inputs are compared, never computed defaults.
+    """Return which inputs differ between `old` and `new`, and which of these inputs require a replacement.
 
-    `updatable` returns, for a property's path and field, whether the vendor's provider changes the property in place.
+    Computed defaults are not compared. `updatable` returns, for a property's path and field, whether the vendor's provider
+    changes the property in place.
     """
     found = Changes()
     for name, known in inputs.fields.items():

@@ -33,7 +33,8 @@ class World:
 
     Attributes:
         path: absolute path of the world's folder.
-        tag: six hexadecimal digits in all the world's names: always the same for one folder, different for another checkout.
+        tag: six hexadecimal digits that are part of every name in this world: always the same for one folder, different for
+            another checkout.
         scale: divisor of every line rate.
     """
 

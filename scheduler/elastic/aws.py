@@ -125,7 +125,7 @@ class Aws(Cloud):
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
         """Terminate machines. Ids that EC2 does not know any more are left out, because one such id fails the whole call."""
-        del wanted  # on EC2, the call terminates no machine except these
+        del wanted  # on EC2, the call terminates no machine except those in `ids`
         left = list(ids)
         while left:
             try:

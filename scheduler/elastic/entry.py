@@ -76,9 +76,9 @@ class Desk:
     def keep_only(self, tokens: List[str]) -> None:
         """Delete the files of all launches except those in `tokens`."""
         for name in os.listdir(self._folder):
-            # A file that the other program is still writing has a name that begins with a dot.
+            # While `all_due` writes a file, the file's name begins with a dot.
             if name.lstrip(".").partition(".")[0] not in tokens:
-                with contextlib.suppress(FileNotFoundError):  # the other program just renamed the file; the next run deletes it
+                with contextlib.suppress(FileNotFoundError):  # `all_due` just renamed the file; the next run deletes it
                     os.unlink(os.path.join(self._folder, name))
 
     def _write(self, name: str, value: Any) -> None:

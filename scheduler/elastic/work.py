@@ -36,7 +36,7 @@ class Work:
     Attributes:
         spool: folder of Slurm's requests.
         hosts: path of this machine's hosts file.
-        reach: takes and returns what `join` does, but only checks whether the machine has booted.
+        reach: has the arguments and the result of `join`, but only checks whether the machine has booted.
         ask: runs a program on machines.
         topology: path of Slurm's topology.conf; the file does not exist if Slurm does not use it.
         clock: returns Unix time.

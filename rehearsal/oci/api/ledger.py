@@ -89,7 +89,7 @@ class Ledger:
             return list(self._requests.values())
 
     def bury(self, shown: Mapping[str, Any]) -> None:
-        """Record a terminated resource with the properties that the API showed last."""
+        """Record a terminated resource with the properties that the API last showed."""
         with self._lock:
             self._gone[shown["id"]] = {**shown, "lifecycleState": "TERMINATED"}
 
