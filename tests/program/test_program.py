@@ -87,7 +87,7 @@ def test_every_ssh_connection_pins_the_host_key_and_names_no_agent_and_no_privat
             assert "privateKey" not in end
 
 
-def test_nodes_are_launched_hardened_and_with_the_agent_plugins_that_their_image_needs(dev):
+def test_nodes_are_hardened_and_have_the_agent_plugins_that_the_image_needs(dev):
     (configuration,) = dev.of("InstanceConfiguration")
     details = configuration["instanceDetails"]["launchDetails"]
     assert details["instanceOptions"] == {"areLegacyImdsEndpointsDisabled": True}
@@ -188,7 +188,7 @@ def test_nodes_mount_the_file_systems_in_first_boot_and_the_login_node_does_not(
     assert engine.of("MountTarget")[0]["subnetId"] == "ocid1.cluster-network-private.oc1..id"
 
 
-def test_a_destroy_refuses_to_delete_file_systems_or_retains_file_systems_and_the_network_of_a_retained_lustre(protection):
+def test_file_systems_are_protected_or_retained_and_the_network_of_a_retained_lustre_is_retained_too(protection):
     run_program(LINES, oci=files(home="retain"))
     assert protection["cluster-storage-files"] == (False, True)
     assert protection["cluster-storage-lustre"] == (True, False)

@@ -314,7 +314,7 @@ def test_resources_can_be_read_and_changed_and_deleted_by_the_ids_that_the_vendo
         served.Delete(provider_pb2.DeleteRequest(urn=urn("Role", "role"), id=name))
 
 
-def test_the_engine_gets_the_id_of_a_file_system_that_fails(served: Any, cloud: Cloud) -> None:
+def test_the_engine_gets_the_id_of_a_file_system_whose_creation_fails(served: Any, cloud: Cloud) -> None:
     stack = Stack(cloud).network()
     inputs = lustre(stack.ids)
     with pytest.raises(grpc.RpcError) as refused:

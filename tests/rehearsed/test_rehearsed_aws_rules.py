@@ -132,7 +132,7 @@ def test_the_stack_file_for_an_account_needs_only_the_networks_that_may_log_in(t
         stage.close()
 
 
-def test_a_zone_of_another_region_than_the_stacks_is_refused_with_the_path_of_the_key(world):
+def test_a_zone_outside_the_region_of_the_stack_is_refused_with_the_path_of_the_key(world):
     found = world.preview(**PLAN, aws={"zone": "us-east-2a"})
     assert found.status != 0
     assert "aws.zone is us-east-2a, and aws:region of this stack is us-east-1; the zone must be in that region." in found.text

@@ -207,7 +207,7 @@ def booted(tmp_path: Path, name: str, mount: str) -> str:
     return f"PATH={programs}:$PATH\n{body}"
 
 
-def test_a_mount_that_keeps_failing_ends_the_boot_as_failed_in_the_mounts_own_step_after_ten_tries(tmp_path):
+def test_after_ten_failed_tries_of_a_mount_the_boot_fails_in_the_step_of_that_mount(tmp_path):
     count = f'echo "$1" >> {tmp_path}/tries; [ "$1" = /fss ]'
     done = run(tmp_path, booted(tmp_path, "node-ol8-files-lustre", count))
     assert done.returncode != 0

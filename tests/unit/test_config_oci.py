@@ -1,4 +1,4 @@
-"""A stack file of target oci: a case breaks every rule; a stack that cannot be built is refused before anything exists."""
+"""Stack files of target oci: a case for each rule, and refusals of stacks that cannot be built, before anything exists."""
 
 from __future__ import annotations
 

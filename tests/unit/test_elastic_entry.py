@@ -1,4 +1,4 @@
-"""New machines are tested in pairs before they become nodes: which machines join, why machines fail, and what faults leave."""
+"""New machines are tested in pairs before they become nodes: which machines join, why some fail, what remains after faults."""
 
 from __future__ import annotations
 
@@ -262,9 +262,9 @@ def test_files_of_a_known_launch_are_kept_even_if_half_written_and_files_of_othe
     assert sorted(path.name for path in (tmp_path / "entry").iterdir()) == [".a1.outcome", "a1.asked"]
 
 
-def test_a_file_of_an_entry_test_that_another_program_removes_or_renames_meanwhile_causes_no_failure(tmp_path, monkeypatch):
+def test_another_program_may_remove_or_rename_a_file_of_an_entry_test_at_any_moment_without_failure(tmp_path, monkeypatch):
     desk = Desk(str(tmp_path / "entry"))
-    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # the other program has renamed this file since
+    monkeypatch.setattr(entry.os, "listdir", lambda _: [".b2.outcome"])  # `all_due` has renamed this file since
     desk.keep_only([])
     monkeypatch.setattr(entry.os, "fsync", lambda _: (tmp_path / "entry" / ".b2.outcome").unlink())
     desk.answer("b2", Outcome("", {}, {}))

@@ -192,7 +192,7 @@ def test_a_cuda_folder_is_incomplete_although_debians_mpirun_and_mpi_h_exist(mon
         installed.on_node({"CUDA_HOME": ["/usr/lib/cuda"]}, ("CUDA_HOME",))
 
 
-def test_the_function_with_mpirun_returns_the_given_folder_or_usr_if_that_folder_has_no_mpirun(tmp_path):
+def test_the_folder_of_mpirun_is_the_given_folder_or_usr_if_the_given_folder_has_no_mpirun(tmp_path):
     made(tmp_path, "mpi/bin/mpirun")
     assert installed.with_mpirun(f"{tmp_path}/mpi") == f"{tmp_path}/mpi"
     assert installed.with_mpirun(f"{tmp_path}/none") == "/usr"

@@ -191,7 +191,7 @@ def test_rails_that_all_run_at_half_their_rate_are_named(found):
     assert not node_differences.differences(NODES[:2], found[:2], ASKED_AT, RAILS, "", 100)
 
 
-def test_gpus_of_another_model_than_the_shapes_are_named_even_if_every_node_has_such_gpus(found):
+def test_gpus_whose_model_differs_from_the_model_of_the_shape_are_named_even_if_every_node_has_such_gpus(found):
     for one in found:
         one["gpus"] = ["NVIDIA A100-SXM4-80GB"] * 8
     said = node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA H100 80GB HBM3")
@@ -201,7 +201,7 @@ def test_gpus_of_another_model_than_the_shapes_are_named_even_if_every_node_has_
     assert not node_differences.differences(NODES, found, ASKED_AT, RAILS, "NVIDIA B300")
 
 
-def test_rails_that_a_run_lost_are_named_but_rails_that_were_down_or_missing_before_are_not(found):
+def test_rails_that_went_down_or_vanished_during_a_run_are_named_but_rails_down_or_missing_before_the_run_are_not(found):
     after = copy.deepcopy(found)
     found[0]["hca"]["mlx5_0"]["active"] = after[0]["hca"]["mlx5_0"]["active"] = False
     after[1]["hca"]["mlx5_1"]["active"] = False

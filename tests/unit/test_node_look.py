@@ -69,13 +69,13 @@ def test_a_note_says_why_a_node_is_not_ready(monkeypatch, out, note):
     assert answers.notes == [note]
 
 
-def test_a_half_written_marker_means_not_ready_and_leaves_no_note(monkeypatch):
+def test_a_half_written_boot_json_means_not_ready_and_leaves_no_note(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "do\nm0 m1 m2\n')
     assert answers.look() is None
     assert answers.notes == []
 
 
-def test_a_step_that_only_warned_is_noted_and_the_node_is_ready(monkeypatch):
+def test_a_first_boot_step_that_failed_with_only_a_warning_is_noted_and_the_node_is_ready(monkeypatch):
     answers = Answers(monkeypatch, 0, 'status: done\n{"status": "done", "warned": " lustre \\n"}\nm0 m1 m2\n')
     assert answers.look()
     said = "first boot is done, but these steps failed: lustre; see the node's /var/log/cloud-init-output.log"
@@ -324,7 +324,7 @@ def test_an_rdma_device_is_described_by_rate_interface_state_and_driver(says, tm
     ("errors", "said"),
     [([], "status: done"), (["Failed to start", "[]"], "status: error extended_status: error "), (None, "status: error ")],
 )
-def test_a_node_asks_cloud_init_unless_its_result_file_has_an_empty_list_of_errors(tmp_path, errors, said):
+def test_a_node_asks_cloud_init_unless_the_result_file_of_cloud_init_has_an_empty_list_of_errors(tmp_path, errors, said):
     result = {"v1": {"datasource": "DataSourceOracle", **({} if errors is None else {"errors": errors})}}
     (tmp_path / "result.json").write_text(json.dumps(result, indent=1, sort_keys=True, separators=(",", ": ")))
     program = tmp_path / "cloud-init"

@@ -114,7 +114,7 @@ def test_every_counter_of_a_device_is_shown_once_and_no_counter_is_invented(devi
     assert one(samples, "files_without_number").value == 0
 
 
-def test_the_name_of_a_series_of_an_earlier_collection_is_free_again_in_the_next_collection(tmp_path):
+def test_a_series_name_that_an_earlier_collection_used_can_be_used_again_by_the_next_collection(tmp_path):
     for folder in ("one", "other"):
         rdma_trees.make(tmp_path / folder, "mlx5_0")
         samples, _ = read(collect(str(tmp_path / folder)))

@@ -97,7 +97,7 @@ def test_machines_with_different_hardware_have_different_lines_in_slurm_conf():
         ("23.11.4", (0, 0), False),
     ],
 )
-def test_jobs_are_confined_by_control_groups_if_every_node_and_the_slurm_version_support_it(version, groups, held):
+def test_control_groups_confine_jobs_if_every_node_and_the_version_of_slurm_support_control_groups(version, groups, held):
     found = [FACTS | {"version": version, "cgroups": group, "hostname": name} for group, name in zip(groups, "ab", strict=True)]
     cluster = schedule.cluster_of(REQUEST, found)
     assert cluster.cgroups is held
