@@ -123,7 +123,7 @@ ENROOT_UNCHECKED = (
 
 
 def enroot_unchecked(where: str, slurm: Scheduler | None) -> Iterator[Breach]:
-    """Yield an empty `enrootSha256`, with which machines install packages of enroot unchecked."""
+    """Yield an empty `enrootSha256`: machines would install packages of enroot without checking the packages."""
     if slurm and slurm.containers and not slurm.containers.enroot_sha256:
         yield Breach(f"{where}.containers.enrootSha256", ENROOT_UNCHECKED)
 
@@ -171,7 +171,7 @@ def reach(where: str, slurm: Scheduler, login: Side, nodes: Side) -> Iterator[Br
 
 
 def blocked(side: Side, out: bool, peer: Side, ports: Iterable[tuple[int, int, str]], why: str) -> Iterator[Breach]:
-    """Yield a refusal if the rules of `side` block some of `ports` out to, or in from, `peer`.
+    """Yield a refusal if the rules of `side` block connections on some of `ports`, either to `peer` or from `peer`.
 
     Args:
         side: the machines whose rules are judged.
@@ -190,7 +190,7 @@ def blocked(side: Side, out: bool, peer: Side, ports: Iterable[tuple[int, int, s
 
 
 def contained(where: str, slurm: Scheduler | None, container: object) -> Iterator[Breach]:
-    """Yield a test job's image without Pyxis to start it, or another version of Pyxis with the default version's checksum."""
+    """Yield the test job's image if no Pyxis can start the image; yield a checksum of Pyxis that belongs to another version."""
     if slurm is None:
         return
     if slurm.containers is None:

@@ -20,7 +20,7 @@ def _within(namespace: str) -> List[str]:
 
 
 def foreign_objects(kubectl: Kubectl, ask: Dict[str, Any], whose: str) -> str:
-    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty without such objects."""
+    """Return the manifest's objects that exist without the stack's labels, at most four by name; empty if there are none."""
     foreign = []
     for kind, name, namespace in ask["objects"]:
         answer = kubectl("get", kind, name, *_within(namespace), "--output", "json", "--ignore-not-found")

@@ -167,7 +167,7 @@ def test_a_call_that_the_cloud_does_not_permit_is_not_repeated(head):
     assert head.slurm.reasons()[head.nodes(1)[0]].startswith("UnauthorizedOperation: You are not authorized")
 
 
-def test_a_launch_that_the_cloud_later_reports_as_failed_fails_its_job(head):
+def test_a_job_fails_if_the_cloud_reports_later_that_the_launch_has_failed(head):
     head.slurm.start(("7", head.nodes(2)))
     head.silent = set(head.nodes(2))
     state = head.run()
@@ -225,7 +225,7 @@ def test_a_machine_that_is_never_listed_is_given_up_and_terminated_when_it_appea
     assert not head.cloud.running
 
 
-def test_only_the_machine_that_is_never_reached_fails_and_its_reason_is_the_last_answer(head):
+def test_a_machine_that_is_never_reached_fails_with_the_last_answer_as_reason_and_the_other_machine_runs(head):
     head.silent = set(head.nodes(1))
     head.slurm.start(("7", head.nodes(2)))
     head.run(40, seconds=60)
@@ -586,7 +586,7 @@ def test_a_node_that_always_runs_is_started_again_after_slurm_showed_why_its_mac
     assert head.cloud.running == ["i-0002", "i-0003"]
 
 
-def test_nodes_that_always_run_wait_until_the_pause_of_a_set_without_capacity_ends(tmp_path):
+def test_always_on_nodes_of_a_set_without_capacity_are_launched_again_only_after_the_sets_pause(tmp_path):
     head = Controller(tmp_path, always_on=2)
     head.cloud.room = 0
     head.run(8)

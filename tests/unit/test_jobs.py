@@ -125,7 +125,7 @@ def test_waiting_for_a_run_that_ended_without_a_line_raises_the_reason(here, fil
 
 
 def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reason(here):
-    """The run could not record anything; here, every write to the file `room` fails, because it is a link to /dev/full."""
+    """The run could not record anything. Here, the file `room` is a link to /dev/full, so every write to `room` fails."""
     (here / "room").symlink_to("/dev/full")
     with pytest.raises(Refusal, match=r"^the work on the head node ended without a result; its disk: No space left on device$"):
         jobs.wait("r1", 5)
@@ -133,7 +133,7 @@ def test_waiting_for_a_run_that_ended_because_the_disk_was_full_raises_that_reas
 
 
 @pytest.mark.parametrize(("given", "bound"), [(None, 60), (7, 7)])
-def test_waiting_stops_300_s_after_twice_the_timeout_which_is_the_requests_timeout_unless_another_is_given(
+def test_waiting_stops_300_s_after_twice_the_given_timeout_or_else_after_twice_the_requests_timeout(
     here, monkeypatch, given, bound
 ):
     clock = SimpleNamespace(now=1000.0)
