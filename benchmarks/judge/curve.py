@@ -82,7 +82,7 @@ def _floor(run: Run, asked: Asked, scale: int) -> Iterable[Check]:
 
 
 def _is_one_rehearsed_node(asked: Asked, scale: int) -> bool:
-    """Tell whether a run has no usable bound, because it is on one node of a rehearsal, which does not imitate NVLink."""
+    """Tell whether a run is on one node of a rehearsal. Such a run has no usable bound: a rehearsal does not imitate NVLink."""
     return asked.nodes == 1 and scale != 1
 
 

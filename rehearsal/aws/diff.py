@@ -79,7 +79,7 @@ REPLACED: Mapping[str, frozenset[str]] = {
 
 
 def changes(token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any] | None = None) -> Changes:
-    """Return which properties an update from old to new inputs changes, and which of them replace the resource.
+    """Return which properties differ between the inputs `old` and `new`, and which of these differences replace the resource.
 
     `state` is what the provider last read from the cloud; an instance's new tags are compared with the tags in `state`, not
     with the tags in `old`.

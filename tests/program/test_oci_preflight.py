@@ -359,7 +359,7 @@ def test_with_existing_subnets_no_network_is_created_and_nodes_get_addresses_and
     ("source", "sentence"),
     [("fd00:10::/48", ""), ("::/0", f"publicSubnet is {PUBLIC}, whose security lists allow SSH from ::/0, the whole Internet")],
 )
-def test_rules_for_ipv6_are_judged_for_ssh_from_the_whole_internet_and_disturb_no_other_check(asked, source, sentence):
+def test_ipv6_rules_are_checked_for_ssh_from_the_whole_internet_and_affect_no_other_check(asked, source, sentence):
     own = network_of()
     for one in own["getSecurityLists"]["securityLists"]:
         every = {"protocol": "all", "tcpOptions": [], "udpOptions": []}

@@ -327,7 +327,7 @@ def test_an_update_runs_the_update_command_or_else_the_create_command_and_passes
     assert plugin.update("local", state, {"delete": "x"})["properties"] == {"delete": "x", "stdout": "o", "stderr": "e"}
 
 
-def test_an_output_line_that_would_hang_the_genuine_plugin_fails_the_command_with_the_reason(plugin: Plugin) -> None:
+def test_a_command_that_prints_a_line_that_would_hang_the_genuine_plugin_fails_with_the_reason(plugin: Plugin) -> None:
     long = {"create": "head -c 70000 /dev/zero | tr '\\0' a; echo"}
     assert "a line of 65536 bytes or more" in plugin.create("local", long)
     assert len(plugin.create("local", {**long, "logging": "none"})["properties"]["stdout"]) == 70000
@@ -365,9 +365,7 @@ def test_a_failing_remote_command_fails_with_the_genuine_plugins_message(
 
 
 @needs_sshd
-def test_a_variable_that_the_server_refuses_fails_the_command_before_the_command_starts(
-    plugin: Plugin, sshd: Sshd, tmp_path: Path
-) -> None:
+def test_a_command_whose_variable_the_server_refuses_fails_before_it_starts(plugin: Plugin, sshd: Sshd, tmp_path: Path) -> None:
     inputs = {"create": f"touch {tmp_path}/ran", "environment": {"BAR": "1"}, "connection": sshd.connection()}
     assert plugin.create("remote", inputs) == 'UNKNOWN: could not set environment variable "BAR": ssh: setenv failed'
     assert plugin.engine.logged[0][1].startswith("Unable to set 'BAR'.")

@@ -27,7 +27,7 @@ NUMBER = re.compile(r"\d+/\d+ \w+ \d+ [KMG]?i?B [\d.e-]+ GB/s \(\d+% of the wire
 
 
 def checkout(copy: Path) -> tuple[Path, dict[str, str]]:
-    """Return a copy of the checkout, set up, and an environment for commands in it."""
+    """Copy the checkout and set up the copy; return the copy's folder and an environment for commands in that folder."""
     files = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -99,7 +99,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
 def test_every_command_for_a_real_tenancy_works_as_written(tmp_path, request):
-    """The tenancy is the rehearsal's: both placeholders are filled in, the plan is that of stack dev, and nobody confirms."""
+    """The tenancy is rehearsed, both placeholders are filled in, stack dev's plan is measured, and confirmations are skipped."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()

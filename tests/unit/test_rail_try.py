@@ -1,4 +1,7 @@
-"""A node's rails, tried by themselves: which are usable, and what rping and ib_write_bw report; no number without a run."""
+"""A node's rails, each tried by itself: whether it is usable, and what rping and ib_write_bw report about it.
+
+A rail that was not measured has no number.
+"""
 
 from __future__ import annotations
 
@@ -138,7 +141,7 @@ ANSWERS: dict[str, tuple[dict[str, Any], dict[str, str], tuple[str | None, float
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_the_output_of_rping_and_ib_write_bw_shows_how_the_rail_was_reached_and_its_rate_or_the_reason_for_no_rate(name):
+def test_rping_and_ib_write_bw_show_how_a_rail_was_reached_and_its_rate_or_why_there_is_no_rate(name):
     plan, answer, expected = ANSWERS[name]
     found = rail_proofs._judged(LINE, plan, answer)  # noqa: SLF001
     assert (found.reached, found.gbit_s, found.why) == expected
