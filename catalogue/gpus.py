@@ -29,8 +29,9 @@ _PCIE = (
     (r"NVIDIA RTX PRO 6000 Blackwell Server Edition", 64.0),
 )
 #: PCIe generation and lanes of one GPU, as its data sheet prints them: A100 (SXM and PCIe), A10, L4 and L40S Gen4 x16; H100 and
-#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Sources contradict each other on B200
-#: and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS does not publish the link of its A10G.
+#: H200 Gen5 (128 GB/s both ways, so x16); RTX PRO 6000 Blackwell Server Edition Gen5 x16. Five models have no row: sources
+#: contradict each other on B200 and B300 (Gen5 or Gen6), NVLink joins GB200 and GB300 to their processor, and AWS does not
+#: publish the link of its A10G.
 _PCIE_LINK = (
     (r"NVIDIA A100.*", (4, 16)),
     (r"NVIDIA (?:A10|L4|L40S)", (4, 16)),
@@ -58,7 +59,7 @@ def pcie_gbytes_per_s(gpu: str) -> float | None:
 
 
 def pcie_link(gpu: str) -> tuple[int, int] | None:
-    """Return generation and lanes of a GPU's PCIe link; None for models whose link no source states."""
+    """Return generation and lanes of a GPU's PCIe link; None if no source states the link of the model."""
     return _of(_PCIE_LINK, gpu)
 
 

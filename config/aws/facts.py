@@ -130,9 +130,9 @@ class SecurityGroup:
     rules: tuple[GroupRule, ...]
 
     def lets(self, peers: Collection[str], *, out: bool, port: int | None = None, protocol: str = "tcp") -> bool:
-        """Tell whether the group lets traffic out to (or in from) one of `peers`, which are ids of groups, or networks.
+        """Tell whether the group allows traffic to one of `peers` (from one of `peers` if `out` is false).
 
-        With `port` None, all traffic of all protocols must pass.
+        Each peer is the id of a group, or a network. If `port` is None, the group must allow all traffic of all protocols.
         """
         serving = [rule for rule in self.rules if rule.out == out and _serves(rule, protocol, port)]
         open_to = [rule.peer for rule in serving if "/" in rule.peer]

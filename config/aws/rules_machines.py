@@ -184,7 +184,7 @@ def static_one(wanted: Aws, _facts: Facts) -> _Breaches:
 
 @rule("left-out", ERROR, "machines have the indexes from 0 to static - 1")
 def left_out(wanted: Aws, _facts: Facts) -> _Breaches:
-    """A `leaveOut` with an index that no machine has, or with the indexes of all machines, unless static is 0."""
+    """With `static` above 0, a `leaveOut` with an index that no machine has, or with the indexes of all machines."""
     for path, _, one in wanted.located:
         nobody = sorted({number for number in one.leave_out if number >= one.static})
         if one.static and nobody:

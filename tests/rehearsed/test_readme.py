@@ -99,7 +99,7 @@ def test_every_command_that_a_newcomer_types_works(tmp_path, request):
 @pytest.mark.rehearsal
 @pytest.mark.xdist_group("tenancy")
 def test_every_command_for_a_real_tenancy_works_as_written(tmp_path, request):
-    """The tenancy is rehearsed, both placeholders are filled in, stack dev's plan is measured, and confirmations are skipped."""
+    """The tenancy is rehearsed, both placeholders are filled in, stack dev's plan is used, and confirmations are skipped."""
     copy, environment = checkout(tmp_path / "busbar")
     request.addfinalizer(lambda: subprocess.run(["make", "clear"], cwd=copy, env=environment, capture_output=True, check=True))
     (tmp_path / ".ssh").mkdir()

@@ -86,7 +86,7 @@ def test_pyxis_is_built_and_enroots_hook_and_options_are_in_place_also_after_a_s
     assert not (machine.root / "var/tmp/busbar-pyxis").exists()
 
 
-def test_headers_of_another_slurm_version_than_the_machines_fail_the_boot_before_anything_is_downloaded(machine):
+def test_a_boot_fails_before_any_download_if_the_slurm_headers_have_another_version_than_the_machines_slurm(machine):
     machine.file("usr/include/slurm/slurm_version.h", "#define SLURM_VERSION_NUMBER 0x170b04\n")
     (machine.root / "bin/curl").unlink()
     done = machine.boot()
