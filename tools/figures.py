@@ -109,7 +109,7 @@ _USUAL = ("two", "many", "aws", "search", "pure")
 _HEALTHY_RUNS = int(os.environ.get("RUNS") or 10)
 #: A plan without a search, for hosts with a fault: other parts measure the search.
 _UNSEARCHED = merged(merged(_JUDGED_AT_4M, _WITHOUT_LOOKS), {"measure": {"search": "0 s"}})
-#: Half a rail of one host.
+#: A fault: one rail of one host has half of its rate.
 _HALF_RAIL = {"kind": "rail_rate", "host": 3, "rail": 2, "factor": 0.5}
 
 

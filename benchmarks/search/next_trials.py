@@ -109,7 +109,7 @@ def _never_sparse(reading: Reading) -> List[int]:
 def _at_most(pairs: List[Pair], reading: Reading) -> List[Pair]:
     """Return `pairs`; if pairs of a round slow each other down, return only every n-th pair.
 
-    At most as many pairs are then returned as a sparse round has.
+    The result then has at most as many pairs as a sparse round.
     """
     few = few_at_once(reading.nodes)
     return pairs[:: -(-len(pairs) // few)] if reading.is_crowded and len(pairs) > few else pairs

@@ -12,7 +12,8 @@ partner, and a link is to blame if its two nodes are slow only together.
 Pairs that run at once share the links between leaf switches, and may slow each other. So if many pairs of a round are slow,
 some of these pairs run again in sparse rounds, which have few pairs. If a pair is fine in a sparse round, the pair was slow
 only "in company", while many pairs ran, and is not to blame. A node or link is blamed only if it was slow in a sparse round.
-The more suspects there are, the more slow trials each suspect needs: of a thousand pairs, some are disturbed twice.
+The more suspects there are, the more slow trials each suspect needs, because some of a thousand healthy pairs are disturbed
+twice.
 """
 
 from itertools import chain

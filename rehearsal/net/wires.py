@@ -171,7 +171,10 @@ def shaper(device: str, rate_bits_per_s: int) -> str:
 
 
 def shaper_by_peer(device: str, rate_bits_per_s: int, slow: dict[str, int]) -> list[str]:
-    """Return the lines of tc that shape a device to a rate, and packets to a MAC address in `slow` to that address's rate."""
+    """Return the lines of tc that limit a device to a rate.
+
+    Packets for a MAC address in `slow` are limited to the rate of that address.
+    """
     whole = f"rate {rate_bits_per_s}bit burst {burst_bytes(rate_bits_per_s)} quantum {QUANTUM_BYTES}"
     lines = [
         # First the old shaper is replaced, because a class cannot be added to a queueing discipline of another kind.
