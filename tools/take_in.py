@@ -4,9 +4,9 @@
 
 DOOR is the beginning of a command; each command of the engine is appended to it.
 
-A preview by the stack's own program lists the resources that it would create, and finds the machines among them that already
-run (components/left_behind.py). These are added to the state with the vendor's ids, a refresh reads their other properties,
-and the next update or destroy sees them.
+A preview by the stack's own program lists the resources that an update would create, and finds which of these resources are
+machines that already run (components/left_behind.py). These machines are added to the state with the vendor's ids, a refresh
+reads their other properties, and the next update or destroy sees them.
 
 The engine's own `refresh --import-pending-creates` does not work: it forgets the resources that it is given, and the next
 update forgets what was pending (pulumi 3.259.0: backend/snapshot.go keeps pending operations of type `creating` and drops all

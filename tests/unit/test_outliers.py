@@ -1,4 +1,7 @@
-"""The limit for equal parts: a share of the better of two numbers; of more, the median less a multiple of the spread."""
+"""The limit below which one of several equal parts is an outlier.
+
+With two numbers, the limit is a share of the better number. With more numbers, it is the median less a multiple of the spread.
+"""
 
 from __future__ import annotations
 

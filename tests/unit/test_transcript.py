@@ -149,7 +149,7 @@ def test_wrong_values_of_one_cycle_are_counted_even_if_another_cycle_is_the_medi
     assert run.rows[0].out_of_place.wrong == 7
 
 
-def test_operations_timed_one_by_one_give_their_spread_and_every_ranks_median():
+def test_the_spread_and_every_ranks_median_are_read_from_operations_that_were_timed_one_by_one():
     document = json.loads(H200_JSON)
     times = [[50.0, 10.0, 11.0, 12.0], [60.0, 20.0, 21.0, 22.0]]
     spread = {"skipped_iterations": 1, "p50_us": 11.0, "p99_us": 12.0, "cv_pct": 3.0, "times_us": [1.0] * 4}
