@@ -1,4 +1,4 @@
-"""A cluster network of bare-metal GPU nodes on OCI, or several, behind a login node."""
+"""One or several cluster networks of bare-metal GPU nodes on OCI, behind a login node."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A whole stack of one GPU instance on OCI without MPI, whose ranks run in containerd. Engine and program are real.
+"""A whole stack on OCI with one GPU instance: the instance has no MPI, and the ranks run in containerd.
+
+Engine and program are real.
 
 The tests build on each other: each continues where the previous one ended.
 """
