@@ -19,7 +19,7 @@ _SHORT, _FINE = ("#7f0d17", "#f29a94"), ("#d3e4f3", "#0b5394")
 _OUTLINE, _HATCHING = "#000000", "#c9c9c9"
 #: Without an all_reduce gate, a pair is red if its busbw is below this share of a healthy pair's busbw.
 _OF_HEALTHY = 0.9
-#: With more nodes than the first number, names would overlap; with more nodes than the second, numbers in the matrix would.
+#: Names would overlap with more nodes than the first number, and numbers in the matrix with more nodes than the second.
 _MOST_NAMES, _MOST_NUMBERS = 32, 16
 
 

@@ -169,9 +169,9 @@ class Oci(Cloud):
         return {one.id: (f"network-{one.token[:_SHORT]}", *_parts(said[one.id])) for one in machines if one.id in said}
 
     def terminate(self, ids: Sequence[str], wanted: Collection[str] = ()) -> None:
-        """Terminate machines: one call for a network whose machines all end, else one by one, because OCI has no bulk call.
+        """Terminate machines, with one call for each network whose machines all end, and otherwise one by one.
 
-        The network of a wanted launch is not deleted while it may still get machines.
+        OCI has no bulk call. The network of a wanted launch is not deleted while it may still get machines.
         """
         if not set(ids) <= set(self._homes):
             self.listing()

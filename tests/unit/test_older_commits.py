@@ -1,4 +1,4 @@
-"""The tool that times older commits against this commit: the older commits' environment, the order, the table of times."""
+"""The tool that compares the times of older commits with those of this commit: environment, order of runs, table of times."""
 
 from __future__ import annotations
 

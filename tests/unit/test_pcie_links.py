@@ -67,7 +67,7 @@ def test_a_virtual_machine_is_not_judged_by_the_links_that_its_hypervisor_shows(
     assert said(node(width="1", link="2.5 GT/s x1", virtual=virtual)) == []
 
 
-def test_a_link_without_a_published_rate_or_a_report_by_the_node_is_not_judged():
+def test_a_link_is_not_judged_if_no_rate_is_published_or_if_the_node_does_not_report_the_link():
     assert said(node(width="8", link="8.0 GT/s x8"), (), 0) == []
     assert said(node(generation="", width="", link="")) == []
 

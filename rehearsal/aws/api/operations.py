@@ -171,7 +171,7 @@ class Ec2:
         return [one for one in records.values() if one is not None]
 
     def terminate(self, call: Call) -> Mapping[str, Any]:
-        """TerminateInstances. If one instance is unknown, or if the role may not terminate one of them, none is terminated."""
+        """TerminateInstances. If one instance is unknown or may not be terminated by the role, no instance is terminated."""
         records, database = self._known(call), self._cloud.store.read()
         for one in records:
             self._rights.permit(call, f"ec2|instance/{one.id}", context=instance_keys(database, one))
