@@ -1,4 +1,7 @@
-"""Published bus bandwidths of healthy machines: the gate's fractions were chosen from, and are tested against, these rows."""
+"""Published bus bandwidths of healthy machines.
+
+The gate's fractions were chosen from these numbers, and tests compare the fractions with these numbers.
+"""
 
 from __future__ import annotations
 

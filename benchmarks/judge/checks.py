@@ -21,7 +21,7 @@ class Check:
     Attributes:
         name: what was checked, usually one word.
         state: pass, short, unknown, or skipped if the check could not be made. The check `upgrade` is also skipped if the
-            measured number is lower than it was before a change, because a lower number does not show what caused it.
+            measured number is lower than the number before a change, because the lower number does not show the cause.
         why: sentences on what is wrong, on the evidence that nothing is wrong, or on why the check was skipped.
     """
 

@@ -18,12 +18,12 @@ class Collective:
 
     Attributes:
         name: the test's name, without `_perf`.
-        busbw_factor: busbw divided by algbw, by the number of ranks.
-        wire_share: highest possible busbw, by the number of ranks and of GPUs per node. The unit is the sum of the line rates
-            of one node's rails, in one direction. None if this sum does not limit busbw.
+        busbw_factor: busbw divided by algbw, as a function of the number of ranks.
+        wire_share: highest possible busbw, as a function of the number of ranks and of the GPUs per node. The unit is the sum
+            of the line rates of one node's rails, in one direction. None if this sum does not limit busbw.
         shared: whether each rank has a share of the message.
         power_of_two: whether the test runs only on 2, 4, 8 ... ranks.
-        algbw_share: algbw as a share of size / time, by the number of ranks.
+        algbw_share: algbw as a share of size / time, as a function of the number of ranks.
     """
 
     name: str

@@ -40,8 +40,8 @@ class Acceptance:
     Attributes:
         stack: the stack that owns the machines, as organization/project/stack.
         cluster: identity of machines, image and shape; a digest of this identity is the statement's first subject.
-        nodes: identity by node name, such as the machine's id or its address; digests of these identities are the other
-            subjects.
+        nodes: each node's identity, such as the machine's id or address, by the node's name; digests of these identities are
+            the other subjects.
         target: kind of cluster, such as oci.
         shape: the vendor's name of the nodes' shape.
         versions: versions of software, by name.

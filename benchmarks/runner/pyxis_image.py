@@ -28,8 +28,8 @@ def prepare(request: Build, here: str, say: jobs.Say) -> Inside:
     """Get the image onto the job's file system, and read the versions of the software in the image.
 
     Raises:
-        Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see it, or nothing
-            can be built in it.
+        Refusal: Slurm lacks Pyxis or PMIx, the image is missing or is not the pinned one, a node does not see the image,
+            or nothing can be built in the image.
     """
     deadline = time.monotonic() + request.timeout_s
     wanted = request.container

@@ -10,7 +10,7 @@ from benchmarks.search.trials import PAIR, Culprit, Pair, Sample, level_of, of_r
 #: If all rails of a node are slow, the node is blamed. A rail is blamed in addition to the node only if that rail's busbw is
 #: less than this share of the busbw of the node's median rail.
 _BESIDES = 0.75
-#: A group is blamed only if it was slow again in all of this many repeats, because an intermittent fault misleads a bisection.
+#: A group is blamed only if it was slow in each of this many repeats, because an intermittent fault misleads a bisection.
 GROUP_REPEATS = 4
 
 
@@ -146,7 +146,7 @@ class Reading(Rails):
     def _comes_and_goes(self, samples: List[Sample], level: float) -> bool:
         """Tell whether a fault is intermittent.
 
-        It is if the busbw of some `samples` is nearer to healthy busbw than to `level` times healthy busbw.
+        A fault is intermittent if the busbw of some `samples` is nearer to healthy busbw than to `level` times healthy busbw.
         """
         middle = (1 + level) / 2 * (self.healthy or 0.0)
         return any(sample.busbw_gb_s is not None and sample.busbw_gb_s > middle for sample in samples)

@@ -34,7 +34,7 @@ class Suspects(Slowness):
 
     Attributes:
         blamed: the nodes to blame, and whether each is slow only at times.
-        levels: the busbw of each blamed node, as a share of healthy.
+        levels: the busbw of each blamed node, as a share of healthy busbw.
         open: the pairs with slow samples that no blamed node explains.
         links: the open pairs whose link is to blame.
         clean: the nodes beyond doubt.
