@@ -111,7 +111,8 @@ class PlannedSet:
         shape: the catalogue's row, which may lack rails that first contact finds; None if first contact finds the whole shape.
         launcher: how ranks start on the nodes.
         first_boot: whether the machines are new, so that first contact waits until cloud-init has finished.
-        authenticated: whether switches authenticate rails (802.1X), so that first contact waits until the rails are.
+        authenticated: whether switches authenticate rails (802.1X), so that first contact waits until the rails are
+            authenticated.
         ask: whether to ask every node for its facts, because the shape or the network is not known.
         rails: RDMA devices that the user named as rails; empty if first contact finds them.
     """

@@ -143,7 +143,10 @@ def daemon(name: str, changed: bool) -> None:
 
 
 def run(*argv: str, may_fail: bool = False) -> int:
-    """Run a command and return its exit status; if it fails, exit with its last line of output, unless it `may_fail`."""
+    """Run a command and return its exit status.
+
+    If a command without `may_fail` fails, exit with the last line of the command's output.
+    """
     done = subprocess.run(
         argv,
         stdin=subprocess.DEVNULL,

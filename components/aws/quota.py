@@ -1,8 +1,8 @@
 """Quotas and their use: Elastic IP addresses of a region, and vCPUs of a family of instance types.
 
 The provider has no look-up for a quota's use (CloudWatch, AWS/Usage), so this module counts the machines of the catalogue's
-types. The result is a lower bound: types of the family that the catalogue lacks, and reservations without machines, count
-towards the quota, too (EC2 user guide, "On-Demand Instance quotas").
+types. The result is a lower bound: machines of the family whose type the catalogue lacks, and reservations without machines,
+also count towards the quota (EC2 user guide, "On-Demand Instance quotas").
 """
 
 from __future__ import annotations

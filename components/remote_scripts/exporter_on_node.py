@@ -62,8 +62,8 @@ WantedBy=multi-user.target
 def main(program: str, ask: Dict[str, Any]) -> None:
     """Install `program`, which is the exporter, or remove it; print whether the exporter is installed, or exit with a message.
 
-    `ask` has `exporter` (whether the exporter is to be installed), `port`, and `readers` (networks that may read, besides the
-    head node's SSH client).
+    `ask` has `exporter` (whether the exporter is to be installed), `port`, and `readers` (networks that may read the
+    counters, besides the head node's SSH client).
     """
     if not ask["exporter"]:
         _remove(ask["port"])

@@ -22,8 +22,8 @@ _SCHEMA = 2
 def main(ask: Dict[str, Any]) -> None:
     """Run the `command` of `ask`.
 
-    `ask` also has `kubectl` (how it finds the cluster), `namespace`, `pods` (the pods' selector), `node`, `files` (to copy into
-    the pod) and `cluster` (name of the folder that keeps the files of the cluster's measurements).
+    `ask` also has `kubectl` (how kubectl finds the cluster), `namespace`, `pods` (the pods' selector), `node`, `files` (to copy
+    into the pod) and `cluster` (name of the folder that keeps the files of the cluster's measurements).
     """
     given = sys.stdin.buffer.read()
     request = _request(given)

@@ -20,7 +20,7 @@ from scheduler.elastic.work import CLOSED, Work
 from scheduler.programs import RUN_TIMEOUT_S
 
 _CLOUDS: Dict[str, Callable[[Dict[str, Any]], Cloud]] = {"aws": Aws, "oci": Oci}
-#: How long `sweep` waits for a run of `reconcile` (s); systemd kills that run at its own time limit, which is earlier.
+#: How long `sweep` waits for a run of `reconcile` (s); systemd kills that run earlier, after RUN_TIMEOUT_S.
 _RUN_ENDS_S = RUN_TIMEOUT_S + 60
 _WISHES = (spool.RESUME, spool.SUSPEND, spool.FAILED)
 

@@ -1,4 +1,7 @@
-"""Reads local users and groups from this machine's files; a look-up through NSS would cache that a new name does not exist."""
+"""Reads local users and groups from this machine's files.
+
+NSS is not asked, because NSS would cache the answer that a new name does not exist.
+"""
 
 from typing import Dict, List
 
