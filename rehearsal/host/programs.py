@@ -52,7 +52,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _once(kept: Path, make: Callable[[Path], object]) -> Path:
-    """Return `kept`; if it does not exist, let `make` make it, under another name because other processes may make it, too."""
+    """Return `kept`. If the file does not exist, let `make` create it.
+
+    The file gets another name first, because other processes may create the same file at the same time.
+    """
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         fresh = kept.with_suffix(f".{os.getpid()}")

@@ -172,7 +172,10 @@ class Cloud(ABC):
 
     @contextmanager
     def working(self, record: Record) -> Iterator[None]:
-        """Create a part of a larger resource: the part becomes ready when the `with` block ends, or is removed if it raises."""
+        """Create a part of a larger resource.
+
+        The part becomes ready when the `with` block ends, and is removed if the block raises.
+        """
         try:
             yield
         except BaseException:

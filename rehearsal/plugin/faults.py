@@ -76,7 +76,7 @@ class Faults:
     def lacking(self, size: int, domain: str = "") -> Mapping[str, Any] | None:
         """Return the fault that leaves a domain without capacity for `size` hosts at once, or None.
 
-        Each time that a fault is returned counts as one occurrence of the fault.
+        Each returned fault counts as one more occurrence of that fault.
         """
         return next((fault for fault in self._short(size - 1, domain) if self._count(fault, None)), None)
 

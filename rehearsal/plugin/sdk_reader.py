@@ -1,4 +1,4 @@
-"""Print the resource types' inputs and outputs in a vendor's Pulumi SDK, as JSON; sdk.py starts this program.
+"""Print, as JSON, the inputs and outputs of the resource types in a vendor's Pulumi SDK; sdk.py starts this program.
 
 Standard input: {"cloud": "oci", "modules": {"oci:Core/vcn:Vcn": "core.vcn", ...}}.
 Standard output: {"objects": {"Vcn": {"cidrBlocks": [{"list": "str"}, required, updatable]}},

@@ -42,7 +42,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def rules(self, token: str, inputs: Mapping[str, Any]) -> Iterable[Problem]:
-        """Yield each violation of the vendor's documentation that the inputs show by themselves; types are already checked."""
+        """Yield each violation of the vendor's documented rules that can be seen from the inputs without other resources.
+
+        The types of the inputs are already checked.
+        """
 
     def misconfigured(self, variables: Mapping[str, Any]) -> Iterable[Problem]:  # noqa: ARG002
         """Yield the problems for which the vendor's provider would refuse its own settings."""
@@ -73,7 +76,10 @@ class Provider(provider_pb2_grpc.ResourceProviderServicer, ABC):
 
     @abstractmethod
     def changes(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any], state: Mapping[str, Any]) -> Changes:
-        """Return what an update from old to new inputs changes and replaces; `state` is the resource's last known state."""
+        """Return which inputs differ between `old` and `new`, and which of them require a replacement.
+
+        `state` is the resource's last known state.
+        """
 
     def unknown_after(self, token: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterable[str]:  # noqa: ARG002
         """Return the outputs that a preview of this update cannot know."""
@@ -263,6 +269,6 @@ def serve(provider: Provider) -> None:
     parent = os.getppid()
     while not stop.wait(_PARENT_POLL_S) and os.getppid() == parent:
         pass
-    # The next process finishes the work in progress, as a vendor would.
+    # The next provider process finishes the work in progress, as a real cloud does after its client has gone.
     server.stop(grace=None)
     os._exit(0)

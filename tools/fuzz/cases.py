@@ -78,7 +78,7 @@ def smaller(base: Base, edits: Sequence[Edit], failure: str) -> list[Edit]:
 
 
 def keep(case: Case, corpus: Path) -> str:
-    """Write the case to the corpus; return its file's name, empty if it exists already."""
+    """Write the case to the corpus; return the file's name, or an empty text if the file exists already."""
     corpus.mkdir(parents=True, exist_ok=True)
     text = json.dumps(asdict(case), indent=1, ensure_ascii=True) + "\n"
     # One file for each base and reason: a thousand variants of one failure are no more useful than one variant.

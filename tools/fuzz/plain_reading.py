@@ -1,6 +1,7 @@
 """Reads, in the simplest way, a measurement that passed, and gives reasons why it should not have passed.
 
-The parser and the judge are checked against this module, so it shares only the plan and the limits with both.
+The parser and the judge are checked against this module, so this module shares only the plan and the limits with the
+parser and the judge.
 """
 
 from __future__ import annotations

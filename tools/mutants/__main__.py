@@ -31,7 +31,8 @@ from tools.mutants.change import Mutant, sample
 from tools.mutants.reach import Reach
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Parts of the product, each with its number among 60 random mutants, which is about in proportion to the part's size.
+#: Parts of the product, each with the number of mutants that the part gets among 60 random mutants. This number is about
+#: proportional to the part's size.
 STRATA: tuple[tuple[int, tuple[str, ...]], ...] = (
     (16, ("components/**/*.py",)),
     (10, ("benchmarks/runner/*.py", "benchmarks/search/*.py")),
@@ -121,7 +122,10 @@ def tried(mutant: Mutant, copy: Path, reach: Reach) -> Outcome:
 
 
 def _touch(path: Path) -> None:
-    """Set a distinct modification time: Python recognises a changed source only by its size and whole seconds of that time."""
+    """Set a distinct modification time.
+
+    Python recognises a changed source only by the file's size and the whole seconds of the modification time.
+    """
     os.utime(path, (next(_ORDER), next(_ORDER)))
 
 

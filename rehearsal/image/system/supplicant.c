@@ -1,6 +1,7 @@
-/* Stand-in: wpa_supplicant, as the real wpa_cli sees it for each rail that the vendor's agent authenticates by 802.1X (wired,
- * EAP-TLS). Arguments: for each interface, its name and the file with its state. As in wpa_supplicant, each interface
- * has a separate socket. Commands other than PING and STATUS get wpa_supplicant's answer to an unknown command. */
+/* Stand-in: wpa_supplicant. To the real wpa_cli, the stand-in looks like the wpa_supplicant with which the vendor's agent
+ * authenticates each rail by 802.1X (wired, EAP-TLS). Arguments: for each interface, its name and the file with its state.
+ * As in wpa_supplicant, each interface has a separate socket. Commands other than PING and STATUS get wpa_supplicant's
+ * answer to an unknown command. */
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>

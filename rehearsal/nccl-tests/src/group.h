@@ -18,5 +18,6 @@ void group_form(struct group *group, struct job *job, const int *colors);
 void *group_data(const struct group *group, int local);
 const char *group_host_name(const struct group *group, int host);
 
-// A barrier over the group's ranks on this host. If the deadline passes, the job ends (monotonic seconds; 0: after 300 s).
+// A barrier over the group's ranks on this host. If the deadline passes, the job ends. `deadline` is in monotonic seconds;
+// 0 means 300 s from now.
 void group_local_barrier(struct group *group, double deadline, int timeout_s);
