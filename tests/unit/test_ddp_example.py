@@ -1,4 +1,4 @@
-"""The training job of examples/kubernetes: its manifests agree, and its log and the log of IIJ's article are read."""
+"""The training job of examples/kubernetes: its manifests agree, and read_log.py parses its log and the log of IIJ's article."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ PAGES = sorted((ROOT / "docs" / "measurements").glob("*/report.html"))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.parent.name for page in PAGES])
-def test_the_busbw_of_a_measurements_report_agrees_with_its_table_row_and_its_json(page):
+def test_the_busbw_in_a_report_agrees_with_the_table_row_and_the_json_of_the_same_measurement(page):
     (shown,) = re.findall(r"([\d.]+) GB/s of bus bandwidth", page.read_text())
     (row,) = [one for one in (page.parents[1] / "README.md").read_text().splitlines() if f"]({page.parent.name})" in one]
     assert f"| {shown} GB/s" in row

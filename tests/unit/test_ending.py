@@ -46,7 +46,7 @@ def test_every_reviewed_screen_is_compared_and_no_reviewed_file_is_left_over():
     assert {path.stem for path in GOLDEN.iterdir() if not path.name.startswith("status-")} == set(TEXTS)
 
 
-def test_the_headline_of_verdict_short_has_the_busbw_the_gate_and_the_culprit_with_its_own_busbw():
+def test_the_headline_of_a_short_verdict_names_the_busbw_and_the_gate_and_the_culprit_with_the_culprits_busbw():
     judged = judge(json.dumps(document(ASKED, 0.5)), ASKED)
     text = ending.headline(judged, SEARCHED)
     assert text.startswith("verdict SHORT: all_reduce busbw 0.025 GB/s at 64 MiB, 50.0% of the wire; gate 0.0425 ")
@@ -64,7 +64,7 @@ def test_the_headline_of_verdict_short_has_the_busbw_the_gate_and_the_culprit_wi
         ("between", [], "the path that pairs of a and b share"),
     ],
 )
-def test_every_kind_of_culprit_has_a_name_and_the_busbw_of_its_own_rails(kind, rails, called):
+def test_the_headline_names_every_kind_of_culprit_with_the_busbw_of_the_culprits_rails(kind, rails, called):
     trials = [
         {"nodes": ["a", "b"], "rails": [], "busbw_gb_s": 0.02, "why": ""},
         {"nodes": ["a", "b"], "rails": ["mlx5_0"], "busbw_gb_s": 0.0005, "why": ""},

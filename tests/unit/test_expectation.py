@@ -53,7 +53,7 @@ def test_machines_that_exist_are_not_rented_and_have_no_price():
     assert text.startswith("2 x BM.GPU4.8, to be measured:\n  wire: ")
 
 
-def test_a_rehearsal_with_messages_too_small_for_a_gate_shows_the_size_that_a_gate_needs_divided_by_the_scale():
+def test_if_a_rehearsals_messages_are_too_small_for_a_gate_the_preview_shows_the_minimum_size_and_the_scale():
     asked = Asked(a_plan(1 << 10, 1 << 10), GPU4, 2, Accept(scale=4000))
     said = expectation(asked, None, rents=False).splitlines()[-1]
     assert said.endswith("but the gate needs at least 512 MiB outside a rehearsal, or 1/4000 of that")

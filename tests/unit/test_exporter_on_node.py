@@ -73,7 +73,7 @@ ADDED = "useradd --system --no-create-home --shell /sbin/nologin busbar-rdma"
 
 
 @pytest.mark.parametrize(("there", "made"), [(0, []), (1, [ADDED])])
-def test_if_systemd_is_too_old_to_create_the_exporters_user_a_missing_user_is_created(machine, capsys, there, made):
+def test_if_systemd_is_too_old_to_create_the_exporters_user_the_set_up_creates_the_missing_user(machine, capsys, there, made):
     machine.answers |= {"systemctl --version": (0, "systemd 219\n", ""), "id busbar-rdma": (there, "", "")}
     assert machine.main(capsys) == {"there": True}
     assert machine.calls == ["systemctl --version", "id busbar-rdma", *made, *STARTED]
@@ -109,7 +109,7 @@ def test_other_programs_in_the_exporters_folder_stay_when_the_exporter_is_remove
     assert [one.name for one in machine.program.parent.iterdir()] == ["elastic.pyz"]
 
 
-def test_iptables_admits_each_reader_once_and_its_rules_are_kept_for_the_next_boot(machine, capsys):
+def test_iptables_gets_one_rule_for_each_reader_and_the_rules_are_saved_for_the_next_boot(machine, capsys):
     machine.rules.write_text("old")
     machine.answers |= {"iptables -C": (1, "", ""), "iptables-save": (0, "new", "")}
     machine.main(capsys)
@@ -151,7 +151,7 @@ def test_the_port_in_the_unit_is_closed_whatever_port_the_stack_file_has_now(mac
     assert "firewall-cmd --remove-port=9879/tcp" in machine.calls
 
 
-def test_a_failing_command_stops_the_set_up_with_its_message(machine, capsys):
+def test_a_failing_command_stops_the_set_up_with_the_message_of_the_command(machine, capsys):
     machine.answers["systemctl enable"] = (1, "", "first\nFailed to enable unit: no such file\n")
     with pytest.raises(SystemExit, match=r"^systemctl enable busbar-rdma-exporter: Failed to enable unit: no such file$"):
         machine.main(capsys)
@@ -254,7 +254,7 @@ def test_the_program_runs_locally_on_the_head_node_and_over_ssh_with_pinned_keys
     assert {program for _, program in fan.calls} == {b"the program"}
 
 
-def test_with_pods_the_program_that_enters_pods_replaces_ssh_and_each_pod_gets_its_own_address(fan, monkeypatch):
+def test_for_pods_a_program_that_enters_pods_is_used_instead_of_ssh_and_gets_each_pods_address(fan, monkeypatch):
     monkeypatch.setattr(exporter_on_nodes, "_OWN_SHELL", "/busbar/in-pod")
     exporter_on_nodes.main(NODES[:2], "the program", there=True)
     found = sorted(argv for argv, _ in fan.calls)

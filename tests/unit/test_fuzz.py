@@ -50,7 +50,7 @@ def test_numbers_that_became_too_large_can_be_damaged_again():
     assert any(made)
 
 
-def test_a_pass_that_the_numbers_of_the_run_do_not_support_is_noticed():
+def test_judge_and_independent_check_both_find_a_busbw_that_differs_between_text_and_json():
     """The independent check in tools/fuzz/plain_reading.py finds the damage, too.
 
     If the judge overlooked the damage, that check would report a false pass.

@@ -76,7 +76,7 @@ def test_a_run_is_compared_only_with_earlier_runs_even_after_later_runs_are_reco
     assert load(folder, KEY, made(6).order) == seen
 
 
-def test_the_run_id_orders_runs_started_in_the_same_second(folder):
+def test_runs_with_the_same_start_time_are_ordered_by_run_id(folder):
     first, second = made(1, run_id="a"), made(1, run_id="b")
     append(folder, second)
     append(folder, first)
@@ -193,7 +193,7 @@ def test_of_many_earlier_runs_only_the_oldest_and_the_newest_are_loaded(folder, 
     assert [one.run_id for one in load(folder, KEY, made(4).order).records] == ["run0001", "run0002", "run0003"]
 
 
-def test_slow_decay_over_600_daily_runs_does_not_lower_the_limit_that_the_first_passes_set(tmp_path):
+def test_slow_decay_over_600_daily_runs_does_not_lower_the_limit_from_the_first_passes(tmp_path):
     """The fabric loses 0.01 % a day: 2 % within the last 200 runs, and a tenth of its busbw in three years."""
     for day in range(600):
         started = (datetime(2025, 1, 1, tzinfo=UTC) + timedelta(days=day)).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -303,7 +303,7 @@ def test_a_line_that_names_no_run_leaves_no_record():
     assert record(judged({}), "oci", "BM.GPU4.8", 2, {}) is None
 
 
-def test_a_fabric_that_loses_a_percent_a_run_is_caught_by_comparison_with_its_first_passes():
+def test_a_fabric_that_loses_one_percent_per_run_is_caught_by_comparison_with_its_first_passes():
     passed: list = []
     for day in range(1, 29):
         busbw = 390 * 0.99**day
@@ -315,7 +315,7 @@ def test_a_fabric_that_loses_a_percent_a_run_is_caught_by_comparison_with_its_fi
 
 
 @pytest.mark.parametrize("runs_each", [1, 3, 5, 6])
-def test_upgrades_do_not_hide_a_fabric_that_loses_a_percent_a_run(runs_each):
+def test_upgrades_do_not_hide_a_fabric_that_loses_one_percent_per_run(runs_each):
     """Until a new kernel has five passes of its own, the faster passes with earlier kernels help to set the limit."""
     passed: list = []
     for day in range(1, 29):

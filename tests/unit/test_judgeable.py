@@ -79,13 +79,13 @@ def test_a_variable_that_disables_rails_or_changes_the_plans_tests_is_refused_wi
 
 
 @pytest.mark.parametrize(("name", "value"), [("NCCL_ALGO", "Tree"), ("NCCL_ALGO", "NVLSTree"), ("NCCL_PROTO", "LL")])
-def test_a_forced_algorithm_other_than_ring_or_a_forced_protocol_needs_the_users_own_gate(name, value):
+def test_forcing_a_protocol_or_an_algorithm_other_than_ring_needs_the_users_own_gate(name, value):
     (sentence,) = refused(measure={"exports": {name: value}})
     assert "set accept.gate to the busbw that you expect" in sentence
     assert parsed(measure={"exports": {name: value}}, accept={"gate": "300 GB/s"})
 
 
-def test_switches_that_reduce_need_the_users_own_gate_unless_a_healthy_busbw_is_published():
+def test_reduction_in_switches_needs_the_users_own_gate_unless_a_healthy_busbw_is_published():
     asked = Measure(exports={"NCCL_COLLNET_ENABLE": "1"})
     assert not list(judgeable.in_network(SHAPES["BM.GPU.H100.8"], asked, Accept()))
     for name in ("BM.GPU4.8", "BM.GPU.B200.8"):
@@ -98,7 +98,7 @@ def test_switches_that_reduce_need_the_users_own_gate_unless_a_healthy_busbw_is_
     assert sentence.startswith("measure.exports has NCCL_COLLNET_ENABLE=1, which lets switches reduce")
 
 
-def test_forcing_the_ring_or_tuning_that_changes_no_path_needs_no_gate_of_the_user():
+def test_a_forced_ring_and_tuning_that_changes_no_path_need_no_gate_of_the_user():
     assert parsed(measure={"exports": {"NCCL_ALGO": "Ring", "NCCL_IB_QPS_PER_CONNECTION": "4", "NCCL_NVLS_ENABLE": "0"}})
 
 

@@ -143,7 +143,7 @@ def test_the_previous_run_is_drawn_if_there_is_a_previous_run(tmp_path):
     assert ("last run" in single, "last run" in compared) == (False, True)
 
 
-def test_the_page_begins_with_the_stack_the_run_the_cluster_the_nodes_and_the_price():
+def test_the_page_begins_with_stack_and_run_and_cluster_and_nodes_and_price():
     known = PASSED | {"stack": "organization/busbar/prod"}
     assert dict(cards.identity(known)) == {
         "stack": "organization/busbar/prod",
