@@ -140,7 +140,7 @@ def test_one_server_that_used_nvlink_passes():
 
 
 @pytest.mark.parametrize("way", ["SHM/direct", "NET/Socket/0", "SHM"])
-def test_a_channel_through_memory_or_network_inside_a_server_is_short_however_much_nvlink_sent(way):
+def test_a_server_with_a_channel_through_memory_or_network_is_short_however_many_bytes_nvlink_sent(way):
     line = one_server()
     line["transport"]["said"]["channels"][way] = 2
     assert state(line, "transport", ONE_SERVER) == "short"
@@ -191,7 +191,7 @@ def test_pairs_of_gpus_without_a_direct_nvlink_are_not_expected_to_use_nvlink():
 
 
 @pytest.mark.parametrize("counted", [None, {}, {"least": None}])
-def test_without_nvlink_counters_only_the_channels_in_nccls_log_can_make_a_pass(counted):
+def test_without_nvlink_counters_a_run_passes_only_if_nccls_log_lists_the_channels(counted):
     line = one_server()
     line["transport"]["nvlink_tx_bytes"] = counted
     assert state(line, "transport", ONE_SERVER) == "pass"

@@ -101,7 +101,7 @@ def test_one_slow_look_is_neither_pass_nor_short_but_requires_more_looks():
 
 
 @pytest.mark.parametrize(("slow_again", "counts"), [(0, "pass"), (1, "pass"), (5, "short"), (20, "short")])
-def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_decide(slow_again, counts):
+def test_the_looks_of_a_retest_are_added_to_the_first_looks_and_all_looks_together_decide(slow_again, counts):
     first = verdict(with_looks(1))
     fresh = with_looks(slow_again, 48)
     chosen = retest.steps_of(first, ASKED)

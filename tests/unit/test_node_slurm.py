@@ -1,4 +1,4 @@
-"""A node's report for Slurm's configuration, and the set-up of Slurm's files and daemons, here in a folder of the test."""
+"""A node's report for Slurm's configuration, and the set-up of Slurm's files and daemons, in a folder of the test."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_nodes_name_is_set_only_once_and_is_written_to_the_hostname_file(machi
     assert named == ["gpu-dy-p5-1"]
 
 
-def test_a_script_that_set_up_writes_is_executable(machine):
+def test_the_set_up_makes_a_script_executable(machine):
     machine.main(files={"prolog.d/00_x": "#!/bin/sh\n"})
     assert (machine.folder / "slurm/prolog.d/00_x").stat().st_mode & 0o777 == 0o755
 

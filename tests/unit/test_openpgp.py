@@ -18,7 +18,7 @@ def test_the_public_key_in_images_and_stack_files_belongs_to_the_key_that_signs(
 
 @pytest.mark.parametrize("content", [b"", b"Suite: jammy\n" * 1000], ids=["nothing", "a list"])
 @pytest.mark.parametrize("owner", signing_keys.OWNERS)
-def test_gnupg_accepts_a_signature_only_for_its_content_and_its_key(tmp_path, owner, content):
+def test_gnupg_accepts_a_signature_only_with_the_signed_content_and_the_signers_key(tmp_path, owner, content):
     signature = openpgp.detached(owner, content)
     assert judged(tmp_path, owner, signature, content)
     assert not judged(tmp_path, owner, signature, content + b"x")

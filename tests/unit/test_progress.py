@@ -77,7 +77,7 @@ def test_a_rehearsed_busbw_is_computed_because_two_printed_decimals_are_too_few(
     ],
     ids=["latency decides", "memory in place of NVLink", "no line rate is known"],
 )
-def test_no_share_of_the_line_rate_is_shown_for_small_sizes_rehearsed_nvlink_or_an_unknown_rate(which, lines):
+def test_no_share_of_the_line_rate_is_shown_for_small_sizes_or_rehearsed_nvlink_or_an_unknown_rate(which, lines):
     assert "%" not in said([which], *lines)[-1]
 
 

@@ -46,7 +46,7 @@ def wait(port: int, timeout_s: float) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True, timeout=60, check=False)
 
 
-def test_a_file_that_several_parts_of_a_program_import_is_included_once():
+def test_a_program_includes_a_file_only_once_even_if_several_parts_import_the_file():
     program = ast.parse(remote_scripts.read("first_contact").source)
     names = [one.name for one in program.body if isinstance(one, ast.FunctionDef | ast.ClassDef)]
     assert len(names) == len(set(names))
@@ -65,7 +65,7 @@ def test_a_failed_first_boot_stops_the_wait_and_names_the_failed_step():
     assert json.loads(found.stdout) == {"failed": "publish-host-key", "host": "127.0.0.1"}
 
 
-def test_a_host_that_never_announces_itself_fails_the_wait_with_its_last_output():
+def test_the_wait_for_a_host_that_never_announces_itself_fails_with_the_last_greeting_of_the_host():
     found = wait(server(b"SSH-2.0-OpenSSH_7.4\r\n"), 2)
     assert found.returncode == 1
     assert "127.0.0.1 did not finish its first boot within 2 s; its last state: SSH-2.0-OpenSSH_7.4" in found.stderr

@@ -71,7 +71,7 @@ def test_a_backend_outside_this_machine_is_not_touched(monkeypatch, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_tools_in_stack_repairs_the_state_before_pulumi_runs():
+def test_the_in_stack_script_repairs_the_state_before_running_pulumi():
     lines = (repair_state.Path(repair_state.__file__).parent / "in-stack").read_text().splitlines()
     (at,) = [number for number, line in enumerate(lines) if "tools.repair_state" in line]
     assert not [line for line in lines[:at] if "pulumi " in line and not line.lstrip().startswith("#")]

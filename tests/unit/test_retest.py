@@ -96,7 +96,7 @@ def test_the_limit_of_a_pair_in_a_search_is_the_busbw_that_two_nodes_reach_at_th
     assert asked["pair_limit_gb_s"] == pytest.approx(whole * share)
 
 
-def test_pairs_off_the_ring_are_tried_only_where_an_all_to_all_is_slow():
+def test_a_search_tries_pairs_off_the_ring_only_if_alltoall_is_slow():
     plan = a_plan(collectives=("all_reduce", "alltoall"))
     limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"alltoall": {plan.end_of("alltoall"): 40.0}}))
     for slow, wanted in (("all_reduce", False), ("alltoall", True)):
@@ -110,7 +110,7 @@ def test_a_retest_excuses_nothing_if_the_search_found_a_culprit():
     assert found.reasons[-2].startswith("rails in the retest: pass")
 
 
-def test_a_rehearsal_without_a_verdict_because_its_ranks_waited_blames_nobody():
+def test_a_rehearsal_whose_ranks_waited_for_processors_has_no_verdict_and_blames_no_node():
     searched = {"needed": True, "complete": True, "culprits": [{"kind": "node", "nodes": ["gpu-1"]}], "summary": "node gpu-1"}
     waited = document(share=0.79)
     waited["steps"] = [step | {"waited": 0.25} for step in waited["steps"]]
@@ -259,7 +259,7 @@ def test_a_node_that_is_slow_inside_is_measured_again_without_a_search_between_n
     assert request["nodes"]
 
 
-def test_a_stack_with_a_search_of_0_s_still_makes_its_retest():
+def test_a_stack_with_a_search_budget_of_0_s_still_makes_the_retest():
     request = asked_again(damaged("all_reduce"), budget_s=0)
     assert request["trials"] is None
     assert request["again"]["steps"]

@@ -369,7 +369,7 @@ def test_up_to_three_faults_among_256_nodes_are_found_within_16_rounds():
     assert max(one.rounds for one in scores) <= 2 * math.log2(256)
 
 
-def test_a_search_among_eight_nodes_needs_at_most_a_third_of_the_rounds_that_a_trial_of_each_pair_needs():
+def test_a_search_among_eight_nodes_needs_at_most_a_third_of_the_rounds_of_a_search_that_tries_every_pair():
     scores = Case(8, 60, (1,)).scores()
     assert Score.recall(scores) >= 0.98
     assert max(one.rounds for one in scores) * 3 <= ALL_PAIRS_OF_EIGHT
@@ -454,15 +454,18 @@ def test_healthy_leaf_switches_cause_no_blame_although_two_nodes_fill_the_uplink
     assert {culprit.kind for one in scores for culprit in one.finding.culprits} == {"between"}
 
 
-def test_a_node_that_is_slow_half_of_the_time_is_rarely_taken_for_one_of_its_links():
+def test_a_node_that_is_slow_half_of_the_time_is_rarely_mistaken_for_a_bad_link():
     """If two pairs of the node are equally slow once, the pairs look like bad links, until a trial with a third partner."""
     scores = Case(64, 60, (1,), ("node",), active=0.5).scores()
     assert Score.precision(scores) >= 0.95
     assert Score.recall(scores) >= 0.95
 
 
-def test_if_two_halves_of_a_cluster_are_slow_only_with_each_other_a_half_is_named_although_most_trials_of_a_round_are_slow():
-    """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs across the halves are slow, however few run."""
+def test_of_two_halves_of_a_cluster_that_are_slow_only_with_each_other_one_half_is_named_as_a_group():
+    """Pairs within nodes 0 to 15 and within nodes 16 to 31 are fine. Pairs across the halves are slow, however few run.
+
+    One half is named although most trials of a round are slow.
+    """
     search = Search(32, 1, None, 10.0)
     while trials := search.next_round():
         search.record([Sample(one, 40.0 if len({node < 16 for node in one.nodes}) == 1 else 20.0, "") for one in trials])

@@ -1,4 +1,4 @@
-"""A login node becomes Slurm's controller; these tests redirect its files below a folder."""
+"""A login node becomes Slurm's controller; these tests redirect the controller's files to a temporary folder."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FACTS = {"lacks": [], "controls": True, "version": "22.05.9", "first_line": None
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Redirect all paths of the controller's files that these tests use below a folder; return the folder."""
+    """Redirect, to a temporary folder, the paths of all controller files that these tests use; return the folder."""
     monkeypatch.setattr(node_setup.pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=os.getuid(), pw_gid=os.getgid()))
     monkeypatch.setattr(slurm_facts, "facts", lambda: dict(FACTS))
     for module, name in ((controller, "KEY"), (settings, "CONFIGURATION"), (programs, "ARCHIVE"), (programs, "PROGRAMS")):
@@ -60,7 +60,7 @@ def test_on_aws_the_metadata_service_is_not_asked_for_a_region(machine):
     assert machine
 
 
-def test_a_metadata_service_that_answers_with_an_error_is_reported_and_its_text_is_no_region(machine):
+def test_an_error_of_the_metadata_service_is_reported_and_the_text_of_the_error_is_not_taken_as_the_region(machine):
     with pytest.raises(SystemExit, match="does not say which region this is: the service answers 404 to http"):
         controller.identity("oci", lambda *_: Answer(404, b"<html>Not Found</html>", {}))
     assert machine
@@ -94,7 +94,7 @@ def document(machine: Path, **changes: Any) -> str:
     return json.dumps(found | changes)
 
 
-def test_installing_writes_programs_files_and_timer_and_prints_no_key(machine, capsys, monkeypatch):
+def test_the_installation_writes_programs_and_files_and_timers_and_prints_no_key(machine, capsys, monkeypatch):
     own = machine / "own.pyz"
     own.write_bytes(b"zip")
     calls: list[str] = []

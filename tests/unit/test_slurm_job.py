@@ -1,4 +1,4 @@
-"""The test job: its nodes, how it reaches them within the job, and what it keeps."""
+"""The test job: which nodes it has, how commands reach these nodes within the job, and which results are kept."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_an_address_outside_the_job_is_refused(tmp_path):
     assert (done.returncode, done.stderr) == (255, "10.0.1.9 is no node of job 7\n")
 
 
-def test_the_transcript_is_copied_to_the_shared_folder_because_its_node_is_terminated(job, tmp_path, capsys):
+def test_the_transcript_of_a_node_that_will_be_terminated_is_copied_to_the_shared_folder(job, tmp_path, capsys):
     own = tmp_path / "node"
     own.mkdir()
     (own / "ab.txt.gz").write_bytes(b"transcript")

@@ -52,7 +52,7 @@ def test_every_stack_file_block_in_the_docs_is_valid_for_the_models(page, text):
     assert parsed.target == stack.partition("-")[0]
 
 
-def test_commands_are_found_in_blocks_and_in_text_and_shown_output_is_not_taken_for_commands():
+def test_commands_are_found_in_blocks_and_in_text_but_output_does_not_count_as_a_command():
     page = "Type `make up` or\n`pulumi stack export \\| x\ny`, see `make`.\n```\npulumi up\nverdict PASS: 1\n```\n"
     assert list(statements.statements(page)) == ["make up", "pulumi stack export | x y", "pulumi up"]
     with pytest.raises(ValueError, match="a block of rust"):
