@@ -63,7 +63,10 @@ class Failing(Engine):
 
 
 def update(folder: Path, outputs: dict[str, Any], *, run: int, fails: str = "", **lines: str) -> tuple[dict[str, Any], bool]:
-    """Run an update with `measure.run` at `run`; return the outputs that the stack has afterwards, and whether it succeeded."""
+    """Run an update with `measure.run` at `run`.
+
+    Return the outputs that the stack has afterwards, and whether the update succeeded.
+    """
     known = {
         CONTACT: ready_line(),
         "acceptance-build": BUILD_LINE,

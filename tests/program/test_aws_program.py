@@ -109,7 +109,7 @@ def test_one_more_node_is_one_more_resource(bare):
     assert len(program(nodes(static=8))[0].made) == len(bare[0].made) + 6
 
 
-def test_the_refusal_to_replace_machines_states_the_number_the_price_and_the_names_of_the_machines():
+def test_the_refusal_to_replace_machines_contains_number_and_price_and_names_of_the_machines():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran())
     said = str(refused.value)
@@ -120,7 +120,7 @@ def test_the_refusal_to_replace_machines_states_the_number_the_price_and_the_nam
     assert said.endswith("Set aws.allowReplace to 3 to let these machines be replaced, or undo the change.")
 
 
-def test_the_refusal_to_replace_machines_of_a_type_that_the_queue_no_longer_has_says_that_the_price_is_unknown():
+def test_if_the_queue_no_longer_has_the_type_of_machines_to_replace_the_refusal_says_that_the_price_is_unknown():
     with pytest.raises(pulumi.RunError) as refused:
         program({"image": "ami-2"} | nodes(static=3), running=ran(**{"its type": "p4d.24xlarge"}))
     said = str(refused.value)
@@ -994,7 +994,7 @@ def capacity(option: str, **more: Any) -> tuple[dict[str, Any], Cloud]:
         ("g6e.48xlarge", "on-demand", "Running On-Demand G and VT instances"),
     ],
 )
-def test_the_instance_type_and_the_purchase_option_decide_which_quota_machines_count_against(kind, option, quota):
+def test_the_instance_type_and_the_purchase_option_decide_against_which_quota_the_machines_count(kind, option, quota):
     machines = {"name": "gpu", "type": kind, "static": 2, "purchase": {"option": option}}
     wanted, wrong = read.group("aws", Aws, json.dumps(settled(merged(WANTED, {"queues": [{"machines": [machines]}]}))))
     assert isinstance(wanted, Aws), wrong
@@ -1012,7 +1012,7 @@ def test_with_an_open_reservation_the_template_names_no_reservation():
     assert "capacityReservationSpecification" not in made
 
 
-def test_a_reservation_that_is_named_is_the_templates_target():
+def test_the_template_targets_the_reservation_that_the_stack_file_names():
     made, _ = capacity("targeted-odcr", reservation="cr-1")
     assert made["capacityReservationSpecification"] == {"capacityReservationTarget": {"capacityReservationId": "cr-1"}}
     assert "placement" not in made
@@ -1129,7 +1129,7 @@ def ask(wanted: dict[str, Any] | None = None, **changes: Any) -> Cloud:
     return program({"preflight": True} | (wanted or {}), answers=account(**changes))[0]
 
 
-def test_an_account_that_has_everything_that_the_stack_needs_breaks_no_rule():
+def test_no_rule_is_broken_if_the_account_has_everything_that_the_stack_needs():
     asked = ask()
     tokens = {token.rpartition(":")[2] for token, _ in asked.asked}
     assert {"getInstanceType", "getInstanceTypeOfferings", "getAmi", "getServiceQuota"} <= tokens
@@ -1161,7 +1161,7 @@ def test_without_preflight_the_account_is_not_queried_and_notes_say_what_was_not
         ),
     ],
 )
-def test_a_stack_that_needs_what_the_aws_account_lacks_is_refused_before_anything_is_registered(changes, part):
+def test_a_stack_is_refused_before_anything_is_registered_if_the_aws_account_lacks_what_the_stack_needs(changes, part):
     with pytest.raises(pulumi.RunError, match=part):
         ask(**changes)
 

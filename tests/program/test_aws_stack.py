@@ -171,7 +171,7 @@ def test_commands_reach_the_nodes_through_the_login_node_and_set_no_hca_for_nccl
         ({"gpudirect": {}}, "NCCL did not log whether it used GPUDirect RDMA"),
     ],
 )
-def test_a_run_whose_log_does_not_show_efa_on_all_devices_and_gpudirect_does_not_pass_however_fast_the_run_is(said, reason):
+def test_a_run_passes_only_if_nccls_log_shows_gpudirect_and_efa_on_all_devices_however_fast_the_run_is(said, reason):
     judged = judge(measured(**said), asked())
     assert judged.verdict in {"short", "unknown"}
     assert any(reason in text for text in judged.reasons), judged.reasons
@@ -224,7 +224,7 @@ def test_the_rails_come_from_the_facts_of_first_contact_if_no_published_source_n
     assert request["steps"][-1]["ranks"]["environment"]["NCCL_SOCKET_IFNAME"] == "=ens1"
 
 
-def test_a_machine_that_shows_fewer_rails_than_its_type_has_is_refused():
+def test_recognition_refuses_a_machine_that_shows_fewer_rails_than_the_instance_type_has():
     seven = tuple(Hca(f"rdmap{n}s0", 400, None, active=True) for n in range(7))
     facts = Facts("NVIDIA B200", 8, seven, "ens1", "10.1.0.0/17")
     with pytest.raises(ValueError, match=r"p6-b200\.48xlarge, which has 8 rails, but the machines show 7 active RDMA devices"):

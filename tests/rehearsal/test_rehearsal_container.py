@@ -62,7 +62,7 @@ def on(stage, name, command):
 
 @pytest.fixture(scope="module")
 def unpacked(stage):
-    """The stage after the first machine unpacked the nccl-tests image and PyTorch's as containers `tests` and `framework`."""
+    """The stage after the first machine unpacked two images as containers: nccl-tests as `tests`, PyTorch as `framework`."""
     for name, uri in (("tests", STACK.container), ("framework", FRAMEWORK)):
         done = on(stage, "node0", f"enroot import -o {name}.sqsh {quote(uri)} && enroot create -n {name} {name}.sqsh")
         assert done.returncode == 0, done.stderr

@@ -163,7 +163,7 @@ def test_a_slow_link_is_configured_only_at_its_two_ends(tmp_path):
 
 
 @pytest.mark.rehearsal
-def test_clearing_a_world_removes_the_faults_and_what_a_killed_run_left_and_touches_no_other_world(tmp_path):
+def test_clearing_a_world_removes_its_faults_and_the_leftovers_of_a_killed_run_but_changes_no_other_world(tmp_path):
     mine, other = World.at(tmp_path / "mine"), World.at(tmp_path / "other")
     for world in (mine, other):
         world.folder("clouds", "oci")

@@ -278,7 +278,7 @@ def test_without_the_metadata_service_an_instance_cannot_sign_requests(stage):
     hosts.stop(stage.world, "bare")
 
 
-def test_a_kernel_without_any_lustre_client_ends_the_boot_with_the_kernels_name_and_what_to_do(stage):
+def test_the_first_boot_fails_if_no_lustre_client_fits_the_kernel_and_the_message_says_what_to_do(stage):
     stage.faults({"kind": "lustre_not_for_this_kernel"})
     hosts.boot(stage.world, spec(stage, "nolustre", 33, "ubuntu2204"))
     stage.faults()

@@ -142,7 +142,7 @@ def test_a_request_without_a_signature_or_with_a_wrong_signature_is_not_authenti
         lambda headers: headers.update({"x-content-sha256": base64.b64encode(bytes(32)).decode()}),
     ],
 )
-def test_a_signature_is_valid_only_if_it_is_recent_and_covers_the_host_the_request_target_and_the_body(
+def test_a_signature_must_be_recent_and_cover_host_and_request_target_and_body(
     account: Account, change: Callable[[dict[str, str]], None]
 ) -> None:
     assert code(account.caller.call("POST", "/clusterNetworks", account.asked(), change)) == NOT_AUTHENTICATED
@@ -429,7 +429,9 @@ def test_resources_that_a_launched_machine_uses_cannot_be_deleted(account: Accou
         account.cloud.delete(account.stack.ids["private"])
 
 
-def test_the_metadata_service_requires_its_header_and_version_one_can_be_disabled(account: Account, fakes: Fakes) -> None:
+def test_version_two_of_the_metadata_service_requires_a_header_and_version_one_can_be_disabled(
+    account: Account, fakes: Fakes
+) -> None:
     (folder,) = (fakes.world.path / "hosts").iterdir()
     spec = fakes.running[folder.name]
     kept: dict[str, Any] = {"metadata": dict(spec.metadata)}

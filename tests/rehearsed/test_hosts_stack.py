@@ -55,7 +55,7 @@ def test_an_unpinned_host_key_is_refused_at_preview(stage):
 
 
 @pytest.mark.parametrize("shape", ["HGX-H200.8", "BM.GPU.H200.8"])
-def test_a_named_shape_with_other_gpus_than_the_hosts_is_refused_at_once_for_each_host(stage, shape):
+def test_if_the_stack_file_names_a_shape_with_other_gpus_every_host_is_refused_at_once(stage, shape):
     found = stage.up(hosts={"shape": shape})
     assert found.status != 0
     for host in ("gpu-a (10.20.1.11)", "gpu-b (10.20.1.12)"):
@@ -221,7 +221,7 @@ def test_people_can_submit_jobs_with_gpus_to_the_queue_of_the_measurement(queued
     assert sorted(said.splitlines()) == ["gpu-a 0,1,2,3,4,5,6,7", "gpu-b 0,1,2,3,4,5,6,7"]
 
 
-def test_the_munge_key_is_the_same_on_all_machines_and_in_no_state_output_or_file_of_busbar(queued):
+def test_the_munge_key_is_the_same_on_all_machines_and_never_appears_in_busbars_state_output_or_files(queued):
     stage, found = queued
     read = "sudo base64 -w 0 /etc/munge/munge.key"
     first, second = stage.on_host(f"{read}; echo; ssh 10.20.1.12 '{read}'").split()

@@ -22,7 +22,10 @@ PLAN: dict[str, Any] = merged(SHORT_PLAN, {"oci": {"pools": [{"alwaysOn": 2}]}})
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
-    """The stack after `up`, and the update's output; measured again if this machine was busy."""
+    """The stack after `up`, and the update's output.
+
+    If this machine was too busy for a pass, the stack is measured up to twice more.
+    """
     stage = Stage(tmp_path_factory.mktemp("always-on"), "oci-on-demand")
     found = stage.up(**PLAN)
     for run in (101, 102):
@@ -32,7 +35,7 @@ def built(tmp_path_factory) -> Iterator[tuple[Stage, Finished]]:
     stage.close()
 
 
-def test_the_update_measures_the_nodes_that_always_run_in_a_job_of_their_queue(built):
+def test_the_update_measures_always_on_nodes_by_a_job_in_the_queue_of_these_nodes(built):
     stage, found = built
     assert found.status == 0, found
     measured = stage.outputs()["measured"]

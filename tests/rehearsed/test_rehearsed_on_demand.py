@@ -190,7 +190,7 @@ def test_the_login_user_can_have_one_home_on_all_machines_with_separate_ssh_keys
     assert (stage.on_host(f"srun -w {node} cat ~/beside 2>&1 || true") == "one\n") is (cloud == "aws")
 
 
-def test_a_setuid_program_among_the_homes_gives_no_user_root_rights_on_the_controller(built, cloud):
+def test_a_setuid_program_among_the_homes_runs_without_root_rights_on_the_controller(built, cloud):
     stage, _ = built
     (own,) = stage.outputs()["login_nodes"]
     operator = {"oci": "opc", "aws": "ubuntu"}[cloud]
