@@ -162,7 +162,7 @@ class FakeCloud(Cloud):
 
 
 class FakeSlurm(Slurm):
-    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsed/test_rehearsed_elastic.py runs it).
+    """Slurm's states of nodes, as slurmctld 22.05 changes them (tests/rehearsed/test_rehearsed_elastic.py runs the real one).
 
     Attributes:
         delays: whether nodes start only at the next `power_save`, because Slurm checks every 30 s.

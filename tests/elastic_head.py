@@ -1,4 +1,6 @@
-"""A controller with the real slurmctld, and machines with the real slurmd, in namespaces of this process; prints JSON lines.
+"""Runs a controller with the real slurmctld, and machines with the real slurmd, in namespaces of this process.
+
+The program prints JSON lines.
 
 elastic_session.py runs `elastic_head.py FOLDER [PART...]` in new namespaces. The cloud is a fake; Slurm's
 programs and `reconcile` are those of a real cluster.
@@ -51,8 +53,8 @@ mkdir -p /run/munge; mount --move /tmp/munge.$1 /run/munge
 exec slurmd -D -b --conf-server 10.255.0.1:6820 > /var/log/slurm/$1.log 2>&1
 """
 
-#: Starts sshd on a machine at first boot. The machine also has its own /etc and /usr/local, but no munge key. A script
-#: named `systemctl` starts the machine's daemons.
+#: Starts sshd on a machine at first boot. Besides its own network, host name and folders, the machine has its own /etc and
+#: /usr/local. The machine has no munge key. A script named `systemctl` starts the machine's daemons.
 BOOTED = rf"""
 set -e
 hostname ip-$1; mount --make-rprivate /

@@ -59,7 +59,7 @@ def facts(*parts: str) -> dict[str, dict[str, Any]]:
 
 
 def _told(text: str) -> dict[str, dict[str, Any]]:
-    """Return the facts of each part; in `text`, a line with the part's name follows its facts."""
+    """Return the facts of each part; in `text`, the facts of a part are followed by a line with the part's name."""
     found: dict[str, dict[str, Any]] = {}
     seen: dict[str, Any] = {}
     for line in text.splitlines():

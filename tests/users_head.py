@@ -1,5 +1,6 @@
-"""A controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in namespaces; prints JSON lines.
+"""Runs a controller with users in the real slapd, and nodes with the real sssd, sshd and slurmd, in namespaces.
 
+The program prints JSON lines.
 tests/rehearsed/test_rehearsed_users.py runs `users_head.py FOLDER` in separate namespaces. Only systemd is not real.
 """
 
@@ -198,7 +199,7 @@ class World:
 
     def control(self) -> str:
         """Set up the controller as an update does; return why it failed, or an empty text."""
-        # Installing the package of slapd starts the package's own slapd, so this method starts it, too.
+        # Installing the package of slapd starts the package's own slapd, so this method starts that slapd, too.
         self.head.sh("systemctl restart slapd", check=True)
         return self.install()
 
@@ -409,7 +410,7 @@ def a_new_controller(world: World) -> None:
 
 
 def unsafe_copies(world: World) -> None:
-    """A copy of the directory that others could have written supplies no users to a new controller."""
+    """A new controller takes no users from a copy of the directory that others could have written."""
     world.head.sh(
         "systemctl stop busbar-directory; rm -rf /var/lib/ldap/busbar; chmod 666 /home/.busbar-users/directory.ldif", check=True
     )

@@ -1,4 +1,4 @@
-"""Wait for a condition that a test needs; the limit only stops a hang, so that no test asserts a time."""
+"""Wait for a condition that a test needs; the time limit only stops a test that hangs, and is no assertion about speed."""
 
 from __future__ import annotations
 
