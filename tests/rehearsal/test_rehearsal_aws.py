@@ -322,7 +322,7 @@ def forge(cloud: Cloud, record_id: str, **fields: Any) -> None:
             setattr(database.records[record_id], name, value)
 
 
-def test_an_operation_whose_process_died_is_finished_as_the_vendor_would_finish_it(cloud: Cloud, fakes: Fakes) -> None:
+def test_recovery_finishes_the_operations_of_a_dead_process_as_the_real_cloud_would(cloud: Cloud, fakes: Fakes) -> None:
     stack = Stack(cloud).network().rules().roles()
     head_record = stack.head()
     stack.template()
