@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from elastic_session import facts as session
 
-pytestmark = [pytest.mark.rehearsal, pytest.mark.xdist_group("elastic")]
+pytestmark = [pytest.mark.rehearsal, pytest.mark.on_demand, pytest.mark.xdist_group("elastic")]
 
 #: The parts of each session. Each session has its own Slurm cluster; sessions mostly wait, so they run at the same time.
 SESSIONS = (
