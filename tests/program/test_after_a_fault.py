@@ -242,7 +242,7 @@ BUSY = "the GPUs are in use, so nothing was started: inst-1: process 7 (python3)
         ("acceptance_build", "build", "nccl-tests did not build: x.cu:1: error: nccl.h: No such file"),
     ],
 )
-def test_a_refused_request_gives_the_verdict_unknown_and_the_reason_and_the_next_update_measures_again(
+def test_after_a_refused_request_the_verdict_is_unknown_with_the_reason_until_the_next_update_measures_again(
     folder, passed, stage, kind, why
 ):
     # After a refused build, the measure stage prints the build's refusal as its own.

@@ -141,7 +141,7 @@ def test_as_many_machines_as_the_stack_file_allows_may_be_terminated():
     assert len([1 for _, name, _ in found.made if re.search(r"-pool-.*-\d$", name)]) == 3
 
 
-def test_if_the_number_of_machines_is_reduced_the_last_machines_are_terminated_and_a_warning_names_these_machines(monkeypatch):
+def test_a_warning_names_the_last_machines_which_are_terminated_if_the_number_of_machines_is_reduced(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(pulumi.log, "warn", lambda text, *_, **__: told.append(text))
     running = ran()
@@ -1085,7 +1085,7 @@ def test_an_existing_placement_group_is_used_and_none_is_created():
     assert not found.of("PlacementGroup")
 
 
-def test_a_stack_that_breaks_a_rule_is_refused_before_anything_is_registered_unless_the_rule_is_suppressed():
+def test_unless_the_rule_is_suppressed_a_stack_that_breaks_a_rule_is_refused_before_anything_is_registered():
     odd = storage(lustre={"size": "1300 GiB"})
     with pytest.raises(pulumi.RunError, match=r"^aws\.storage\.lustre\.size is 1300 GiB; .* \[lustre-size\]$"):
         program(odd)

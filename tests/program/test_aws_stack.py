@@ -124,7 +124,7 @@ def test_the_preview_shows_the_price_or_the_key_that_sets_an_unknown_price(monke
     assert told(**p5en, records={"pricePerNodeHour": "60 USD"}).startswith("120 USD an hour for real machines, ")
 
 
-def test_a_healthy_efa_run_passes_and_names_provider_and_devices(monkeypatch):
+def test_a_healthy_efa_run_passes_with_a_proof_that_names_the_provider_and_the_devices(monkeypatch):
     seen = run(monkeypatch, {"acceptance-measure": measured()}, preview=False)
     assert (seen.outputs["measured"]["verdict"], seen.outputs["measured"]["reasons"]) == ("pass", [])
     assert seen.outputs["measured"]["wire_efficiency"] == pytest.approx(0.98)
@@ -197,7 +197,7 @@ def test_after_a_verdict_of_short_the_search_goes_gpu_by_gpu_with_the_devices_ne
     assert seen.outputs["measured"]["verdict"] == "short"
 
 
-def test_the_rails_come_from_the_facts_of_first_contact_if_no_published_source_names_the_rails(monkeypatch):
+def test_rails_without_a_published_source_come_from_the_facts_of_first_contact(monkeypatch):
     facts = {
         "gpu": "NVIDIA B200",
         "gpus": 8,

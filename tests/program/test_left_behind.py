@@ -114,7 +114,7 @@ def test_without_preflight_only_an_update_asks_the_account_for_machines_left_beh
         asked(HOOKS["cluster-pool-gpu-nodes-never-twice"])
 
 
-def test_without_preflight_a_preview_that_the_import_tool_runs_finds_machines_left_behind(account, monkeypatch, tmp_path):
+def test_without_preflight_the_preview_of_the_import_tool_finds_machines_left_behind(account, monkeypatch, tmp_path):
     account.append(NETWORK)
     monkeypatch.setenv(left_behind.NOTED, str(tmp_path / "note"))
     run_program(LINES, preview=True, oci={"preflight": False})

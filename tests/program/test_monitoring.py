@@ -113,7 +113,7 @@ def test_the_exporter_is_installed_on_replaced_machines_but_not_again_if_only_th
     assert len(command["triggers"]) == 1, "the only trigger is the identity of the machines"
 
 
-def test_if_only_dcgm_is_monitored_nothing_runs_on_the_nodes():
+def test_nothing_runs_on_the_nodes_if_only_dcgm_is_monitored():
     assert not exporters(run_program(LINES, monitoring={"dcgmPort": 9400}))
 
 

@@ -62,7 +62,7 @@ def test_if_the_oci_account_has_everything_that_the_stack_needs_the_program_cont
 
 
 @pytest.mark.parametrize(("changes", "sentence"), REFUSED, ids=[sentence[:40] for _, sentence in REFUSED])
-def test_a_stack_that_needs_what_the_oci_account_lacks_is_refused_in_a_sentence_and_nothing_is_registered(
+def test_a_stack_is_refused_before_anything_is_registered_if_the_oci_account_lacks_what_the_stack_needs(
     asked, changes, sentence
 ):
     engine, refused = asked(account(**changes))
@@ -266,7 +266,7 @@ def test_a_login_node_without_an_image_gets_the_newest_platform_image_of_its_fam
     assert (request["sortBy"], request["sortOrder"]) == ("TIMECREATED", "DESC")
 
 
-def test_if_a_region_has_no_platform_image_for_the_login_node_the_refusal_names_the_key_that_sets_an_image(asked):
+def test_the_refusal_names_the_key_that_sets_an_image_if_a_region_has_no_platform_image_for_the_login_node(asked):
     _, refused = asked(account(getImages={"images": LISTED[:4]}), **LOGIN)
     assert refused.startswith(
         "oci.login.image is not set, and this region has no platform image of ol9 that fits VM.Standard.E5"

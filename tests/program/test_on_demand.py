@@ -341,7 +341,7 @@ def always_on(result: str) -> tuple[Engine, dict[str, Any]]:
         return exported(result)
 
 
-def test_nodes_that_always_run_are_left_running_by_slurm_and_started_by_the_controller():
+def test_nodes_that_always_run_are_started_by_the_controller_and_never_suspended_by_slurm():
     engine, _ = always_on(ran())
     sent = json.loads(given(engine, "cluster-slurm-install")["stdin"])
     conf = sent["files"]["slurm.conf"]

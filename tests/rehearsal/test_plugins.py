@@ -289,7 +289,7 @@ def test_a_preview_of_a_command_runs_nothing_and_leaves_outputs_unknown(plugin: 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_local_command_returns_stdout_and_stderr_and_its_lines_are_logged(plugin: Plugin) -> None:
+def test_a_local_command_returns_stdout_and_stderr_and_logs_their_lines(plugin: Plugin) -> None:
     answer = plugin.create("local", {"create": "printf 'a\\nb\\n\\n'; cat >&2", "stdin": "in\n", "interpreter": []})
     assert re.fullmatch("x[0-9a-f]{8}", answer["id"])
     assert answer["properties"]["stdout"] == "a\nb\n"  # one final newline is removed

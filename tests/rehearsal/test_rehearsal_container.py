@@ -82,7 +82,7 @@ def test_first_boot_installs_enroot_once_and_keeps_enroots_data_on_the_machines_
 
 
 @pytest.mark.parametrize("name", NODES)
-def test_checksums_of_enroots_packages_are_logged_and_packages_with_other_checksums_are_refused(stage, name):
+def test_the_checksums_of_enroots_packages_are_logged_and_other_checksums_are_refused(stage, name):
     log = stage.inside(name, "grep 'sha256 .* is unchecked' /var/log/cloud-init-output.log").stdout
     known = tuple(re.findall("sha256 ([0-9a-f]{64})", log))
     assert len(set(known)) == 2, log
@@ -159,7 +159,7 @@ def test_an_image_can_be_imported_by_digest_and_each_import_writes_a_different_f
     assert "differ" in done.stdout, done.stderr
 
 
-def test_a_command_in_a_container_sees_the_images_files_and_only_the_requested_mounts(unpacked):
+def test_a_command_in_a_container_sees_only_the_files_of_the_image_and_the_requested_mounts(unpacked):
     look = "ls /opt /usr/local; id -un; hostname; touch /opt/x; [ -d /home/ubuntu ] && echo home; echo $SECRET; "
     look += "wc -l < /etc/rehearsal/gpus"
     done = on(unpacked, "node0", f"SECRET=x enroot start tests sh -c {quote(look)}")

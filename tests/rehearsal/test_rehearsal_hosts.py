@@ -143,7 +143,7 @@ def test_mpirun_across_two_hosts_accepts_the_vendors_ucx_device_and_refuses_an_u
     assert "network device 'mlx5_5:1' is not available" in refused.stderr
 
 
-def test_oracles_agent_configures_rails_on_newer_images_and_cloud_init_knows_each_distribution(stage):
+def test_newer_images_get_rails_from_oracles_agent_and_the_user_of_their_distribution_from_cloud_init(stage):
     shown = stage.inside("nine", "ip -br -4 addr; cat /proc/sys/net/ipv4/conf/rdma7/{rp_filter,arp_ignore,arp_announce}").stdout
     assert re.search(r"rdma15\S+ +UP +10\.239\.1\.63/12", shown)
     assert shown.endswith("0\n1\n2\n")
@@ -309,7 +309,7 @@ def test_the_program_that_enters_a_world_survives_ctrl_c_and_returns_the_exit_st
     assert running.wait(timeout=10) == 5
 
 
-def test_the_remains_of_a_killed_run_are_cleared_at_the_next_start_but_running_hosts_stay(door):
+def test_the_next_start_clears_the_remains_of_a_killed_run_but_keeps_hosts_that_still_run(door):
     world, enter = door
     network.apply_vcn(world, vcn())
     spec = Stage.__new__(Stage)

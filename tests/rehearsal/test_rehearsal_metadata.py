@@ -77,7 +77,7 @@ def test_a_token_expires(world, monkeypatch):
     assert asked(service, "latest/meta-data/instance-id", token) == (401, "")
 
 
-def test_a_folder_of_metadata_lists_its_entries_and_a_missing_path_gives_status_404(world):
+def test_a_folder_of_metadata_lists_its_entries_but_a_missing_path_gives_status_404(world):
     service = Service(world.path, "h0")
     assert asked(service, "/latest/meta-data/") == (200, "instance-id\nplacement/")
     assert asked(service, "/latest/meta-data/placement/") == (200, "availability-zone\nregion")

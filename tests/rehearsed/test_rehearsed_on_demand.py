@@ -99,7 +99,7 @@ def test_slurm_knows_from_the_cloud_that_the_jobs_nodes_are_near_each_other(buil
     assert leaf.endswith(f"Nodes={NODES[cloud]}"), shown
 
 
-def test_the_next_update_judges_the_job_and_the_update_after_that_changes_nothing(built, cloud):
+def test_the_next_update_judges_the_job_after_which_a_further_update_changes_nothing(built, cloud):
     stage, _ = built
     plan = plan_of(cloud)
     found = stage.up(**plan)

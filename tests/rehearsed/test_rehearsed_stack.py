@@ -79,7 +79,7 @@ def test_after_a_crashed_update_the_next_update_names_the_import_command_and_no_
     assert stage.ever_booted() - before == 3, "the login node and two nodes"
 
 
-def test_an_update_in_a_private_subnet_that_admits_only_ssh_fails_and_names_the_missing_rule(stage):
+def test_an_update_fails_and_names_the_missing_rule_in_a_private_subnet_that_admits_only_ssh(stage):
     """The update of the next test has the rule, and continues where the update of this test stopped."""
     before = stage.ever_booted()
     found = stage.up(oci={"network": {"ingress": "ssh"}})

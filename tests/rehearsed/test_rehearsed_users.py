@@ -191,7 +191,7 @@ def test_the_directory_cannot_be_changed_over_the_network_or_read_without_tls_an
     assert seen["without_authority"] != 0
 
 
-def test_machines_know_users_while_the_directory_is_stopped_and_new_users_after_its_restart(facts):
+def test_machines_resolve_users_while_the_directory_is_stopped_and_resolve_new_users_after_its_restart(facts):
     seen = facts["a_restart_of_the_directory"]
     assert seen["known"].startswith("uid=10079(carol)")
     assert seen["still"] == 0

@@ -198,7 +198,7 @@ def test_at_least_90_contradictions_are_listed_and_none_is_listed_twice():
     assert len({str(kind) for kind in kinds}) == len(kinds) >= 90
 
 
-def test_ranks_that_share_a_gpu_in_text_and_json_are_a_problem():
+def test_ranks_that_share_a_gpu_are_a_problem_although_text_and_json_agree():
     found = problems(TEXT.replace("device  1", "device  0"), changed("config.devices.1.device", 0))
     assert any("ranks 0 and 1 both drive GPU 0 of vm" in one for one in found)
 

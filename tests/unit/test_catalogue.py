@@ -96,7 +96,7 @@ def test_a_lustre_client_is_available_on_every_image_except_oracle_linux_7():
 
 
 @pytest.mark.parametrize("family", IMAGES.values(), ids=lambda family: family.key)
-def test_every_image_family_names_rail_addressing_and_firewall_and_the_repository_of_its_nccl_packages_if_any(family):
+def test_each_image_family_has_a_known_firewall_and_rail_addressing_and_a_repository_for_any_nccl_packages(family):
     assert family.rdma in {"ifcfg", "agent"}
     assert family.firewall in {"firewalld", "iptables"}
     assert bool(family.nccl_packages) == bool(family.nccl_repository)

@@ -190,7 +190,7 @@ def test_no_input_crashes_the_check_and_no_invalid_input_passes_the_check(whole,
 
 
 @given(_JSON)
-def test_a_statement_signed_with_the_right_key_is_still_checked(said):
+def test_a_malformed_statement_is_refused_although_the_right_key_signed_it(said):
     assert check(sign_anything(said)) == ["malformed"]
 
 

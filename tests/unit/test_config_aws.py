@@ -1112,7 +1112,7 @@ def test_software_that_is_too_old_for_the_instance_type_or_has_a_known_fault_is_
     assert part in stack.refusal(kind)
 
 
-def test_every_image_names_amazons_mpi_and_a_package_manager_and_images_with_apt_name_their_release():
+def test_every_image_has_amazons_mpi_and_has_a_release_only_if_its_package_manager_is_apt():
     for image in MACHINE_IMAGES.values():
         assert image.homes.mpi[0] == "/opt/amazon/openmpi"
         assert image.packages in {"apt", "dnf"}

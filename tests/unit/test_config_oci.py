@@ -721,7 +721,7 @@ def test_nodes_of_several_pools_count_against_a_limit_together():
     ],
     ids=["another domain", "another shape"],
 )
-def test_nodes_that_are_replaced_in_another_domain_or_by_another_shape_all_count_as_new_nodes_against_the_limit(changes, found):
+def test_replacing_nodes_in_another_domain_or_by_another_shape_needs_as_much_of_the_limit_as_new_nodes(changes, found):
     asked = {"shapes": {"AD-1": SHAPES, "AD-2": SHAPES} if "placed" in found else {"AD-1": SHAPES}, "running": {"gpu": 2}}
     rules = check(RULES, wanted(**changes), facts(**asked | {"available": {"gpu4-count": 8}} | found))
     (said,) = [one.sentence for one in rules if one.rule == "limit"]
@@ -759,7 +759,7 @@ def test_security_lists_that_admit_slurms_ports_do_not_break_the_rule_and_unquer
     assert NOTE in {one.severity for one in notes if one.rule == "existing-slurm"}
 
 
-def test_fallback_domains_that_offer_the_shape_do_not_break_the_rule_and_are_noted_without_the_accounts_facts():
+def test_fallback_domains_that_offer_the_shape_break_no_rule_and_cause_a_note_if_the_accounts_facts_are_unknown():
     several = on_demand(fallbackDomains=["AD-2"]) | {"availabilityDomain": "AD-1"}
     offered = facts(shapes={"AD-1": SHAPES, "AD-2": SHAPES})
     assert "slurm-fallback-domains" not in {one.rule for one in check(RULES, wanted(**several), offered)}

@@ -88,7 +88,7 @@ def test_the_vendors_key_is_recognised_by_its_primary_fingerprint(tmp_path, keys
     assert (done.returncode, done.stdout) == (0, "used\n")
 
 
-def test_a_key_with_an_unexpected_fingerprint_ends_the_step_and_both_fingerprints_are_shown(tmp_path, keys):
+def test_a_key_with_an_unexpected_fingerprint_ends_the_step_with_a_message_that_shows_both_fingerprints(tmp_path, keys):
     (print_, _), (other, text) = keys["vendor"], keys["other"]
     done = run(tmp_path, downloads.signing_key(PLACE, "key", print_), text)
     assert (done.returncode, done.stdout) == (1, f"busbar: fingerprint {other} is not {print_} (from {PLACE})\n")

@@ -653,7 +653,7 @@ def test_a_recreated_node_gets_a_new_network_if_no_other_node_is_left(tmp_path):
     assert network not in {head.cloud.machines[its].token for its in head.cloud.running}
 
 
-def test_the_recreation_of_a_node_is_continued_after_a_kill_at_any_step_and_starts_one_machine(tmp_path):
+def test_after_a_kill_at_any_step_the_recreation_of_a_node_still_starts_only_one_machine(tmp_path):
     at, killed = 0, True
     while killed:
         at += 1

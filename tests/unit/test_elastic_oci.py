@@ -265,7 +265,7 @@ def test_a_machine_that_could_not_be_detached_does_not_fail_the_launch_of_the_ot
         (said(404, "NotAuthorizedOrNotFound", "Authorization failed or requested resource not found."), CloudError),
     ],
 )
-def test_errors_of_capacity_and_busy_errors_and_other_errors_are_distinguished(cloud, service, answer, kind):
+def test_capacity_errors_and_busy_errors_and_other_errors_raise_different_exceptions(cloud, service, answer, kind):
     service.refuses["POST", "/clusterNetworks"] = [answer]
     with pytest.raises(CloudError) as caught:
         launch(cloud)

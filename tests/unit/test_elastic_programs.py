@@ -183,7 +183,7 @@ def test_the_timer_starts_the_next_run_after_a_run_ends_and_each_run_has_a_time_
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} reconcile\n" in units["busbar-slurm.service"]
 
 
-def test_the_tests_of_new_machines_have_their_own_timer_and_their_unit_has_no_time_limit():
+def test_new_machines_are_tested_by_their_own_timer_whose_unit_has_no_time_limit():
     units: dict[str, Any] = programs.timers()
     assert "OnUnitInactiveSec=5\n" in units["busbar-entry.timer"]
     assert f"ExecStart=/usr/bin/env python3 {programs.ARCHIVE} entry-tests\n" in units["busbar-entry.service"]

@@ -35,7 +35,7 @@ def test() -> EntryTest:
     return load(EntryTest, json.loads(text))
 
 
-def test_the_request_has_no_names_or_addresses_and_its_placeholders_of_paths_can_all_be_filled(test):
+def test_every_placeholder_in_the_request_is_a_path_that_can_be_filled_and_no_name_or_address(test):
     text = json.dumps(data(test))
     assert "@name" not in text
     assert "@address" not in text

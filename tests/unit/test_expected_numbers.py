@@ -30,7 +30,7 @@ def test_every_machine_has_numbers_or_a_reason():
     [one for one in ROWS if one.collective == "all_reduce" and expected_numbers.uses_a_ring(one)],
     ids=lambda one: f"{one.where}, {one.nodes}",
 )
-def test_published_all_reduce_measurements_over_a_ring_are_near_the_predictions(row):
+def test_published_measurements_of_all_reduce_over_a_ring_are_near_the_predictions(row):
     expected = ceiling.predicted_gb_s(row.shape, row.nodes)
     assert expected is not None
     assert abs(row.busbw_gb_s / expected - 1) < WITHIN

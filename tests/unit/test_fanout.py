@@ -66,7 +66,7 @@ def programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Programs:
 LATE = subprocess.TimeoutExpired("ssh", 1)
 
 
-def test_the_command_runs_locally_on_the_first_node_and_over_ssh_with_pinned_keys_on_the_other_nodes(programs):
+def test_the_first_node_runs_the_command_locally_and_the_others_run_it_over_ssh_with_pinned_host_keys(programs):
     programs.ends = {"10.0.0.2": [(3, b"out\n", b"first\nlast\n")], "-c": [(0, b"here", b"")]}
     first, second = fanout.each(NODES, "the command", b"text", 5)
     assert (first, second) == (fanout.Answer(0, "here", ""), fanout.Answer(3, "out\n", "first\nlast\n"))

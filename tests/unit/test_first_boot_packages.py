@@ -154,7 +154,7 @@ def test_a_lustre_client_is_tuned_as_aws_advises_for_its_machine_at_every_boot(i
     assert options[1:] == (many if processors > 64 else [])
 
 
-def test_a_lustre_client_without_lctl_keeps_its_settings_and_the_boot_goes_on(image):
+def test_the_boot_goes_on_with_unchanged_settings_if_the_lustre_client_has_no_lctl(image):
     step = aws_steps.lustre_tuning("/fsx").shell.replace("/usr/local/sbin", str(image))
     done = run(image, "set -eu\nsystemctl() { :; }\n" + step.replace("/etc/systemd/system", str(image)))
     assert (done.returncode, done.stdout) == (0, "busbar: this Lustre client has no lctl and keeps its own settings\n")

@@ -255,7 +255,7 @@ def test_changes_name_what_is_different_in_the_plan():
     assert changes(made(1, plan={}), made(2)) == ()
 
 
-def test_changes_are_empty_for_equal_runs_and_report_a_first_run_and_a_missing_busbw():
+def test_equal_runs_show_no_changes_but_a_first_run_or_a_missing_busbw_is_reported_as_a_change():
     assert changes(made(1), made(2)) == ()
     assert changes(None, made(2)) == ("this is the first run of its kind",)
     assert changes(made(1, None), made(2)) == ("all_reduce busbw was not measured before and is now",)

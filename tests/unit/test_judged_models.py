@@ -297,7 +297,7 @@ def test_a_run_with_reduction_by_switches_may_exceed_the_ceilings_of_ring_and_tr
     assert "NCCL connected to switches that reduce (CollNet), so fewer bytes had to leave each node" in proof
 
 
-def test_bytes_and_busbw_that_only_switches_explain_do_not_pass_without_collnet_in_nccls_log():
+def test_bytes_and_busbw_that_need_reduction_in_switches_do_not_pass_unless_nccls_log_shows_collnet():
     many = Asked(PLAN, H100, 16)
     line = reduced(many, 480, words="NET/IB/0")
     assert (state(line, "transport", many), state(line, "ceiling", many)) == ("short", "unknown")

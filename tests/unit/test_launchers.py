@@ -124,7 +124,7 @@ def test_in_slurm_a_job_uses_its_nodes_exclusively_and_open_mpis_daemons_start_t
         launcher.command(launch("slurm")._replace(queue=""), NODES, [ranks()])
 
 
-def test_in_containerd_the_images_mpirun_follows_the_command_that_starts_the_container():
+def test_in_containerd_mpirun_of_the_image_follows_the_command_that_starts_the_container():
     words = launcher.command(launch("containerd"), NODES[:1], [ranks()])
     assert words[: len(INSIDE) + 1] == [*INSIDE, "/mpi/bin/mpirun"]
     assert words[len(INSIDE) :] == launcher.command(launch("mpirun"), NODES[:1], [ranks()])
@@ -199,7 +199,7 @@ def test_requests_that_differ_only_in_the_order_of_variables_have_the_same_run_i
     assert ids != {json.loads(requests.measure(place(), ASKED, []))["run_id"]}
 
 
-def test_the_line_that_other_tests_pass_to_the_judge_fits_the_runners_types():
+def test_the_line_that_the_judge_gets_in_other_tests_fits_the_runners_types():
     assert fits_its_type(document())
     with pytest.raises(UnfitError, match=r"^steps\[0\]\.rows is 'none'; it must be a list"):
         fits_its_type(document() | {"steps": [document()["steps"][0] | {"rows": "none"}]})

@@ -138,7 +138,7 @@ def test_a_look_far_below_the_median_is_slow_although_the_look_reaches_the_gate(
     assert looks.are_slow([], 324) == []
 
 
-def test_looks_of_the_previous_run_on_these_machines_count_only_if_the_looks_were_slow():
+def test_looks_of_the_previous_run_on_these_machines_affect_the_verdict_only_if_they_were_slow():
     line = with_looks(0)
     line["earlier_looks"] = [0.0245] * 5 + [0.049] * 12
     judged = verdict(line)

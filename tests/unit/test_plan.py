@@ -84,7 +84,7 @@ def test_the_step_rails_has_one_group_for_each_gpu_of_a_node_and_the_step_node_h
     assert "NCCL_TESTS_SPLIT=DIV 8" in words_of("node")
 
 
-def test_only_the_deciding_run_has_nccls_log_and_the_log_goes_to_a_file():
+def test_nccl_writes_its_log_to_a_file_and_only_in_the_deciding_run():
     words = words_of("all_reduce")
     assert "NCCL_DEBUG_FILE=/home/opc/.busbar/nccl/nccl.%h.%p" in words
     assert not [word for word in words_of("spread") if word.startswith("NCCL_DEBUG")]

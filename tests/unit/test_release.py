@@ -45,7 +45,7 @@ def test_remaining_resources_are_listed_with_their_ids_and_resources_with_data_c
         (250, "billed for 1200 GiB at an unknown price"),
     ],
 )
-def test_remaining_resources_show_their_billing_unit_and_their_price_if_two_sources_agree(throughput, says):
+def test_remaining_resources_show_their_billing_unit_and_if_two_sources_agree_also_their_price(throughput, says):
     kind = "aws:fsx/lustreFileSystem:LustreFileSystem"
     lustre = DATA | {"type": kind, "outputs": {"storageCapacity": 1200, "perUnitStorageThroughput": throughput}}
     assert release.lines(state(lustre))[1].endswith(f"(LustreFileSystem): fs-1, protected, {says}")

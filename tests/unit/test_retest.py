@@ -96,7 +96,7 @@ def test_the_limit_of_a_pair_in_a_search_is_the_busbw_that_two_nodes_reach_at_th
     assert asked["pair_limit_gb_s"] == pytest.approx(whole * share)
 
 
-def test_a_search_tries_pairs_off_the_ring_only_if_alltoall_is_slow():
+def test_a_search_tries_pairs_that_are_not_on_the_ring_only_if_alltoall_is_slow():
     plan = a_plan(collectives=("all_reduce", "alltoall"))
     limited = dataclasses.replace(ASKED, plan=plan, accept=Accept(limits={"alltoall": {plan.end_of("alltoall"): 40.0}}))
     for slow, wanted in (("all_reduce", False), ("alltoall", True)):

@@ -478,7 +478,7 @@ def test_missing_disk_space_or_rights_on_the_head_node_are_reported_in_the_line_
 
 
 @pytest.mark.parametrize(("left", "refused"), [("", False), ("head -c 4096 $HOME/plan/result.json >$HOME/cut", True)])
-def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_attempt_measures(head, left, refused):
+def test_a_result_cut_by_a_full_disk_is_refused_and_measured_again_by_the_next_attempt(head, left, refused):
     """A write to /dev/full fails as on a full disk. If there is space, a truncated result is the fault of the run."""
     room = head.home / "plan" / "result.json.room"
     body = f"{REAL_RUN}{left}\n[ -z '{left}' ] || mv $HOME/cut $HOME/plan/result.json; ln -s /dev/full {room}\n"
@@ -492,7 +492,9 @@ def test_a_result_that_was_cut_by_a_full_disk_is_no_measurement_and_the_next_att
         assert "the JSON result is cut" in again["steps"][0]["problems"][0], "the disk has space, so the run is at fault"
 
 
-def test_a_full_disk_on_the_node_that_writes_the_result_is_an_error_and_an_unreachable_node_is_a_problem(head, monkeypatch):
+def test_a_full_disk_on_the_node_that_writes_the_result_is_an_error_but_an_unreachable_node_is_only_a_problem(
+    head, monkeypatch
+):
     monkeypatch.setenv("PATH", head.environment["PATH"])
     result = head.home / "plan" / "result.json"
     job = program_run.Job("all_reduce", ["cat", str(GOLDEN / "h200x2.txt")], str(result), 30, result_at="10.0.1.3")

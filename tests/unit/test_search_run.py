@@ -122,7 +122,7 @@ def test_a_culprit_whose_script_cannot_be_written_is_named_nevertheless(fabric):
     assert "again1.sh" not in culprit["next"]
 
 
-def test_with_a_network_plugin_a_gpu_represents_the_devices_near_the_gpu_and_all_these_devices_are_named(tmp_path):
+def test_with_a_network_plugin_a_search_tries_all_devices_near_a_gpu_together_and_names_all_these_devices(tmp_path):
     two = Fabric(tmp_path, 2)
     near = [[f"rdmap{16 * gpu + index}s0" for index in range(4)] for gpu in range(4)]
     line = two.search(["node", [1], [2], 0.4], rails=near, by_gpu=True, environment={"NCCL_ALGO": "Ring"}, whole_gb_s=40.0)
@@ -178,7 +178,7 @@ def test_a_pair_without_the_head_node_is_measured_and_leaves_no_file_on_the_pair
         (0.8, 0.3, None, ["link"]),  # on real hardware, waiting excuses nothing
     ],
 )
-def test_in_a_rehearsal_waiting_for_processors_blames_no_node_and_hides_no_fault(tmp_path, factor, waited, scale, kinds):
+def test_waiting_for_processors_in_a_rehearsal_blames_no_node_and_hides_no_fault(tmp_path, factor, waited, scale, kinds):
     two = Fabric(tmp_path, 2)
     line = two.search(["node", [1], [], factor], waited=waited, scale=scale)
     assert line["failed"] is None

@@ -166,7 +166,7 @@ def test_tests_of_one_group_are_kept_together_by_the_installed_pytest(request):
     assert request.node.nodeid.endswith("@kept-together") == spread_over_workers
 
 
-def test_mypy_follows_every_package_of_the_clouds_sdks_that_is_imported():
+def test_mypy_follows_every_imported_package_of_the_clouds_sdks():
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
     (followed,) = [one["module"] for one in overrides if one.get("follow_imports") == "normal"]
     sources = [path for room in ("components", "rehearsal") for path in (ROOT / room).rglob("*.py")]

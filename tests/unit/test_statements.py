@@ -18,7 +18,7 @@ FOUND = statements.found()
 BLOCKS = [(page, text) for text, pages in FOUND.items() if "\n" in text for page in pages]
 
 
-def test_every_statement_is_in_one_list_and_the_lists_contain_only_statements_from_pages():
+def test_the_lists_contain_every_statement_from_the_pages_once_and_nothing_else():
     listed = [*LISTS.run, *LISTS.recorded, *LISTS.not_run]
     assert len(listed) == len(set(listed))
     assert set(FOUND) == set(listed), "tools/statements.json must name each command's test, or say why it has none"

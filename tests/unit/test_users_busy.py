@@ -37,7 +37,7 @@ def test_where_slurm_is_not_installed_there_are_no_jobs(programs):
     assert not list(programs.iterdir())
 
 
-def test_if_slurm_does_not_report_a_users_jobs_the_user_does_not_count_as_idle(programs, monkeypatch):
+def test_a_user_whose_jobs_cannot_be_read_from_slurm_is_not_taken_for_idle(programs, monkeypatch):
     program(programs, "squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller" >&2; exit 1')
     with pytest.raises(
         RefusalError, match="which jobs the user has: slurm_load_jobs error: Unable to contact slurm controller"

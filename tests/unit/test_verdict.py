@@ -111,7 +111,7 @@ def test_a_build_without_mpi_is_recognised_by_its_ratio_of_busbw_to_algbw():
 @pytest.mark.parametrize(
     "factors", [(2, 1, 1), (0, 1, 1), (1, 1.2, 1.2), (1, 8, 8), (1, 1, 1.1), (1, 0.9, 1), (0.5, 1, 1), (1, 0, 0)]
 )
-def test_a_row_whose_numbers_contradict_each_other_is_unknown(step, placement, factors):
+def test_a_row_whose_numbers_contradict_each_other_gives_the_verdict_unknown(step, placement, factors):
     found = document()
     (run,) = [one for one in found["steps"] if one["name"] == step]
     timing = run["rows"][-1][placement]
